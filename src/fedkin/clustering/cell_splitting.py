@@ -1,4 +1,4 @@
-"""Cells of points that split along their leading directions, known by their moments alone."""
+"""Splitting of k-means cells along their principal directions, from their moments alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAME = 1e-12
 
 
 class CellMoments(NamedTuple):
-    """What is nearest to each centre, of the m centres that have samples.
+    """Moments of the Voronoi cells of centres, of the m centres that have samples.
 
     Attributes
     ----------
@@ -37,12 +37,12 @@ class CellMoments(NamedTuple):
     known: Tensor
 
     def waiting(self, least: int) -> Tensor:
-        """Which centres have samples enough for two, in directions not known yet: bool ``(m,)``."""
+        """Return which cells have samples enough to split but no known directions yet: bool ``(m,)``."""
         return (self.counts >= 2 * least) & ~self.known
 
 
 def scatter_pairs(centres: int, d: int) -> tuple[Tensor, Tensor]:
-    """Which products of two components the scatter holds."""
+    """Return the pairs of components whose products make up the scatter matrices: all, or squares alone if too many."""
     if centres * d * (d + 1) // 2 > _MAX_SCATTER:
         return torch.arange(d), torch.arange(d)
     first, second = torch.tril_indices(d, d)
@@ -50,7 +50,7 @@ def scatter_pairs(centres: int, d: int) -> tuple[Tensor, Tensor]:
 
 
 def cell_scatter(offsets: Tensor, labels: Tensor, centres: int) -> Tensor:
-    """Sums of the `scatter_pairs` of components of points' offsets from their centres: float64 ``(centres, pairs)``.
+    """Sum the `scatter_pairs` of points' offsets from their centres, by centre: float64 ``(centres, pairs)``.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def cell_scatter(offsets: Tensor, labels: Tensor, centres: int) -> Tensor:
 
 
 def cell_deviations(second: Tensor, shift: Tensor, pairs: tuple[Tensor, Tensor]) -> Tensor:
-    """The two leading directions of each covariance, one standard deviation long: float32 ``(m, 2, d)``."""
+    """Return the two principal directions of each cell, one standard deviation long: float32 ``(m, 2, d)``."""
     m, d = shift.shape
     covariance = torch.zeros(m, d, d, dtype=torch.float64)
     values = second - shift[:, pairs[0]] * shift[:, pairs[1]]
@@ -88,7 +88,7 @@ def cell_deviations(second: Tensor, shift: Tensor, pairs: tuple[Tensor, Tensor])
 
 
 def split_cells(cells: CellMoments, least: int, most: int) -> Tensor:
-    """Centres after a level: fullest first, each splits into four, two or none, up to `most` in all."""
+    """Split cells, fullest first, into four, two or none, up to `most` in all; return their centres."""
     counts, means, deviations, _ = cells
     room, found = most - len(means), []
     lengths = deviations.square().sum(2)

@@ -1,10 +1,10 @@
-"""Joining communities of kin-graph's graph to clusters.
+"""Merging of communities of kin-graph's graph into clusters.
 
-Communities are defined by chance, and among points on a line or a sheet any stretch has more links than expected by
-chance: a single cloud in two dimensions falls into twenty communities. There two communities stay separate only if they
-have fewer links between them than the halves of one: the relative interconnectivity of Chameleon (Karypis, Han and
-Kumar 1999). In many dimensions chance is the better measure: communities that overlap have as many links between them
-as their halves, and yet are two.
+Communities have more links than expected by chance, and so has any stretch of points on a line or a sheet: a single
+cloud in two dimensions falls into twenty communities. There two communities stay separate only if they have fewer links
+between them than the halves of one: the relative interconnectivity of Chameleon (Karypis, Han and Kumar 1999). In many
+dimensions chance is the better measure: communities that overlap have as many links between them as their halves, and
+yet are two.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DENSE, _CLOSE, _BASIS = 1000, 1e-8, 40
 
 
 def join_similar(graph: Any, partitions: Sequence[CommunityLabels]) -> list[CommunityLabels]:
-    """Join communities of each partition while two have at least half as many links between them as inside.
+    """Merge communities of each partition while two have at least half as many links between them as inside.
 
     Pairs with the highest ratio are joined first. Communities of fewer than four nodes are not joined. 6,000 nodes take
     a few seconds, ten if they lie on a line.
@@ -73,7 +73,7 @@ def join_similar(graph: Any, partitions: Sequence[CommunityLabels]) -> list[Comm
 def _join_similar(
     graph: Any, labels: CommunityLabels, halving_links: Callable[[NDArray[np.bool_]], float]
 ) -> CommunityLabels:
-    """`join_similar` for one partition."""
+    """Run `join_similar` for one partition."""
     links = _between(graph, labels)
     inside = np.array([halving_links(labels == community) for community in range(len(links))])
     while len(links) > 1:
@@ -89,7 +89,7 @@ def _join_similar(
 
 
 def join_to(graph: Any, labels: CommunityLabels, n_clusters: int) -> CommunityLabels:
-    """Join communities until there are `n_clusters`: pairs with most links for their size first, then the smallest.
+    """Merge communities until there are `n_clusters`: pairs with most links for their size first, then the smallest.
 
     Graph, labels and result are those of `join_similar`.
     """
@@ -108,14 +108,14 @@ def join_to(graph: Any, labels: CommunityLabels, n_clusters: int) -> CommunityLa
 
 
 def _between(graph: Any, labels: CommunityLabels) -> CommunityLinks:
-    """Links between communities, ``(k, k)`` with an empty diagonal."""
+    """Return the links between communities, ``(k, k)`` with an empty diagonal."""
     links: CommunityLinks = condensed(graph, labels).toarray()
     np.fill_diagonal(links, 0.0)
     return links
 
 
 def _greatest(of_pairs: CommunityLinks) -> tuple[int, int]:
-    """The pair with the largest number, the lower index first."""
+    """Return the pair with the largest number, the lower index first."""
     first, second = divmod(int(np.triu(of_pairs, 1).argmax()), len(of_pairs))
     return first, second
 
@@ -123,7 +123,7 @@ def _greatest(of_pairs: CommunityLinks) -> tuple[int, int]:
 def _joined(
     labels: CommunityLabels, links: CommunityLinks, keep: int, drop: int
 ) -> tuple[CommunityLabels, CommunityLinks]:
-    """Join the community `drop` to `keep`, and renumber those after it."""
+    """Merge the community `drop` into `keep`, and renumber those after it."""
     links[keep] += links[drop]
     links[:, keep] += links[:, drop]
     links[keep, keep] = 0.0
@@ -132,7 +132,7 @@ def _joined(
 
 
 def _halving_links(graph: Any, members: NDArray[np.bool_]) -> float:
-    """Links between the halves of a community, at its best cut by the Fiedler vector; infinite if too small."""
+    """Return the links between halves of a community, at its best cut by the Fiedler vector; infinite if too small."""
     count = int(members.sum())
     if count < _MIN_NODES:
         return np.inf
@@ -152,7 +152,7 @@ def _halving_links(graph: Any, members: NDArray[np.bool_]) -> float:
 
 
 def _fiedler_vector(graph: Any, strength: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The second eigenvector of a random walk on a connected graph, which orders nodes along its longest extent."""
+    """Return the Fiedler vector of a connected graph (random walk), which orders nodes along its longest extent."""
     root = 1 / np.sqrt(strength)
     even = sparse.diags(root) @ graph @ sparse.diags(root)
     if len(strength) <= _DENSE:

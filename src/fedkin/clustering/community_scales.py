@@ -1,4 +1,4 @@
-"""Scales: the partitions of kin-graph's graph at all resolutions, coarse ones first, and which clusters join.
+"""Scales of kin-graph: the partitions of its graph at all resolutions, coarse ones first, as a hierarchy.
 
 Data can have clusters of clusters. The choice among them is a judgement, so that all are kept for the user to see.
 """
@@ -20,7 +20,7 @@ MAX_CLUSTERS = 100
 def scales_of(
     partitions: Iterable[tuple[float, CommunityLabels, float]], size: NDArray[np.float64], chosen: CommunityLabels
 ) -> list[dict[str, Any]]:
-    """Different partitions, from the fewest clusters to the most.
+    """List the distinct partitions, from the fewest clusters to the most, with stability and parents of clusters.
 
     Parameters
     ----------
@@ -67,20 +67,20 @@ def scales_of(
 
 
 def largest_first(labels: CommunityLabels, size: NDArray[np.float64]) -> CommunityLabels:
-    """The same clusters, numbered by their samples, most first."""
+    """Renumber clusters by their number of samples, largest first."""
     rank = np.argsort(np.argsort(-np.bincount(labels, weights=size), kind="stable"), kind="stable")
     named: CommunityLabels = rank[labels]
     return named
 
 
 def _key(labels: CommunityLabels) -> bytes:
-    """The same for partitions that differ in the names of clusters only."""
+    """Return bytes that are the same for partitions that differ in the numbers of clusters only."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return first[inverse].tobytes()
 
 
 def _parents(fine: CommunityLabels, coarse: CommunityLabels, size: NDArray[np.float64]) -> Sequence[int]:
-    """For each cluster of `fine`, the cluster of `coarse` with most of its samples; of equal ones the largest."""
+    """Return, for each cluster of `fine`, the cluster of `coarse` with most of its samples; ties: the largest."""
     table = np.zeros((int(fine.max()) + 1, int(coarse.max()) + 1))
     np.add.at(table, (fine, coarse), size)
     parents: list[int] = table.argmax(1).tolist()

@@ -1,4 +1,4 @@
-"""Clusters of so few micro-clusters that their graph shows little, by Ward's method.
+"""Ward clustering of few micro-clusters, whose graph shows too little for kin-graph.
 
 Communities need neighbourhoods, and among a dozen micro-clusters, as two clients with forty rows each have, six nearest
 are half of all. Their means alone say more.
@@ -19,7 +19,7 @@ from torch import Tensor
 from fedkin.clustering.community_scales import largest_first, scales_of
 
 FEW_NODES = 30
-"""Micro-clusters up to which they are clustered so."""
+"""Maximum number of micro-clusters that are clustered by Ward's method."""
 TOO_FEW_NODES = 100
 """Number of nodes below which ten clusters are often found as one."""
 
@@ -35,7 +35,7 @@ ClusterLabels = NDArray[np.int64]
 def clusters_of_few(
     points: Tensor, counts: Tensor, n_clusters: int | None, clusters: Tensor, evidence: dict[str, Any]
 ) -> tuple[Tensor, dict[str, Any]]:
-    """Clusters of few nodes by Ward's method, as many as given, or as have the greatest silhouette.
+    """Cluster few nodes by Ward's method, into the given number of clusters or that with the greatest silhouette.
 
     Where no number is given, the silhouette must exceed the median of as many normal points with the same covariance,
     drawn 21 times, each with its own best number; else `clusters` stay. The median suffices, for micro-clusters of one
@@ -89,7 +89,7 @@ def _cut(tree: Points, number: int) -> ClusterLabels:
 
 
 def _best(x: Points) -> tuple[float, ClusterLabels]:
-    """The greatest silhouette of cuts of the tree, and the clusters."""
+    """Return the greatest silhouette of the cuts of a Ward tree, and the clusters of that cut."""
     tree = _tree(x)
     cuts = [_cut(tree, number) for number in range(2, min(_MOST, len(x) // _PER_CLUSTER) + 1)]
     scored = [(float(silhouette_score(x, labels)), labels) for labels in cuts if 1 < labels.max() + 1 < len(x)]
@@ -97,14 +97,14 @@ def _best(x: Points) -> tuple[float, ClusterLabels]:
 
 
 def _by_chance(x: Points) -> float:
-    """The median of the best silhouettes of normal points, as many as `x` and with its covariance."""
+    """Return the median of the best silhouettes of normal points, as many as `x` and with its covariance."""
     rng = np.random.default_rng(0)
     centred = (x - x.mean(axis=0)) / np.sqrt(len(x) - 1)
     return median(_best(rng.standard_normal((len(x), len(x))) @ centred)[0] for _ in range(_DRAWS))
 
 
 def one_of_few(nodes: int) -> str:
-    """The warning that one cluster was found of few `nodes`."""
+    """Return the warning that a single cluster was found among few `nodes`."""
     return (
         f"One cluster was found among {nodes} micro-clusters, too few to separate clusters; set n_clusters if it is "
         "known, or a lower min_members for more micro-clusters."

@@ -1,4 +1,4 @@
-"""Clusters rows of a matrix of distances; the clustering itself is scikit-learn's."""
+"""Clustering of a matrix of distances by scikit-learn's and SciPy's algorithms."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Similarity = Literal["corrected", "paper"]
 NoiseRule = Literal["cluster", "nearest"]
 
 MOST_CLUSTERS = 10
-"""Clusters that are tried where their number is not given."""
+"""Maximum number of clusters that is tried where it is not given."""
 
 
 def kmeans(distances: Tensor, n_clusters: int, rng: torch.Generator) -> list[int]:
-    """k-means on the rows of the matrix: two are alike if their distances to all others are."""
+    """Cluster the rows of a distance matrix by k-means: two are alike if their distances to all others are."""
     return _plain(k_means(distances, n_clusters, rng).labels)
 
 
 def meanshift(distances: Tensor) -> list[int]:
-    """Mean shift on the rows of the matrix, its bandwidth from the 0.3 quantile of their distances.
+    """Cluster the rows of a distance matrix by mean shift, its bandwidth from the 0.3 quantile of their distances.
 
     Of six rows or fewer that quantile is the row itself, at distance 0, so that these are one cluster.
     """
@@ -42,7 +42,7 @@ def meanshift(distances: Tensor) -> list[int]:
 
 
 def affinity(distances: Tensor, similarity: Similarity, rng: torch.Generator) -> list[int]:
-    """Affinity propagation, damping 0.5, the median similarity as preference.
+    """Cluster by affinity propagation, damping 0.5, the median similarity as preference.
 
     "corrected" propagates the negative distances. "paper" passes the distances as if they were similarities, as OCFL's
     authors' code does, so that each seeks those most unlike it. Without convergence, clusters are those of the last
@@ -57,7 +57,7 @@ def affinity(distances: Tensor, similarity: Similarity, rng: torch.Generator) ->
 
 
 def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[int]:
-    """HDBSCAN on the distances; no cluster smaller than `min_fraction` of the rows, nor than 2.
+    """Cluster by HDBSCAN; no cluster is smaller than `min_fraction` of the rows, nor than 2.
 
     Rows that it calls noise become one cluster of their own, as in OCFL's paper ("cluster"), or join the cluster whose
     members are nearest on average ("nearest"). If all are noise, they are one cluster.
@@ -77,7 +77,7 @@ def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[in
 
 
 def average_linkage(distances: Tensor, most: int = MOST_CLUSTERS, most_alike: float = 0.5) -> list[int]:
-    """Average linkage on cosine distances, cut into the number of clusters with the greatest silhouette, 2 to `most`.
+    """Cluster cosine distances by average linkage, cut at the greatest silhouette into 2 to `most` clusters.
 
     They are one cluster if clusters point the same way: the mean cosine between rows of different clusters, over that
     of rows of the same cluster, estimates the cosine of the clusters' own directions without the noise of single rows.

@@ -22,7 +22,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class Clusters:
-    """What fuzzy c-means found.
+    """Result of fuzzy c-means.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ def fuzzy_c_means(
     max_iterations: int = 1000,
     chunk: int = _CHUNK,
 ) -> Clusters:
-    """Move centres until none moves further than `tolerance`.
+    """Run fuzzy c-means until no centre moves further than `tolerance`.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def fuzzy_c_means(
 
 
 def memberships(points: Tensor, centres: Tensor, fuzziness: float, chunk: int = _CHUNK) -> Tensor:
-    """How much each of `points` ``(n, width)`` belongs to each of `centres` ``(k, width)``: ``(n, k)``, rows sum to 1.
+    """Return the memberships of `points` ``(n, width)`` in `centres` ``(k, width)``: ``(n, k)``, rows sum to 1.
 
     A point on centres belongs only to them, in equal parts.
 
@@ -108,7 +108,7 @@ def memberships(points: Tensor, centres: Tensor, fuzziness: float, chunk: int = 
 
 
 def _sums(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float, chunk: int) -> tuple[Tensor, Tensor]:
-    """By centre, over points counted from `middle`: sum weighted by ``membership ** m``, and those weights' sum."""
+    """Return, by centre, sums of points relative to `middle` weighted by ``membership ** m``, and of the weights."""
     sums, masses = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)
     for part in _near(points, middle, chunk):
         pull = (fuzziness * _log_memberships(part, centres, fuzziness)).exp()
@@ -125,7 +125,7 @@ def _supports(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float,
 
 
 def _log_memberships(part: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
-    """Logarithms of memberships, ``(k, n)``: centres by points, the order in which both products are fastest."""
+    """Return logarithms of memberships, ``(k, n)``: centres by points, the order in which both products are fastest."""
     lengths = centres.square().sum(1)[:, None] + part.square().sum(1)
     squared = torch.addmm(lengths, centres, part.T, alpha=-2.0)
     on = squared <= ROUNDING * lengths
@@ -137,7 +137,7 @@ def _log_memberships(part: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
 
 
 def _near(points: Tensor, middle: Tensor, chunk: int) -> Iterator[Tensor]:
-    """`points`, `chunk` at a time, as seen from `middle`; each in the place of the one before, to save memory."""
+    """Yield `points` relative to `middle`, `chunk` at a time, in one buffer that is overwritten."""
     place = torch.empty_like(points[:chunk])
     for part in points.split(chunk):
         yield torch.sub(part, middle, out=place[: len(part)])

@@ -1,8 +1,8 @@
-"""The communities of kin-graph's graph, which are its clusters.
+"""Community detection on kin-graph's graph, at a resolution that is chosen by stability.
 
-A community is a set of nodes with more links among them than expected by chance. How many more is the resolution, which
-determines the number of communities. The resolution chosen is the one whose communities change least when random nodes
-are left out: a clustering that depends on which samples were drawn is no property of the data.
+A community, a cluster of kin-graph, is a set of nodes with more links among them than expected by chance. How many more
+is the resolution, which determines the number of communities. The resolution chosen is the one whose communities change
+least when random nodes are left out: a clustering that depends on which samples were drawn is no property of the data.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _STRIDE = 4
 """Of flat points every fourth resolution is tried: joining takes time, and five resolutions suffice."""
 
 _RADIUS = 4
-"""Steps around a node that its place in the order depends on."""
+"""Distance in links up to which other nodes affect a node's place in the canonical order."""
 
 
 def communities(
@@ -68,7 +68,7 @@ def communities(
     flat: bool = False,
     resolution: float | None = None,
 ) -> tuple[Tensor, dict[str, Any]]:
-    """Clusters of nodes, as many as the graph shows or as given.
+    """Find clusters of nodes, as many as the graph shows or as given.
 
     Communities are found at every resolution of `RESOLUTIONS`, and again in five resamples with a fifth of the nodes
     left out; up to 2,000 nodes in twenty resamples. The stability of a resolution is the mean adjusted Rand index over
@@ -167,7 +167,7 @@ def communities(
 
 
 def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
-    """Fraction of a cluster's samples that are at the client with most of them, mean over samples.
+    """Return the fraction of a cluster's samples that are at the client with most of them, mean over samples.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> f
 
 
 def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
-    """An order of nodes that does not depend on their names: by strength, and the strength of nodes around them."""
+    """Return an order of nodes that does not depend on their numbering: by strength, then by the neighbours'."""
     keys = [size]
     strength = np.ones(len(size))
     for _ in range(_RADIUS):
@@ -197,7 +197,7 @@ def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
 
 
 def _all_resolutions(graph: Any, rng: np.random.Generator, resolutions: Sequence[float]) -> list[CommunityLabels]:
-    """Communities at every resolution, composed of the same fine ones; at high resolutions of still finer ones."""
+    """Find communities at every resolution, each composed of the same finer communities."""
     found: list[CommunityLabels] = []
     usual = [resolution for resolution in resolutions if 2 * resolution <= _FINE]
     higher = [resolution for resolution in resolutions if 2 * resolution > _FINE]
@@ -216,7 +216,7 @@ def _stability(
     rng: np.random.Generator,
     resolutions: Sequence[float],
 ) -> list[float]:
-    """Stability of each resolution: the mean index to resamples, smoothed over neighbouring resolutions."""
+    """Return each resolution's stability: the mean ARI to resamples, smoothed over neighbouring resolutions."""
     kept = min(max(1, round(_KEPT * len(size))), _MAX_KEPT)
     resamples, caution = (_OF_FEW, _CAUTION) if len(size) <= _FEW else (_RESAMPLES, 0.0)
     indices = np.zeros((resamples, len(partitions)))
@@ -229,12 +229,12 @@ def _stability(
 
 
 def _consensus(partitions: Sequence[CommunityLabels], size: NDArray[np.float64]) -> list[float]:
-    """Mean adjusted Rand index of every resolution's clusters to those of all resolutions."""
+    """Return the mean adjusted Rand index of every resolution's clusters to those of all resolutions."""
     return [float(np.mean([_weighted_ari(clusters, others, size) for others in partitions])) for clusters in partitions]
 
 
 def _weighted_ari(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float64]) -> float:
-    """Adjusted Rand index of two partitions of nodes with `size` samples each; 1 if both have one cluster."""
+    """Return the adjusted Rand index of two partitions of nodes of `size` samples; 1 if both have one cluster."""
     table = sparse.coo_matrix((size, (a, b))).tocsr()
     total = size.sum() ** 2
     both = float((table.data**2).sum())
@@ -247,7 +247,7 @@ def _weighted_ari(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float
 
 
 def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | None, nodes: int) -> int:
-    """Index of the resolution to use."""
+    """Return the index of the resolution to use."""
     fitting = list(range(len(found)))
     if n_clusters is None:
         fitting = [i for i in fitting if found[i] < nodes] or fitting
@@ -260,7 +260,7 @@ def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | 
 
 
 def _peak(found: Sequence[int], stability: Sequence[float], nodes: int) -> int | None:
-    """Index of the most stable resolution of flat points if its communities are clusters; ``None`` if stretches."""
+    """Return the index of the most stable resolution of flat points; ``None`` if its communities are no clusters."""
     fitting = [i for i in range(len(found)) if 1 < found[i] < nodes]
     if not fitting:
         return None
@@ -272,7 +272,7 @@ def _peak(found: Sequence[int], stability: Sequence[float], nodes: int) -> int |
 def _exactly(
     graph: Any, partitions: Sequence[CommunityLabels], chosen: int, n_clusters: int, rng: np.random.Generator
 ) -> CommunityLabels:
-    """Exactly `n_clusters` communities: the chosen, joined if too many; of a higher resolution if too few."""
+    """Return exactly `n_clusters` communities: the chosen, merged if too many; of a higher resolution if too few."""
     labels, resolution = partitions[chosen], RESOLUTIONS[-1]
     while labels.max() + 1 < n_clusters:
         resolution *= 2
@@ -281,7 +281,7 @@ def _exactly(
 
 
 def _modularity(graph: Any, labels: CommunityLabels) -> float:
-    """Fraction of links within clusters, minus that expected from the nodes' strengths; 0 without links."""
+    """Return the modularity: the fraction of links within clusters above that expected by chance; 0 without links."""
     total = float(graph.sum())
     if not total:
         return 0.0

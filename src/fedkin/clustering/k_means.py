@@ -1,4 +1,4 @@
-"""k-means on tensors: scikit-learn's, and Lloyd's algorithm without a copy of the samples."""
+"""k-means on tensors: scikit-learn's, and Lloyd's algorithm that does not copy the samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENOUGH = 4
 
 
 class Partition(NamedTuple):
-    """What k-means found.
+    """Result of k-means.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Partition(NamedTuple):
 def k_means(
     points: Tensor, start: int | Tensor, rng: torch.Generator, n_init: int = 10, max_iterations: int = 300
 ) -> Partition:
-    """scikit-learn's k-means: the same numbers whatever the threads, and no complaint about repeated points.
+    """Run scikit-learn's k-means; the result does not depend on threads, and repeated points raise no warning.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def k_means(
 
 
 def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition:
-    """Lloyd's algorithm, reading points a few at a time.
+    """Run Lloyd's algorithm, reading points in chunks.
 
     scikit-learn's copies them all, which leaves memory in pieces when hundreds of clients have their turn.
 
@@ -116,7 +116,7 @@ def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition
 
 
 def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:
-    """Lloyd's algorithm for a fixed number of iterations, in single precision, on points ``(n, width)`` with weights.
+    """Run Lloyd's algorithm on points ``(n, width)`` with weights: fixed number of iterations, single precision.
 
     Centres ``(k, width)`` that lose all their points stay where they were. `lloyd` has a step of its own: it
     adds up in double precision about the points' mean, so that one step for both would change the digits of either.
@@ -131,12 +131,12 @@ def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations:
 
 
 def _nearest(points: Tensor, centres: Tensor) -> Tensor:
-    """The nearest of `centres` ``(k, width)`` to each of `points` ``(n, width)``, int64 ``(n,)``."""
+    """Return the nearest of `centres` ``(k, width)`` to each of `points` ``(n, width)``, int64 ``(n,)``."""
     return torch.addmm(centres.square().sum(1)[:, None], centres, points.T, alpha=-2.0).argmin(0)
 
 
 def farthest_points(first: Tensor, points: Tensor, count: int) -> Tensor:
-    """`first` ``(j, width)``, and then one by one the point of `points` ``(n, width)`` farthest from all so far.
+    """Extend `first` ``(j, width)`` by farthest-first traversal of `points` ``(n, width)``, up to `count` points.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def farthest_points(first: Tensor, points: Tensor, count: int) -> Tensor:
 
 
 def kmeans_plusplus_seeds(points: Tensor, count: int, rng: torch.Generator) -> Tensor:
-    """Draws seeds by k-means++ (Arthur and Vassilvitskii 2007): float32 ``(k, width)``, k at most `count`.
+    """Draw seeds by k-means++ (Arthur and Vassilvitskii 2007): float32 ``(k, width)``, k at most `count`.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def kmeans_plusplus_seeds(points: Tensor, count: int, rng: torch.Generator) -> T
 
 
 def _at_most(count: int, points: Tensor) -> int:
-    """`count`, or the number of different points if that is less."""
+    """Return `count`, or the number of different points if that is less."""
     if len(drop_duplicates(points[: _ENOUGH * count])) >= count:
         return count
     return len(farthest_points(points[:1], points, count))

@@ -15,7 +15,7 @@ _MIN_GAIN = 1e-12
 
 
 def louvain(graph: Any, resolution: float, rng: np.random.Generator) -> CommunityLabels:
-    """Communities in which nodes have more links than by chance.
+    """Find communities by the Louvain method: sets of nodes with more links among them than by chance.
 
     Maximises modularity (Reichardt and Bornholdt 2006): links within communities, less `resolution` times what chance
     would place there. Nodes move, one at a time, to the neighbouring community where it gains most, until
@@ -51,14 +51,14 @@ def louvain(graph: Any, resolution: float, rng: np.random.Generator) -> Communit
 
 
 def condensed(graph: Any, labels: CommunityLabels) -> Any:
-    """Links between and within communities: csr ``(k, k)`` of the graph's ``(m, m)``; the diagonal counts twice."""
+    """Sum links between and within communities: csr ``(k, k)`` of the graph's ``(m, m)``; the diagonal counts twice."""
     nodes = np.arange(len(labels))
     members = sparse.csr_matrix((np.ones(len(labels)), (labels, nodes)), shape=(int(labels.max()) + 1, len(labels)))
     return (members @ graph @ members.T).tocsr()
 
 
 def renamed(labels: CommunityLabels) -> CommunityLabels:
-    """The same communities, numbered from 0 in the order of their first members."""
+    """Renumber communities from 0 in the order of their first members."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -66,7 +66,7 @@ def renamed(labels: CommunityLabels) -> CommunityLabels:
 
 
 def _moved(graph: Any, volume: NDArray[np.float64], scale: float, order: CommunityLabels) -> CommunityLabels:
-    """Communities of single nodes after all gainful moves; plain lists, because arrays are slow one at a time."""
+    """Move single nodes between communities while modularity grows; on lists, as arrays are slow one at a time."""
     starts, ends_of, links = graph.indptr.tolist(), graph.indices.tolist(), graph.data.tolist()
     volumes: list[float] = volume.tolist()
     totals = volume.tolist()

@@ -1,4 +1,4 @@
-"""How clearly points belong to their clusters: the margin between their own cluster and the next, in [0, 1]."""
+"""Margins in [0, 1]: how clearly points belong to their own cluster rather than to the next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def distance_margin(distances: Tensor, clusters: Tensor | None = None) -> Tensor:
-    """One less the distance to the own cluster divided by that to the nearest other one.
+    """Return 1 minus the ratio of the distance to the own cluster to the distance to the nearest other one.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def distance_margin(distances: Tensor, clusters: Tensor | None = None) -> Tensor
 
 
 def share_margin(shares: Tensor) -> Tensor:
-    """The largest share of each point less the second largest.
+    """Return the difference of each point's two largest memberships.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which new cluster is which old one: the matching of two numberings."""
+"""Matching of two numberings of clusters (the assignment problem)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from torch import Tensor
 
 
 def cheapest_matching(costs: Tensor) -> list[int]:
-    """Return the column of each row ``(n, m)``, n <= m, no column twice, so that their sum is the least."""
+    """Return the column assigned to each row ``(n, m)``, n <= m, each column once, with the smallest sum of costs."""
     rows, columns = linear_sum_assignment(costs.double().numpy())
     order = dict(zip(rows.tolist(), columns.tolist(), strict=True))
     return [order[row] for row in range(len(costs))]
 
 
 def matched_labels(labels: Tensor, before: Tensor, clusters: int) -> Tensor:
-    """Number clusters so that as many points as possible keep their number.
+    """Renumber clusters so that as many points as possible keep their number.
 
     Parameters
     ----------

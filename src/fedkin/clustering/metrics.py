@@ -26,7 +26,7 @@ Labels = NDArray[np.int64]
 
 
 def clustering_accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Fraction of samples with the right class under the best one-to-one naming of clusters (ACC).
+    """Clustering accuracy (ACC): fraction of samples with the right class under the best one-to-one matching.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def clustering_accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def match_labels(truth: ArrayLike, labels: ArrayLike) -> dict[int, int]:
-    """The class that each cluster stands for.
+    """Return the class that each cluster stands for under the best one-to-one matching.
 
     Clusters and classes are matched one to one so that as many samples as possible are right; a cluster that is left
     over stands for the class most frequent in it (the smallest such class on ties).
@@ -75,7 +75,7 @@ def match_labels(truth: ArrayLike, labels: ArrayLike) -> dict[int, int]:
 
 
 def cohen_kappa(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Cohen's kappa between the truth and the clusters under the best one-to-one naming.
+    """Cohen's kappa between classes and clusters under the best one-to-one matching.
 
     Clusters and classes are matched as in `clustering_accuracy`. Samples of a cluster that is left without a class are
     wrong, as in the code of the papers that report it, so that splitting a class costs something.
@@ -110,7 +110,7 @@ def adjusted_rand(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Mutual information over the arithmetic mean of the two entropies, in [0, 1].
+    """Normalised mutual information (NMI): over the arithmetic mean of the two entropies, in [0, 1].
 
     Raises
     ------
@@ -121,7 +121,7 @@ def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def adjusted_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Mutual information above what chance gives, over that of the mean entropy (AMI).
+    """Adjusted mutual information (AMI): mutual information above chance, over that of the mean entropy.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def adjusted_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def homogeneity(truth: ArrayLike, labels: ArrayLike) -> float:
-    """How far each cluster holds one class only, in [0, 1]; splitting a class is not punished.
+    """Homogeneity: how far each cluster holds one class only, in [0, 1]; splitting a class is not punished.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def homogeneity(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def completeness(truth: ArrayLike, labels: ArrayLike) -> float:
-    """How far each class lies in one cluster only, in [0, 1]; merging classes is not punished.
+    """Completeness: how far each class lies in one cluster only, in [0, 1]; merging classes is not punished.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def completeness(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def purity(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Fraction of samples of the most frequent class of their cluster.
+    """Purity: fraction of samples that belong to the most frequent class of their cluster.
 
     It is 1 whenever every cluster holds a single class, since several clusters may stand for one; it is how the paper
     behind `gradient-loss` judges clusters of clients.
@@ -179,7 +179,7 @@ def purity(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Fraction of samples whose label is their class, in [0, 1].
+    """Accuracy: fraction of samples whose label is their class, in [0, 1].
 
     Raises
     ------
@@ -191,7 +191,7 @@ def accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def macro_f1(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Mean F1 of all classes that occur in the truth or among the labels.
+    """Macro F1: mean F1 of all classes that occur in the truth or among the labels.
 
     As scikit-learn's macro average, a twentieth of its time: a class that is predicted but never true counts as 0.
 
@@ -213,7 +213,7 @@ def macro_f1(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def pooled(per_client: Sequence[ArrayLike]) -> Labels:
-    """The labels of all clients as one int64 array, clients in order.
+    """Concatenate the labels of all clients to one int64 array, clients in order.
 
     Labels must be global, the same number meaning the same cluster everywhere.
 
@@ -228,7 +228,7 @@ def pooled(per_client: Sequence[ArrayLike]) -> Labels:
 
 
 def _contingency(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels, Labels]:
-    """Counts by (class, cluster), and the names of both."""
+    """Return the contingency table of classes and clusters, and the names of both."""
     true, found = _pair(truth, labels)
     table: Labels = np.asarray(contingency_matrix(true, found), dtype=np.int64)
     return table, np.unique(true), np.unique(found)

@@ -1,4 +1,4 @@
-"""Micro-clusters: many small clusters in place of samples, made by clients and, if they are too many, by the server."""
+"""Micro-clusters: many small clusters that stand for samples, formed by clients and, if too many, by the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEARCHED = 10_000
 
 
 class Summary(NamedTuple):
-    """Micro-clusters of points.
+    """Micro-clusters of points: centroids, counts and labels.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Summary(NamedTuple):
 
 
 def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator) -> Tensor:
-    """Points moved towards dense regions: each to the mean of itself and its nearest ones, repeatedly.
+    """Move points towards dense regions: each to the mean of itself and its nearest neighbours, repeatedly.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator)
 
 
 def summarise(points: Tensor, clusters: int, least: int, rng: torch.Generator) -> Summary:
-    """At most `clusters` micro-clusters of a client's points, with at least `least` points each.
+    """Form at most `clusters` micro-clusters of a client's points, each of at least `least` points.
 
     Of many points, Lloyd's algorithm runs for twelve iterations from random ones; micro-clusters need not be stable,
     only small. Then the smallest one below `least` joins the one with the nearest mean, until none is left. Where
@@ -97,7 +97,7 @@ def summarise(points: Tensor, clusters: int, least: int, rng: torch.Generator) -
 
 
 def _halved(points: Tensor, least: int) -> Tensor:
-    """Halves of halves of points, all with at least `least` of them where there are so many: int64 ``(n,)``."""
+    """Bisect points recursively into cells of at least `least` points: int64 ``(n,)``."""
     labels = torch.zeros(len(points), dtype=torch.int64)
     waiting, cells = [torch.arange(len(points))], 0
     while waiting:
@@ -112,7 +112,9 @@ def _halved(points: Tensor, least: int) -> Tensor:
 
 
 def _leading_order(points: Tensor, least: int) -> tuple[Tensor, int]:
-    """Order of points along their leading direction, and the size of the first of the two halves with least scatter.
+    """Sort points along their principal direction, and return the order and the size of the first half at the best cut.
+
+    The best cut leaves the least scatter in the halves.
 
     The size is 0 if there are too few points for two halves, or all are the same.
     """
@@ -130,7 +132,7 @@ def _leading_order(points: Tensor, least: int) -> tuple[Tensor, int]:
 
 
 def _moved(points: Tensor, labels: Tensor, least: int) -> Tensor:
-    """Labels after two rounds in which points move to nearer means.
+    """Reassign points to nearer means for two rounds; return the labels.
 
     A micro-cluster keeps `least` points, but for those more than twice as far from its mean as from another.
     """
@@ -150,7 +152,7 @@ def _moved(points: Tensor, labels: Tensor, least: int) -> Tensor:
 
 
 def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
-    """Clusters of `points` ``(n, d)``, with those below `least` members joined to their nearest; no label is empty."""
+    """Return clusters of `points` ``(n, d)``, those below `least` members merged into the nearest; none is empty."""
     labels = labels.unique(return_inverse=True)[1]
     counts = labels.bincount()
     sums = points.new_zeros(len(counts), points.shape[1]).index_add_(0, labels, points)
@@ -177,7 +179,7 @@ def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
 
 
 def merged_nodes(centroids: Tensor, counts: Tensor, most: int, rng: torch.Generator) -> Summary:
-    """At most `most` nodes: weighted means of micro-clusters if there are more, with added counts.
+    """Merge micro-clusters to at most `most` nodes, weighted means with added counts.
 
     Parameters
     ----------
@@ -206,7 +208,7 @@ def merged_nodes(centroids: Tensor, counts: Tensor, most: int, rng: torch.Genera
 
 
 def _sum_of(points: Tensor, rows: Tensor) -> Tensor:
-    """Sum of the points in each row of indices ``(n, k)``, one column at a time."""
+    """Sum the points in each row of indices ``(n, k)``, one column at a time."""
     total = points[rows[:, 0]]
     for column in rows.T[1:]:
         total += points[column]

@@ -1,4 +1,4 @@
-"""What is nearest: distances, duplicates, the nearest centroid, and the vote of neighbours."""
+"""Nearest neighbours: distances, duplicates, the nearest centroid, and the vote of neighbours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ as 64."""
 
 
 def pairwise_distances(points: Tensor, others: Tensor) -> Tensor:
-    """Euclidean distances ``(n, k)``; exactly 0 between equal points, which products would not give."""
+    """Return Euclidean distances ``(n, k)``; exactly 0 between equal points, which matrix products would not give."""
     distances: Tensor = torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
     return distances
 
 
 def drop_duplicates(points: Tensor) -> Tensor:
-    """`points` ``(k, width)`` without those that, but for rounding, repeat an earlier one."""
+    """Return `points` ``(k, width)`` without those that, but for rounding, repeat an earlier one."""
     distances = pairwise_distances(points.double(), points.double())
     lengths = points.double().norm(dim=1)
     repeats = (distances <= ROUNDING * torch.maximum(lengths[:, None], lengths)).tril(-1).any(1)
@@ -31,10 +31,11 @@ def drop_duplicates(points: Tensor) -> Tensor:
 
 
 def nearest_centroids(points: Tensor, centroids: Tensor) -> Tensor:
-    """Row of `centroids` ``(k, width)`` nearest to each of `points` ``(n, width)``, int64 ``(n,)``; ties: the lowest.
+    """Return the nearest row of `centroids` ``(k, width)`` to each of `points` ``(n, width)``, int64 ``(n,)``.
 
-    Both are centred on the centroids' mean, where rounding is smallest. The points' own lengths do not
-    matter for which is nearest, and are left out. Distances are computed in batches that fit a processor's cache.
+    Ties go to the lowest row. Both are centred on the centroids' mean, where rounding is smallest. The points' own
+    lengths do not matter for which is nearest, and are left out. Distances are computed in batches that fit a
+    processor's cache.
     """
     if not len(points):
         return torch.zeros(0, dtype=torch.int64)
@@ -46,7 +47,10 @@ def nearest_centroids(points: Tensor, centroids: Tensor) -> Tensor:
 
 
 def nearest_neighbours(points: Tensor, rows: Tensor, among: Tensor, neighbours: int) -> Tensor:
-    """Positions in `among` of the points nearest to each point in `rows`, without itself: int64 ``(r, neighbours)``."""
+    """Return the positions in `among` of the nearest neighbours of each point in `rows`: int64 ``(r, neighbours)``.
+
+    A point is not among its own neighbours.
+    """
     others = points[among]
     lengths = others.square().sum(1)
     place = torch.full((len(points),), -1)
@@ -61,7 +65,7 @@ def nearest_neighbours(points: Tensor, rows: Tensor, among: Tensor, neighbours: 
 
 
 def neighbours_vote(labels: Tensor, weights: Tensor, classes: int) -> Tensor:
-    """The label with the largest sum of weights in each row, int64 ``(n,)``; ties: the lowest.
+    """Return the label with the largest sum of weights in each row, int64 ``(n,)``; ties: the lowest.
 
     Parameters
     ----------

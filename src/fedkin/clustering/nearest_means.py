@@ -1,4 +1,4 @@
-"""Points put to the cluster with the nearest mean, and k-means that leaves no cluster too small; on numpy arrays."""
+"""Assignment of points to nearest means, and k-means with a minimum cluster size; on numpy arrays."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def _means(x: Any, labels: Integers) -> Floats:
 
 
 def _nearest(x: Any, means: Floats) -> Integers:
-    """Cluster with the nearest mean, of equally near ones the first."""
+    """Return the cluster with the nearest mean; ties: the lowest."""
     return np.asarray(((means**2).sum(1) - 2 * (x @ means.T)).argmin(1), dtype=np.int64)
 
 
 def joined(x: Any, labels: Integers) -> Integers:
-    """`labels` as 0..k-1, with points of no cluster (-1) put to the nearest mean."""
+    """Renumber `labels` to 0..k-1, and assign points of no cluster (-1) to the nearest mean."""
     known = labels >= 0
     found = np.full(len(labels), -1, dtype=np.int64)
     found[known] = np.unique(labels[known], return_inverse=True)[1]
@@ -32,7 +32,7 @@ def joined(x: Any, labels: Integers) -> Integers:
 
 
 def refined(x: Any, labels: Integers, min_size: int) -> Integers:
-    """k-means from `labels`, as long as no cluster falls below `min_size`."""
+    """Run k-means from `labels`, as long as no cluster falls below `min_size`."""
     for _ in range(_REFINEMENTS):
         moved = _nearest(x, _means(x, labels))
         if (moved == labels).all() or np.bincount(moved, minlength=int(labels.max()) + 1).min() < max(1, min_size):

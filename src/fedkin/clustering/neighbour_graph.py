@@ -1,4 +1,4 @@
-"""kin-graph's graph of micro-clusters of all clients.
+"""Graph of kin-graph: nearest neighbours among the micro-clusters of all clients.
 
 Nodes are linked to their nearest nodes; the weight of a link is the overlap of the two neighbourhoods.
 """
@@ -20,7 +20,7 @@ _MIN_NEIGHBOURS = 6
 
 
 def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
-    """Link every point to its nearest ones, weighted by their common neighbours.
+    """Link every point to its nearest neighbours, with weights by their common neighbours (Jaccard index).
 
     Two points are linked if either is among the other's nearest. The weight is the Jaccard index of their
     neighbourhoods, each point included in its own, times the root of the product of their counts relative to the mean
@@ -59,7 +59,7 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
 
 
 def _in_common(around: CommunityLabels, first: CommunityLabels, second: CommunityLabels) -> CommunityLabels:
-    """Number of common neighbours, for pairs of nodes: int64 ``(pairs,)``.
+    """Count the common neighbours of pairs of nodes: int64 ``(pairs,)``.
 
     A sparse product of matrices would hold all pairs with a common node: all pairs, if one node is near to all.
     """

@@ -1,4 +1,4 @@
-"""Scores of memberships: how soft they are, and how they agree with the truth."""
+"""Metrics of fuzzy memberships: how soft they are, and how well they agree with the truth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedkin.core.errors import FedkinError
 
 
 def partition_coefficient(memberships: ArrayLike) -> float:
-    """How little samples are divided among clusters (Bezdek 1981): the mean sum of squares of their memberships.
+    """Partition coefficient (Bezdek 1981): the mean over samples of the sum of squared memberships.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def partition_coefficient(memberships: ArrayLike) -> float:
 
 
 def soft_rand(truth: ArrayLike, memberships: ArrayLike) -> float:
-    """The adjusted Rand index of memberships and classes: that of expected numbers of pairs.
+    """Adjusted Rand index of memberships and classes, from expected numbers of pairs.
 
     The cluster of each sample is thought to be drawn by its memberships; pairs of samples in one cluster, and in one
     cluster and class, are counted in expectation. With memberships of 0 and 1 it is
@@ -68,7 +68,7 @@ def soft_rand(truth: ArrayLike, memberships: ArrayLike) -> float:
 
 
 def soft_scores(truth: ArrayLike, memberships: ArrayLike) -> dict[str, float]:
-    """``soft_ari`` and ``partition_coefficient``, see `soft_rand` and `partition_coefficient`."""
+    """Return ``soft_ari`` and ``partition_coefficient``, see `soft_rand` and `partition_coefficient`."""
     return {"soft_ari": soft_rand(truth, memberships), "partition_coefficient": partition_coefficient(memberships)}
 
 

@@ -1,4 +1,4 @@
-"""Angles between subspaces, each given by a few vectors."""
+"""Principal angles between subspaces, each given by a few vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEGLIGIBLE = 1e-6
 
 
 def angles_between(sets: Tensor, angle: Angle, others: Tensor | None = None) -> Tensor:
-    """The angles between sets of vectors, in degrees.
+    """Compute angles between sets of vectors, in degrees: principal angles, or those of corresponding vectors.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _smallest_angles(one: Tensor, other: Tensor) -> Tensor:
 
 
 def _orthonormal(sets: Tensor) -> Tensor:
-    """An orthonormal basis of each set's span, ``(n, k, features)``; dependent rows are zeros."""
+    """Return an orthonormal basis of each set's span, ``(n, k, features)``; dependent rows are zeros."""
     _, values, vectors = torch.linalg.svd(sets, full_matrices=False)
     kept: Tensor = values > _NEGLIGIBLE * values[:, :1].clamp_min(_NEGLIGIBLE)
     return torch.where(kept[:, :, None], vectors, 0.0)

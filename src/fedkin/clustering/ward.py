@@ -1,4 +1,4 @@
-"""A Ward tree of points, built once, and everything that can be read off it: sums of squares, sizes, splits, cuts.
+"""Ward tree of points, and what is read off it: sums of squares, cluster sizes, splits, cuts.
 
 The tree itself is SciPy's (`scipy.cluster.hierarchy`).
 """
@@ -19,7 +19,7 @@ _BLOCK = 1024  # rows of distances at a time
 
 @dataclass(frozen=True)
 class Tree:
-    """A Ward tree over points, its leaves.
+    """Ward tree, whose leaves are points.
 
     Attributes
     ----------
@@ -40,13 +40,14 @@ class Tree:
         return len(self.heights) + 1
 
     def sums_of_squares(self) -> Floats:
-        """Sum of squares inside clusters when merges 0..i-1 are done, for i in 0..leaves-1."""
+        """Return the sum of squares inside clusters after the first i merges, for i in 0..leaves-1."""
         return np.concatenate([[0.0], np.cumsum(self.heights**2 / 2)])
 
     def calinski_harabasz(self) -> Floats:
-        """The index of every cut, ``(leaves,)``, entry i for ``leaves - i`` clusters; NaN where it is not defined.
+        """Return the Calinski-Harabasz index of every cut, ``(leaves,)``, entry i for ``leaves - i`` clusters.
 
-        As in scikit-learn it is 1 where clusters have no spread. Not defined for one cluster nor for n.
+        As in scikit-learn it is 1 where clusters have no spread. It is NaN for one cluster and for n, where it is not
+        defined.
         """
         within = self.sums_of_squares()
         clusters = self.leaves - np.arange(self.leaves)
@@ -58,19 +59,19 @@ class Tree:
         return np.asarray(index)
 
     def too_small(self, min_size: int) -> Integers:
-        """How many clusters of every cut have fewer than `min_size` points; entries as in `calinski_harabasz`."""
+        """Count the clusters of every cut with fewer than `min_size` points; entries as in `calinski_harabasz`."""
         small = (self.sizes < min_size).astype(np.int64)
         change = small[self.leaves :] - small[self.merges].sum(1)
         return np.asarray(np.concatenate([[0], np.cumsum(change)]) + small[: self.leaves].sum())
 
     def labels(self, done: int) -> Integers:
-        """Clusters ``(n,)`` of the points when the first `done` merges are done."""
+        """Return the clusters ``(n,)`` of the points after the first `done` merges."""
         above = self._parents()
         above[above >= self.leaves + done] = -1
         return self._gathered(above)
 
     def splits(self, min_size: int) -> Integers:
-        """Merges of two nodes that both have `min_size` points or more, largest height first.
+        """Return the merges of two nodes that both have `min_size` points or more, largest height first.
 
         Read from the top, clusters divide at these; every other merge only splits off points too few for a cluster.
         """
@@ -78,7 +79,7 @@ class Tree:
         return np.flatnonzero(stand)[::-1]
 
     def divided(self, splits: Integers, min_size: int) -> Integers:
-        """Clusters ``(n,)`` after `splits`, the first of `Tree.splits`; one more than splits.
+        """Return the clusters ``(n,)`` after `splits`, the first of `Tree.splits`; there is one more than splits.
 
         Points that leave a cluster in pieces below `min_size`, on the way down to a split, have -1.
         """
@@ -97,7 +98,7 @@ class Tree:
         return above
 
     def _gathered(self, above: Integers) -> Integers:
-        """Number of the topmost node over every point, where `above` is -1 at topmost nodes."""
+        """Return the topmost node above every point, renumbered; `above` is each node's parent, -1 at topmost nodes."""
         top = np.arange(len(above))
         for node in range(len(above) - 1, -1, -1):
             if above[node] >= 0:
@@ -106,7 +107,7 @@ class Tree:
 
 
 def ward_tree(points: NDArray[np.float32] | Floats) -> Tree:
-    """The Ward tree of `points` ``(n, d)``, n at least 2.
+    """Build the Ward tree of `points` ``(n, d)``, n at least 2.
 
     Memory is that of n(n-1)/2 distances in double precision twice: 3.2 GB at 20,000 points.
     """
@@ -116,12 +117,12 @@ def ward_tree(points: NDArray[np.float32] | Floats) -> Tree:
 
 
 def top_height(points: NDArray[np.float32] | Floats) -> float:
-    """Height of the last merge of the Ward tree of `points`."""
+    """Return the height of the last merge of the Ward tree of `points`."""
     return float(linkage(distances(points), "ward")[-1, 2])
 
 
 def distances(points: NDArray[np.float32] | Floats) -> Floats:
-    """Euclidean distances ``(n (n-1) / 2,)``, condensed, by matrix products.
+    """Return Euclidean distances ``(n (n-1) / 2,)``, condensed, by matrix products.
 
     Exact for bits in single precision, whose counts are exact; other numbers should be in double.
     """

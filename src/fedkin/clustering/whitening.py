@@ -1,13 +1,13 @@
-"""Whitening of kin-graph's space by the scatter between neighbours.
+"""Whitening of kin-graph's space by the scatter between neighbours (relevant component analysis).
 
 Nearest neighbours at a client are mostly of one cluster, so the directions in which they differ do not separate
 clusters. Directions are divided by that scatter, as in relevant component analysis (Bar-Hillel, Hertz, Shental and
 Weinshall 2003), where similar pairs are given. Only a matrix leaves a client, and it means the same at every client,
 however heterogeneous they are.
 
-Columns of few values need care: neighbours mostly share the value, as if it separated clusters, and a column of random
-categories would be stretched until it alone decides. Such columns are taken to differ among neighbours as much as any
-column does among all samples.
+Columns of few values need care: neighbours mostly share the value, so that a column of random categories would be
+scaled up until it alone decides. Such columns are taken to differ among neighbours as much as any column does among all
+samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIN_SAMPLES = 64
 """Minimum number of samples for a client's scatter: neighbours among fewer are often of different clusters."""
 
 _FEW_VALUES = 5
-"""Maximum number of different values of a column that says nothing of how neighbours differ."""
+"""Maximum number of different values of a column in which neighbours' differences mean nothing."""
 
 _LOOKED_AT = 1_000
 """Rows, about, in which different values are counted."""
@@ -33,14 +33,14 @@ _QUERIES = 1_000
 
 
 def have_few_values(rows: Tensor) -> Tensor:
-    """Whether columns of ``(n, width)`` have at most five different values, in some thousand of the rows; bool."""
+    """Return which columns of ``(n, width)`` have at most five different values, in some thousand of the rows; bool."""
     values = rows[:: max(1, len(rows) // _LOOKED_AT)].sort(dim=0).values
     few: Tensor = (values[1:] != values[:-1]).sum(0) < _FEW_VALUES
     return few
 
 
 def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
-    """Mean outer product of the differences between points and their nearest ones.
+    """Return the mean outer product of the differences between points and their nearest neighbours.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def table_scatter(rows: Tensor, mean: Tensor, directions: Tensor, rng: torch.Generator) -> Tensor:
-    """`local_scatter` of the components of a table, with columns of few values taken to differ as much as any.
+    """Return the `local_scatter` of a table's components, with columns of few values replaced by average ones.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def table_scatter(rows: Tensor, mean: Tensor, directions: Tensor, rng: torch.Gen
 
 
 def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float) -> Tensor:
-    """Directions divided by a power of the standard deviation of neighbours along them.
+    """Divide directions by a power of the standard deviation of neighbours along them.
 
     Parameters
     ----------
@@ -125,6 +125,6 @@ def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float) ->
 
 
 def _cube_root(count: int) -> int:
-    """Rounded down."""
+    """Return the integer cube root, rounded down."""
     root: int = round(float(count) ** (1 / 3))
     return root if root**3 <= count else root - 1
