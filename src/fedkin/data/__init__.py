@@ -1,1 +1,1 @@
-"""From files, names and arrays to the clients of a federation and the truth only the evaluator sees."""
+"""Data of a federation: from files, names and arrays to clients, and to the truth that only the evaluator sees."""

@@ -1,4 +1,4 @@
-"""The clients of a federation, and the ground truth, which only the evaluator gets."""
+"""Population of a federation: the clients, and the ground truth, which only the evaluator gets."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from fedkin.core.table import Column
 
 
 class SamplePreparation(Protocol):
-    """What makes of samples what a model was trained on, such as `fedkin.data.preparing.preparation.Preparation`."""
+    """Protocol of a preparation that is applied to samples, such as `fedkin.data.preparing.preparation.Preparation`."""
 
     def apply(self, x: Tensor, columns: Sequence[Column] | None = None, where: str = ...) -> Tensor:
-        """Prepared samples, of a table under `columns`; `x` itself is not changed."""
+        """Return prepared samples; those of a table come with its `columns`. `x` itself is not changed."""
         ...
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Some clients begin to see things differently in the middle of a run.
+    """Concept drift: from some step on, some clients have data of another cluster.
 
     Attributes
     ----------
     step : int
         The first step that sees the change; steps count from 1.
     clients : Tensor
-        int64, ids of those it happens to, in order.
+        int64, ids of the clients that drift, in order.
     change : callable
-        ``(client, x, y) -> (x, y)``, for training and test samples alike. They may be scaled by then, so it must give
-        the same before and after an affine scaling per column or channel, as turning images and relabelling do.
+        ``(client, x, y) -> (x, y)``, for training and test samples alike. It must commute with an affine scaling per
+        column or channel, since samples may be scaled by then; rotating images and relabelling do.
     clusters : Tensor
         int64 ``(n,)``, the hidden cluster of each client from then on.
     happened : bool
-        Whether the population that holds this is the one after the change.
+        Whether the population is already the one after the change.
     """
 
     step: int
@@ -53,7 +53,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Population:
-    """Clients, and what is known about them apart from their data.
+    """Clients of a federation, and what is known about them apart from their data.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Population:
 
     @property
     def kind(self) -> str:
-        """``"image"`` or ``"table"``."""
+        """Kind of the data: ``"image"`` or ``"table"``."""
         return "table" if self.image_shape is None else "image"
 
     @property
@@ -115,18 +115,21 @@ class Population:
         return (x.shape[1], x.shape[2], x.shape[3]) if x.ndim == 4 else None
 
     def away(self, step: int) -> set[int]:
-        """Clients that do not take part in this step; 0 is what comes before the first."""
+        """Return the clients that do not take part in this step; step 0 is what comes before the first."""
         late = [] if self.arrivals is None else (self.arrivals > step).nonzero()[:, 0].tolist()
         return {*self.absent, *self.forgotten, *late}
 
     def without(self, absent: float, seed: int) -> Population:
-        """The same population, of which a fraction `absent` in [0, 1) never takes part; at least one client does."""
+        """Return the population with a random fraction `absent` in [0, 1) of clients that never take part.
+
+        At least one client takes part.
+        """
         count = min(len(self.clients) - 1, round(absent * len(self.clients)))
         drawn = torch.randperm(len(self.clients), generator=derive_generator(seed, "absent"))[:count]
         return dataclasses.replace(self, absent=tuple(sorted(set(drawn.tolist()) - set(self.forgotten))))
 
     def forgetting(self, clients: Sequence[int | str]) -> Population:
-        """The same population without the data of some clients, whose positions stay theirs.
+        """Return the population without the data of some clients, whose positions remain taken.
 
         Parameters
         ----------
@@ -154,7 +157,7 @@ class Population:
         return population._emptied(at)
 
     def _with_place_of(self, name: str) -> Population:
-        """The same population with a client of this name that has nothing, where the order of names has it."""
+        """Insert an empty client of this name at its place in the order of names."""
         if not self.names or self.names != sorted(self.names):
             raise FedkinError(f"'engine.forgotten' names client '{name}', which is not there.")
         if self.tests:
@@ -190,7 +193,7 @@ class Population:
         )
 
     def prepared(self, preparation: SamplePreparation) -> Population:
-        """The same population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
+        """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
         columns = [None if client.table is None else client.table.columns for client in self.clients]
         tests = [
             (preparation.apply(x, own, f"The test part of client {i}"), y)
@@ -201,7 +204,7 @@ class Population:
 
 
 def _emptied(client: Client) -> Client:
-    """A client of the same kind that has no sample and remembers nothing."""
+    """Return a client of the same kind without samples or state."""
     y = None if client.y is None else client.y[:0]
     table = None if client.table is None else client.table.rows(torch.zeros(0, dtype=torch.int64))
     return dataclasses.replace(client, x=client.x[:0], y=y, table=table, state={})

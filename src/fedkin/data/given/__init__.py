@@ -1,1 +1,1 @@
-"""What a user gives as clients, in whatever form, as what `fedkin.data.reading` reads: the place for conversions."""
+"""Conversion of data that users pass as clients, in any form, to what `fedkin.data.reading` reads."""

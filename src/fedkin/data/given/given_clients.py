@@ -1,4 +1,4 @@
-"""Several clients in any form that users have them in, and labels beside them or inside."""
+"""Data of several clients as users pass them: in a list, dict, grouped table or federated data set, with labels."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ COLLECTIONS = (
 
 @dataclass(frozen=True)
 class GivenClients:
-    """Clients as `fedkin.data.reading.client_files.load_clients` takes them, and their labels.
+    """Data and labels of several clients, as `fedkin.data.reading.client_files.load_clients` takes them.
 
     Attributes
     ----------
     source : str, Path, list or dict
-        A folder; or what each client has, in order or by name.
+        A folder; or the data of each client, in order or by name.
     labels : list
         One array of labels, of any plain type, per client; ``None`` where there are none, or they are in a file. Empty
         for a folder.
@@ -49,7 +49,7 @@ class GivenClients:
 
 
 def given_clients(clients: Any, y: Any = None, *, entrance: str = "fit", seek_labels: bool = False) -> GivenClients:
-    """Clients in the form in which they are read.
+    """Convert clients and labels in any supported form to the one in which they are read.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def given_clients(clients: Any, y: Any = None, *, entrance: str = "fit", seek_la
         The column, field or key that holds the labels of every client, or one array of labels per client, in order or
         by name.
     entrance : str
-        What was called, for errors' sentences.
+        Name of the function that was called, for error messages.
     seek_labels : bool
         Whether a column of a usual name is taken for labels where none is named, and a pair is never two samples.
 
@@ -95,7 +95,7 @@ def given_clients(clients: Any, y: Any = None, *, entrance: str = "fit", seek_la
 
 
 def holds_several(value: Any) -> bool:
-    """Whether it is several clients' data, by name or in a list, rather than one client's."""
+    """Return whether a value is the data of several clients, by name or in a list, rather than of one."""
     if isinstance(value, Mapping):
         return not is_record(value)
     if is_partitioned(value) or is_grouped(value) or isinstance(value, Iterator | ValuesView):
@@ -106,7 +106,7 @@ def holds_several(value: Any) -> bool:
 
 
 def named_data(value: Any, entrance: str) -> dict[Any, Any]:
-    """The data of several clients, see `holds_several`, by name or, where they have none, by position."""
+    """Return the data of several clients, see `holds_several`, by name or, where they have none, by position."""
     listed = _listed(value, entrance)
     return dict(listed) if isinstance(listed, Mapping) else dict(enumerate(listed))
 
@@ -120,7 +120,7 @@ def _with_labels(value: Any, y: Any, where: str, column: str | None, seek_labels
 
 
 def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
-    """Clients in a list or by name; a single client is refused."""
+    """Return clients as a list or a mapping by name; the data of a single client are refused."""
     if is_partitioned(clients):
         return _partitions(clients, "test" if entrance == "eval" else "train")
     if isinstance(clients, Iterator | ValuesView):
@@ -149,17 +149,17 @@ def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
 
 
 def is_grouped(value: Any) -> bool:
-    """Whether it is a pandas table that ``groupby`` has divided."""
+    """Return whether a value is a pandas table divided by ``groupby``."""
     return type(value).__name__ == "DataFrameGroupBy" and type(value).__module__.startswith("pandas.")
 
 
 def is_named(value: Any) -> bool:
-    """Whether several clients' data are by name."""
+    """Return whether the data of several clients are given by name."""
     return isinstance(value, Mapping) or is_grouped(value)
 
 
 def _by_group(groups: Any) -> dict[str, Any]:
-    """A table's groups as clients by name, without the columns that it was divided by."""
+    """Return the groups of a table as clients by name, without the columns that it was divided by."""
     keys = groups.keys if isinstance(groups.keys, list) else [groups.keys]
     columns = [key for key in keys if isinstance(key, str)]
     rows = {", ".join(map(str, name)) if isinstance(name, tuple) else name: group for name, group in groups}
@@ -167,7 +167,7 @@ def _by_group(groups: Any) -> dict[str, Any]:
 
 
 def _named(clients: Mapping[Any, Any]) -> dict[str, Any]:
-    """Clients by name; whole numbers, such as partition ids, are names."""
+    """Return clients by name, after checking the names: texts, or integers such as partition ids."""
     if not clients:
         raise FedkinError("The dict of clients is empty; at least one is needed.")
     for name in clients:
@@ -180,13 +180,13 @@ def _named(clients: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _is_row(value: Any) -> bool:
-    """Whether it is a number or a list of numbers, rather than a client's data."""
+    """Return whether a value is a number or a list of numbers, rather than a client's data."""
     array_like = isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__")
     return array_like and not is_form(value) and not is_pair(value) and dimensions(value) < 2
 
 
 def _partitions(given: Any, wanted: str) -> list[Any]:
-    """The partitions of Flower's federated data set, or of a partitioner, in order of their ids."""
+    """Return the partitions of a ``flwr_datasets`` data set or partitioner, in order of their ids."""
     if not hasattr(type(given), "partitioners"):
         return [given.load_partition(i) for i in range(given.num_partitions)]
     split = _split_of(given, wanted)
@@ -194,7 +194,7 @@ def _partitions(given: Any, wanted: str) -> list[Any]:
 
 
 def _split_of(given: Any, wanted: str) -> str:
-    """The split that is partitioned: the one wanted, or for training the only one."""
+    """Return the name of the split that is partitioned: the one wanted, or for training the only one."""
     try:
         partitioners = given.partitioners
     except ValueError:  # it loads its data with the first partition
@@ -211,7 +211,7 @@ def _split_of(given: Any, wanted: str) -> str:
 
 
 def labels_beside(y: Any, keys: Sequence[Any], named: bool) -> Mapping[Any, Any]:
-    """Labels by the clients' keys."""
+    """Return the labels that were given as `y`, by client, after checking that each client has some."""
     if isinstance(y, Iterator | ValuesView):
         y = list(y)
     if isinstance(y, Mapping):
@@ -236,6 +236,6 @@ def labels_beside(y: Any, keys: Sequence[Any], named: bool) -> Mapping[Any, Any]
 
 
 def _shown(y: Any) -> str:
-    """What labels were given as, for a sentence."""
+    """Return the type of the given labels in words, for an error message."""
     inside = f" of {type(y[0]).__name__}" if isinstance(y, list | tuple | np.ndarray) and len(y) else ""
     return f"a {type(y).__name__}{inside}"

@@ -1,4 +1,4 @@
-"""One client's data in any form that users have them in: what `fedkin.data.reading` takes, and labels if there are any.
+"""Data of one client as users pass them: array, table, file, pair, dict or data set, with labels if there are any.
 
 Nothing is scaled or checked here beyond the form; that is done where data are read.
 """
@@ -32,7 +32,7 @@ FORMS = (
 
 @dataclass(frozen=True)
 class GivenData:
-    """One client's data.
+    """Data and labels of one client, in a form that `fedkin.data.reading` reads.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class GivenData:
     y : Any
         One label per sample, of any plain type; ``None`` where there are none, or they are still in a file.
     label : str or None
-        The column of the DataFrame `x` that `y` is.
+        Name of the column of the DataFrame `x` that holds `y`.
     """
 
     x: Any
@@ -50,7 +50,7 @@ class GivenData:
 
 
 def given_data(value: Any, where: str, label: str | None = None, seek_labels: bool = False) -> GivenData:
-    """One client's data.
+    """Convert one client's data from any supported form.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def given_data(value: Any, where: str, label: str | None = None, seek_labels: bo
 
 
 def is_pair(value: Any, any_labels: bool = False) -> bool:
-    """Whether it is samples and their labels, in a list or tuple of two; with `any_labels`, whatever the second is."""
+    """Return whether a value is a pair of samples and their labels; `any_labels` accepts anything as the labels."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         return False
     first, second = value
@@ -101,7 +101,7 @@ def is_pair(value: Any, any_labels: bool = False) -> bool:
 
 
 def is_record(value: Any) -> bool:
-    """Whether it is a dict with samples and labels of one client, such as ``{"x": x, "y": y}``."""
+    """Return whether a value is a dict with samples and labels of one client, such as ``{"x": x, "y": y}``."""
     if not isinstance(value, Mapping) or len(value) != 2:
         return False
     known = [key for key in SAMPLE_KEYS if key in value], [key for key in LABEL_KEYS if key in value]
@@ -109,7 +109,7 @@ def is_record(value: Any) -> bool:
 
 
 def is_form(value: Any) -> bool:
-    """Whether it is one client's data, and neither an array nor a list."""
+    """Return whether a value is one client's data in another form than an array or list."""
     return (
         isinstance(value, str | Path | DataLoader | TorchDataset)
         or is_hub_dataset(value)
@@ -118,7 +118,7 @@ def is_form(value: Any) -> bool:
 
 
 def dimensions(value: Any) -> int:
-    """Dimensions of an array, tensor or nested list; 2 if its rows differ in length, and 0 of all that is no array."""
+    """Return the number of dimensions of an array or nested list: 2 if it is ragged, 0 if it is neither."""
     if isinstance(value, Tensor):
         return value.ndim
     if is_form(value) or isinstance(value, Mapping | Iterator | Set | ValuesView):
@@ -155,7 +155,7 @@ def _of_items(items: Items) -> GivenData:
 
 
 def _check_array(value: Any, where: str, label: str | None) -> None:
-    """Refuse what is no array and no list of rows."""
+    """Check that a value is an array or a list of rows."""
     several = isinstance(value, list | tuple) or hasattr(value, "__array__") or issparse(value)
     if not several or (isinstance(value, tuple) and len(value) > 2 and any(dimensions(one) > 1 for one in value)):
         got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"of type {_kind(value)}"
@@ -172,11 +172,11 @@ def _kind(value: Any) -> str:
 
 
 def has_labels_inside(value: Any) -> bool:
-    """Whether a client's data come with labels of their own, which none given beside them may contradict."""
+    """Return whether a client's data are a pair with labels of their own."""
     return is_pair(value) and value[1] is not None
 
 
 def is_partitioned(value: Any) -> bool:
-    """Whether it has Flower's interface of a federated data set or of a partitioner."""
+    """Return whether a value has the interface of a ``flwr_datasets`` data set or partitioner."""
     kind = type(value)  # for the object's own properties may load data, or fail before it has any
     return hasattr(kind, "load_partition") and (hasattr(kind, "partitioners") or hasattr(kind, "num_partitions"))

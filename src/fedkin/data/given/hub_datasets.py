@@ -1,4 +1,4 @@
-"""Data sets of the library ``datasets`` that are in memory already."""
+"""Data sets of the library ``datasets`` that are in memory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fedkin.data.reading.hub import decode_images, label_column
 
 
 def is_hub_dataset(value: Any) -> bool:
-    """Whether it is a ``datasets.Dataset``; the library is not imported for that."""
+    """Return whether a value is a ``datasets.Dataset``, without importing the library."""
     library = sys.modules.get("datasets")
     return library is not None and isinstance(value, getattr(library, "Dataset", ()))
 
 
 def is_transformed(rows: Any) -> bool:
-    """Whether its items go through a function of the user's, by ``with_transform`` or ``set_transform``."""
+    """Return whether a data set has a transform of the user's, by ``with_transform`` or ``set_transform``."""
     return bool(rows.format["type"] == "custom")
 
 
 def read_rows(rows: Any, where: str, label: str | None = None) -> tuple[Any, Any, str | None]:
-    """Samples, labels, and the column of labels if the samples are a DataFrame that still has it.
+    """Return samples, labels, and the name of the labels' column if the samples are a DataFrame that still has it.
 
     The first column of images is the samples, or the only column of lists; else all columns but the labels are a table.
     Labels are a column of a usual name, or the only ``ClassLabel``; of these, numbers.

@@ -1,4 +1,4 @@
-"""Items of a data set, one after another, as arrays."""
+"""Reading of a data set's items, one after another, into arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABEL_KEYS = LABEL_NAMES
 
 @dataclass(frozen=True)
 class Items:
-    """What items hold.
+    """Samples and labels that were read from items.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Items:
 
 
 def read_items(items: Iterable[Any], count: int | None, where: str, label: str | None = None) -> Items:
-    """Items ``(x, y)``, ``{"x": x, "y": y}`` or ``x``, in order.
+    """Read items ``(x, y)``, ``{"x": x, "y": y}`` or ``x``, in order, into arrays.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ def read_items(items: Iterable[Any], count: int | None, where: str, label: str |
 
 
 def _kept_as(x: Tensor) -> torch.dtype:
-    """The type in which samples like `x` are kept: bytes of images as fractions, as they are read in the end."""
+    """Return the type in which samples like `x` are stored: images of bytes as float32, others as they are."""
     return torch.float32 if x.dtype == torch.uint8 and x.ndim == 3 else x.dtype
 
 
 def _guarded(items: Iterable[Any], where: str) -> Iterable[tuple[int, Any]]:
-    """Items with their numbers; what a user's own data set raises becomes a sentence."""
+    """Yield items with their numbers; an exception from a user's own data set becomes an error that names the item."""
     iterator, at = iter(items), 0
     while True:
         try:
@@ -106,7 +106,7 @@ def _guarded(items: Iterable[Any], where: str) -> Iterable[tuple[int, Any]]:
 
 
 def _parts(item: Any, where: str, label: str | None) -> tuple[Tensor, Any, bool]:
-    """Sample and label of an item, and whether it has a label."""
+    """Return the sample and the label of an item, and whether it has a label."""
     if isinstance(item, Mapping):
         key = label or next((name for name in LABEL_KEYS if name in item), None)
         if key is not None and key not in item:
@@ -141,7 +141,7 @@ def _sample(x: Any, where: str) -> Tensor:
 
 
 def _pixels(picture: Any) -> np.ndarray[Any, Any]:
-    """A picture of Pillow's as uint8 ``(channels, height, width)``, with one channel if it is grey."""
+    """Return a Pillow image as uint8 ``(channels, height, width)``, with one channel if it is grey."""
     grey = picture.mode in ("1", "L", "LA")
     pixels = np.array(picture.convert("L" if grey else "RGB"))
     return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))

@@ -1,4 +1,4 @@
-"""Data sets and loaders of torch as arrays, in the order of the data set."""
+"""Reading of torch data sets and loaders into arrays, in the order of the data set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedkin.data.given.items import Items, read_items
 
 
 def read_torch_dataset(data: TorchDataset[Any], where: str, label: str | None = None) -> Items:
-    """All items of a data set: ``(x, y)``, ``{"x": x, "y": y}`` or ``x``.
+    """Read all items of a data set: ``(x, y)``, ``{"x": x, "y": y}`` or ``x``.
 
     Transforms are applied once; see an estimator's `augmentation` for those that should differ from epoch to epoch.
 
@@ -42,7 +42,7 @@ def read_torch_dataset(data: TorchDataset[Any], where: str, label: str | None = 
 
 
 def read_loader(loader: DataLoader[Any], where: str, label: str | None = None) -> Items:
-    """All samples of a loader, none dropped, as its ``collate_fn`` makes them.
+    """Read all samples of a loader, none dropped, as its ``collate_fn`` makes them.
 
     They come in the order of the data set, whether it shuffles or not, or in that of its sampler if this chooses some.
     Its batch size is the number of items that its ``collate_fn`` gets; training has the estimator's own.
@@ -64,12 +64,12 @@ def read_loader(loader: DataLoader[Any], where: str, label: str | None = None) -
 
 
 def reads_all(loader: DataLoader[Any]) -> bool:
-    """Whether a loader gives the items of its data set as they are, and all of them."""
+    """Return whether a loader gives all items of its data set, unchanged."""
     return loader.collate_fn is default_collate and _rows_of(loader) is None
 
 
 def _rows_of(loader: DataLoader[Any]) -> list[int] | None:
-    """The rows that a loader reads; ``None`` for all, in order."""
+    """Return the rows that a loader reads; ``None`` for all, in order."""
     sampler = loader.sampler
     every = isinstance(sampler, RandomSampler) and not sampler.replacement and len(sampler) == len(loader.dataset)  # type: ignore[arg-type]
     if every or isinstance(sampler, SequentialSampler):
@@ -79,7 +79,7 @@ def _rows_of(loader: DataLoader[Any]) -> list[int] | None:
 
 
 def _resolved(data: TorchDataset[Any]) -> tuple[TorchDataset[Any], Sequence[int] | None]:
-    """A data set and the rows of it that a subset of subsets takes; ``None`` for all."""
+    """Return the data set under nested subsets, and the rows of it that they take; ``None`` for all."""
     rows: Sequence[int] | None = None
     while type(data) is Subset:
         rows = [int(data.indices[i]) for i in (range(len(data.indices)) if rows is None else rows)]
@@ -101,7 +101,7 @@ def _of_batches(batches: Iterable[Any], where: str, label: str | None) -> Items:
 
 
 def _items_of(batches: Iterable[Any]) -> Iterator[Any]:
-    """The items of collated batches."""
+    """Yield the items of collated batches."""
     for batch in batches:
         if isinstance(batch, dict):
             yield from (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True))

@@ -1,1 +1,1 @@
-"""Preparing data: clients agree on a schema, and on how columns are encoded, imputed and scaled."""
+"""Preparation of data: clients agree on a schema, and on how columns are encoded, imputed and scaled."""

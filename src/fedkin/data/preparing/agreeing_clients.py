@@ -1,4 +1,4 @@
-"""Clients' data, read so that where tables disagree is reported with what is wrong in each."""
+"""Loading of clients' data that also reports where their tables disagree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def load_agreeing_clients(
     label: str | None = None,
     options: TableOptions | None = None,
 ) -> list[Dataset]:
-    """`fedkin.data.reading.client_files.load_clients`, for clients whose tables are to have one schema.
+    """Load clients' data with `fedkin.data.reading.client_files.load_clients`, and report disagreements of tables.
+
+    Their tables are to have one schema.
 
     Where data are refused, columns that hold something else at one client than at another are in the same error.
     Where they are not, `fedkin.data.preparing.prepare.prepare` reports these. Columns that some clients lack are looked
@@ -41,7 +43,7 @@ def load_agreeing_clients(
 
 
 def _disagreements(read: Mapping[str, ReadSoFar], options: TableOptions) -> list[str]:
-    """A sentence for each column that clients with any rows hold different things in, of those that will be kept."""
+    """Return a sentence for each column, of those to be kept, that differs between clients with any rows."""
     read = {client: one for client, one in read.items() if len(one.table)}
     if len(read) < 2:
         return []

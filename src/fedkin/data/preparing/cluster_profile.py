@@ -1,11 +1,11 @@
-"""What clusters of a table's rows look like in original units, by sums over the clients.
+"""Profile of clusters in original units: sums over clients' tables, by cluster and column.
 
 Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
-each category occurs. Nothing leaves a client of a cluster that has fewer than `min_members` values of a column there.
-Since the server may know the column's total, and could subtract, some values of the client's largest cluster stay away,
-too, so that those not reported are none, or at least so many. The same is reported of the rows in the middle of each
-cluster, by the same rule, see `fedkin.data.preparing.typical_samples`: their means are a typical sample, which is no
-client's row.
+each category occurs. A cluster with fewer than `min_members` values in a column at a client is not reported there.
+Since the server may know the column's total, and could subtract, some values of the client's largest cluster are
+withheld, too, so that either none or at least `min_members` values are missing. The same is reported of the rows in the
+middle of each cluster, by the same rule, see `fedkin.data.preparing.typical_samples`: their means are a typical sample,
+which is no client's row.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TENSORS = (
 
 @dataclass(frozen=True)
 class ClusterProfile:
-    """Sums over clients by cluster and column.
+    """Profile of clusters: sums over clients by cluster and column.
 
     Attributes
     ----------
@@ -82,11 +82,11 @@ class ClusterProfile:
     missing: dict[int, str] = field(default_factory=dict)
 
     def counts_of(self, column: int) -> Tensor:
-        """Frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
+        """Return the frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
         return self._of(self.counts, column)
 
     def typical_counts_of(self, column: int) -> Tensor:
-        """The same of the rows in the middle of the clusters."""
+        """Return the same frequencies of the rows in the middle of the clusters."""
         return self._of(self.typical_counts, column)
 
     def _of(self, counts: Tensor, column: int) -> Tensor:
@@ -94,16 +94,16 @@ class ClusterProfile:
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
-        """Where each column's frequencies are."""
+        """Begin and end of each column's frequencies in `counts`."""
         return list(pairwise(accumulate(count_lengths(self.columns), initial=0)))
 
     @cached_property
     def has_typical(self) -> bool:
-        """Whether anything is known of the rows in the middle of the clusters."""
+        """Whether any sums of the rows in the middle of the clusters are known."""
         return bool(self.typical_filled.any())
 
     def tree(self) -> dict[str, Any]:
-        """The fields, ready for `fedkin.core.payload.pack`."""
+        """Return the fields, ready for `fedkin.core.payload.pack`."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
         members = {str(client): own for client, own in self.members.items()}
         missing = {str(client): reason for client, reason in self.missing.items()}
@@ -111,7 +111,7 @@ class ClusterProfile:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
-        """The inverse of `tree`."""
+        """Return the profile that `tree` was made of."""
         fields = {name: value for name, value in tree.items() if isinstance(value, Tensor)}
         columns = tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
         members = {int(client): own for client, own in tree["members"].items()}
@@ -136,13 +136,13 @@ _QUESTION: Expected = {
     may_be_empty=True,
 )  # fmt: skip
 def cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report sums by cluster and column of a table, without cells of too few values; nothing without clusters."""
+    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters."""
     return [_cells(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
 @task(takes=_QUESTION)
 def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """`cluster_cells` for a secure sum, zeros without clusters."""
+    """Report the same as `cluster_cells`, for a secure sum; zeros without clusters."""
     replies: list[Payload] = []
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
         if reply:
@@ -155,7 +155,7 @@ def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload])
 
 
 def _shapes(columns: Sequence[SchemaColumn], n_clusters: int) -> dict[str, tuple[int, ...]]:
-    """Of what a client reports."""
+    """Return the shapes of the tensors that a client reports."""
     cells = (n_clusters, len(columns))
     counts = (n_clusters, sum(count_lengths(columns)))
     typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
@@ -163,7 +163,7 @@ def _shapes(columns: Sequence[SchemaColumn], n_clusters: int) -> dict[str, tuple
 
 
 def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """The same for a secure sum, for which numbers are digits."""
+    """Return the shapes of the tensors in a secure sum, where fractional numbers are split into digits."""
     digits = (len(UNITS), shapes["sum"][0] * shapes["sum"][1])
     return {**shapes, **dict.fromkeys(_FRACTIONS, digits)}
 
@@ -194,7 +194,7 @@ def _cells(client: Client, payload: Payload) -> Payload:
 
 
 def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], reported: Tensor) -> Tensor:
-    """Frequency of each column's categories in the `reported` cells of each cluster, int64 ``(k, frequencies)``."""
+    """Count each column's categories in the `reported` cells of each cluster, int64 ``(k, frequencies)``."""
     counts = [torch.zeros(len(member), 0)]
     for at, length in enumerate(count_lengths(columns)):
         if length:
@@ -204,7 +204,7 @@ def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], rep
 
 
 def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, least: int) -> Tensor:
-    """Which values may be reported in sums by cluster and column, so that none of fewer than `least` can be known.
+    """Choose the values to report in sums by cluster and column, so that none over fewer than `least` is inferred.
 
     Parameters
     ----------
@@ -213,15 +213,15 @@ def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, least: int) ->
     filled : Tensor
         bool ``(n, columns)``: cells that are not empty.
     n_clusters : int
-        Rows of clusters beyond are not reported.
+        Number of clusters; rows with a higher cluster are not reported.
     least : int
 
     Returns
     -------
     Tensor
-        bool ``(n, columns)``. In each column, values of clusters with fewer than `least` stay away; if these are
-        fewer together, so do as many of the first values of the largest cluster as make up for them, and all of it if
-        fewer than `least` would be left. Equal questions always have equal answers.
+        bool ``(n, columns)``. In each column, values of clusters with fewer than `least` are withheld. If these are
+        fewer than `least` together, the first values of the largest cluster are withheld to make up for it, or all of
+        that cluster if fewer than `least` would be left. Equal requests always get equal answers.
     """
     member = clusters[None] == torch.arange(n_clusters)[:, None]
     cells = (member.double() @ filled.double()).long()
@@ -237,7 +237,7 @@ def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, least: int) ->
 def profile_clusters(
     fed: Federation, encoding: TableEncoding, n_clusters: int, min_members: int = MIN_MEMBERS
 ) -> ClusterProfile | None:
-    """Ask every client for its part of the profile, and add these up; ``None`` where no client gives any.
+    """Ask every client for its part of the profile, and add up the replies; ``None`` where no client gives any.
 
     It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`.
 
@@ -246,7 +246,7 @@ def profile_clusters(
     fed : Federation
         Its clients have tables, and int64 ``state["clusters"]`` in ``0..n_clusters-1``.
     encoding : TableEncoding
-        Of their tables.
+        Encoding of their tables.
     n_clusters : int
     min_members : int
         Values that a cell needs for its sums to leave its client, at least 5.
@@ -283,7 +283,7 @@ def _fits(reply: Payload, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Sums of which the server sees no client's part; empty if there is none."""
+    """Return secure sums of the profile, in which the server sees no single client's part; empty if there is none."""
     terms = [Term(name, shape) for name, shape in _hidden_shapes(shapes).items() if 0 not in shape]
     sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms).get(0)
     if sums is None:

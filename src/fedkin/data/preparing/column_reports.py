@@ -1,4 +1,4 @@
-"""What a client reports of its table's columns before the clients' schema is agreed."""
+"""Report of a client on its table's columns, from which the clients' schema is agreed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ID_NAME = re.compile(r"(?i:(^|[_\W])(id|key|uuid|guid|nr|no|number|index|code|m
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """One column of one client.
+    """Report on one column of one client.
 
     Attributes
     ----------
@@ -38,8 +38,8 @@ class ColumnReport:
     unique : bool
         Whether the values are nearly all different and may name the rows, as those of an id do.
     categories : tuple of str
-        Of a category column, the names of those with enough samples, at most the 50 most frequent; of a boolean or
-        ordinal one, all its values, in order.
+        For a category column, the names of categories with enough samples, at most the 50 most frequent; for a boolean
+        or ordinal one, all its values, in order.
     """
 
     kind: Kind
@@ -48,18 +48,18 @@ class ColumnReport:
     categories: tuple[str, ...] = ()
 
     def plain(self) -> list[Any]:
-        """The fields as they cross."""
+        """Return the fields as plain values, to be sent."""
         return [self.kind, self.filled, self.unique, list(self.categories)]
 
     @classmethod
     def from_plain(cls, fields: Sequence[Any]) -> Self:
-        """The inverse of `plain`."""
+        """Return the report that `plain` was made of."""
         kind, filled, unique, categories = fields
         return cls(kind, filled, unique, tuple(categories))
 
 
 def reports_of(table: Table, min_members: int) -> dict[str, Any]:
-    """A client's columns: their ``names``, and ``columns``, the plain form of a `ColumnReport` of each."""
+    """Report on a client's table: the columns' ``names``, and in ``columns`` the plain `ColumnReport` of each."""
     filled = (~table.values.isnan()).sum(0).tolist()
     columns = [
         _report(column, table.values[:, at], filled[at], min_members, table.id).plain()
@@ -69,8 +69,10 @@ def reports_of(table: Table, min_members: int) -> dict[str, Any]:
 
 
 def moments_of(table: Table) -> dict[str, Any]:
-    """Sums over a client's table: float64 ``(columns,)`` ``filled``, the cells that are not empty, ``sum``, ``min`` and
-    ``max`` of numbers, dates, and the indices of booleans and ordinals; 0 for categories and empty columns.
+    """Return sums over a client's table, by column: ``filled``, ``sum``, ``min`` and ``max``, float64 ``(columns,)``.
+
+    ``filled`` counts the cells that are not empty. The others are of numbers, dates, and the indices of booleans and
+    ordinals; 0 for categories and empty columns.
     """
     values = table.values
     empty = values.isnan()
@@ -85,7 +87,7 @@ def moments_of(table: Table) -> dict[str, Any]:
 
 
 def _report(column: Column, values: Tensor, filled: int, min_members: int, own_id: str) -> ColumnReport:
-    """The report of a column; `own_id` is what the client itself says names its rows, see `Table.id`."""
+    """Return the report on a column; `own_id` is the client's own setting for the column that names rows."""
     unique = own_id == column.name or (own_id == "auto" and _names_rows(column, values, filled))
     if column.kind != "category":
         return ColumnReport(column.kind, filled > 0, unique, column.categories)
@@ -96,12 +98,12 @@ def _report(column: Column, values: Tensor, filled: int, min_members: int, own_i
 
 
 def is_called_id(name: str) -> bool:
-    """Whether a column is called as ids are, such as ``patient_id``."""
+    """Return whether the name of a column is like that of an id, such as ``patient_id``."""
     return _ID_NAME.search(name) is not None
 
 
 def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
-    """Whether values are nearly all different, of texts or of whole numbers in a column called as ids are."""
+    """Return whether a column may identify rows: nearly all values differ, and are texts or integers called an id."""
     if not filled or column.kind not in ("category", "number"):
         return False
     own = values[~values.isnan()]
@@ -112,12 +114,12 @@ def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
 
 
 def are_reports(value: Any) -> bool:
-    """Whether it is a list of `ColumnReport.plain`, of bounded size."""
+    """Return whether a value is a list of `ColumnReport.plain`, of bounded size."""
     return isinstance(value, list) and all(map(_is_report, value))
 
 
 def are_names(value: Any) -> bool:
-    """Whether it is a list of different texts of bounded length."""
+    """Return whether a value is a list of distinct texts of bounded length."""
     return _are_texts(value) and len(set(value)) == len(value)
 
 

@@ -1,4 +1,4 @@
-"""Tables as numbers: every column of a schema as one or more columns, each original column counting once.
+"""Encoding of tables as numbers, in which each original column has the same weight.
 
 A number, date, boolean or ordinal column becomes one column of mean 0 and variance 1. A category column becomes an
 indicator for each category, centred, and the block is divided by the root of its total variance, as in multiple factor
@@ -26,7 +26,7 @@ Mode = Literal["standard", "common", "unit", "none"]
 
 @dataclass(frozen=True)
 class TableEncoding:
-    """How tables of a schema become numbers.
+    """Encoding of tables with one schema: how their columns become numbers.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class TableEncoding:
     imputes: bool = False
 
     def apply(self, table: Table, where: str = "The table") -> Tensor:
-        """A table as float32 ``(n, width)``; its columns may be in any order, and others are left out.
+        """Encode a table as float32 ``(n, width)``; its columns may be in any order, and unknown ones are ignored.
 
         Raises
         ------
@@ -67,14 +67,14 @@ class TableEncoding:
         return self.scaled(expanded(values, self.schema.columns, self.fill, self.other, self.indicated))
 
     def scaled(self, x: Tensor) -> Tensor:
-        """Encoded columns ``(n, width)``, NaN where a category is unknown, centred and scaled."""
+        """Centre and scale encoded columns ``(n, width)``, which are NaN where a category is unknown."""
         if self.mode == "none":
             return x.nan_to_num(0.0).float()
         return ((x - self.mean) / self.scale).nan_to_num(0.0).float()
 
     @property
     def blocks(self) -> list[tuple[str, int, int]]:
-        """By column: its name, and where its encoded columns begin and end."""
+        """Name, begin and end of each column's block of encoded columns."""
         found, start = [], 0
         for column, other, indicated in zip(
             self.schema.columns, self.other.tolist(), self.indicated.tolist(), strict=True
@@ -86,7 +86,7 @@ class TableEncoding:
 
     @property
     def names(self) -> list[str]:
-        """What the encoded columns are called, such as ``town = Ulm`` for the indicator of a category."""
+        """Names of the encoded columns, such as ``town = Ulm`` for the indicator of a category."""
         found = []
         for column, other, indicated in zip(
             self.schema.columns, self.other.tolist(), self.indicated.tolist(), strict=True
@@ -99,7 +99,7 @@ class TableEncoding:
         return found
 
     def tree(self) -> dict[str, Any]:
-        """The fields, ready for `fedkin.core.payload.pack`."""
+        """Return the fields, ready for `fedkin.core.payload.pack`."""
         columns = [[column.name, column.kind, list(column.categories)] for column in self.schema.columns]
         tensors = {name: getattr(self, name) for name in ("fill", "mean", "scale", "other", "indicated")}
         names = {"id": self.schema.id, "notes": self.schema.notes, "mode": self.mode, "imputes": self.imputes}
@@ -107,7 +107,7 @@ class TableEncoding:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
-        """The inverse of `tree`."""
+        """Return the encoding that `tree` was made of."""
         columns = tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
         fill, mean, scale, other, indicated = (tree[name] for name in ("fill", "mean", "scale", "other", "indicated"))
         schema = Schema(columns, tree["id"], list(tree["notes"]))
@@ -115,7 +115,7 @@ class TableEncoding:
 
 
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:
-    """The values of a table under a schema's columns, float64 ``(n, columns)``.
+    """Return a table's values in the order and categories of a schema's columns, float64 ``(n, columns)``.
 
     Categories are indices into the schema's, and their number where a category is none of these; an unknown level of an
     ordinal column counts as empty.
@@ -157,14 +157,14 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
 
 
 def _differ(own: Column, column: SchemaColumn) -> bool:
-    """Whether values under one column mean something else under the other."""
+    """Return whether values of the two columns have different meanings."""
     if own.kind != column.kind:
         return True
     return own.kind in ("ordinal", "category") and own.categories != column.categories
 
 
 def expanded(values: Tensor, columns: Sequence[SchemaColumn], fill: Tensor, other: Tensor, indicated: Tensor) -> Tensor:
-    """Aligned values with categories as indicators and empty cells filled, float64 ``(n, width)``.
+    """Replace categories by indicators (one-hot) and empty cells by `fill` in aligned values, float64 ``(n, width)``.
 
     A row whose category is unknown, where the column has no *other*, is NaN in the block.
     """

@@ -1,4 +1,4 @@
-"""What tables are encoded by, from sums over clients: what fills empty cells, and what columns are scaled by."""
+"""Fitting of a table encoding to sums over clients: fill values of empty cells, means and scales."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE_UNIT = (
 def fitted_encoding(
     fed: Federation, schema: Schema, sums: ColumnSums, scaling: str, indicator: bool, imputes: bool
 ) -> tuple[TableEncoding, list[str]]:
-    """How tables of a schema are encoded, and what a user should know of it.
+    """Fit the encoding of tables with a schema; return it, and notes for the user.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def fitted_encoding(
 
 
 def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:
-    """What takes the place of empty cells: medians, the more frequent boolean, the most frequent category."""
+    """Return the fill value of each column's empty cells: the median, or the most frequent boolean or category."""
     fill = sums.mean.clone()
     wanted = []
     for at, column in enumerate(columns):
@@ -82,7 +82,7 @@ def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, mi
 
 
 def _mode(columns: Sequence[SchemaColumn], scaling: str, sums: ColumnSums) -> tuple[Mode, Tensor]:
-    """Whether columns are scaled, and what each column that is no category is divided by."""
+    """Return the mode of scaling, and the scale of each column that is no category."""
     if scaling == "none":
         return "none", torch.ones_like(sums.spread)
     if sums.low is None or sums.high is None:

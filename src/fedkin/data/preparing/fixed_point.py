@@ -1,4 +1,4 @@
-"""Numbers of any size in pieces, for secure sums, whose hidden numbers are of fixed point."""
+"""Digits of numbers of any size, so that secure sums can carry them in fixed point."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNITS = (2.0**40, 2.0**20, 1.0, 2.0**-20, 2.0**-40)
 
 
 def to_digits(values: Tensor) -> Tensor:
-    """Numbers ``(n,)`` of any size as multiples of `UNITS`, float64 ``(5, n)``; all but the first below 2^20."""
+    """Split numbers ``(n,)`` of any size into multiples of `UNITS`, float64 ``(5, n)``, all but the first < 2^20."""
     rest, digits = values.double(), []
     for unit in UNITS[:-1]:
         digits.append((rest / unit).round())
@@ -19,6 +19,6 @@ def to_digits(values: Tensor) -> Tensor:
 
 
 def of_digits(digits: Tensor) -> Tensor:
-    """The numbers ``(n,)`` that `to_digits` took apart, or sums of such."""
+    """Return the numbers ``(n,)`` that `to_digits` split, or sums of such."""
     units = torch.tensor(UNITS, dtype=torch.float64)
     return (units[:, None] * digits).sum(0)

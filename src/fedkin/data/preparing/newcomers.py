@@ -1,4 +1,4 @@
-"""Clients that join late: they take part once their data are prepared as everyone's."""
+"""Clients that join late, whose data are prepared as everyone's before they take part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedkin.data.preparing.scaling import rescale
 
 
 def welcome(fed: Federation, population: Population, step: int, preparation: Preparation) -> None:
-    """Let clients take part that have joined by `step`, with data prepared as everyone's.
+    """Let clients that join by `step` take part, with data prepared as everyone's.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def welcome(fed: Federation, population: Population, step: int, preparation: Pre
 
 
 def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: Preparation) -> None:
-    """Prepare the freshly loaded data of clients that have just joined as everyone else's were.
+    """Prepare the freshly loaded data of clients that have just joined, as everyone else's were.
 
     A client whose state has the preparation does it itself, as in a resumed run. Others receive it.
 
@@ -44,7 +44,7 @@ def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: P
 
 
 def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Preparation) -> set[int]:
-    """Let clients take part that have spare ids, once their data are prepared as everyone's.
+    """Let clients with spare ids take part, once their data are prepared as everyone's.
 
     Those that do not reply keep a spare id, and are tried again in the next step. Those whose data cannot be prepared
     are left out.
@@ -68,7 +68,7 @@ def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Pre
 
 
 def _for_newcomers(preparation: Preparation) -> tuple[Task, Payload] | None:
-    """The task that prepares a newcomer's data as everyone's, and its payload; ``None`` if there is nothing to do."""
+    """Return the task that prepares a newcomer's data, and its payload; ``None`` if there is nothing to do."""
     if preparation.encoding is not None:
         return encode_table, {"encoding": preparation.encoding.tree()}
     if preparation.scaling is not None and preparation.mode in ("standard", "common"):

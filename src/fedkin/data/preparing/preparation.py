@@ -1,4 +1,4 @@
-"""How a federation's data were prepared, to do the same with new samples and when a run resumes."""
+"""Preparation of a federation's data, kept to repeat it on new samples and when a run resumes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATE = "preparation"
 
 @dataclass(frozen=True)
 class Preparation:
-    """How samples become what methods see.
+    """Preparation that turns samples as read into samples as methods see them.
 
     Attributes
     ----------
@@ -42,27 +42,27 @@ class Preparation:
 
     @property
     def mode(self) -> str:
-        """``"standard"``, ``"common"``, ``"unit"`` or ``"none"``, see `Scaling` and `TableEncoding`."""
+        """Mode of scaling, ``"standard"``, ``"common"``, ``"unit"`` or ``"none"``: see `Scaling`, `TableEncoding`."""
         return self._one.mode
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a sample as methods see it."""
+        """Shape of a sample as methods see it."""
         return (len(self.encoding.mean),) if self.encoding is not None else self.scaling.shape if self.scaling else ()
 
     @property
     def id(self) -> str | None:
-        """The column of tables that names rows, if there is one."""
+        """Name of the tables' column that identifies rows, if there is one."""
         return None if self.encoding is None else self.encoding.schema.id
 
     @property
     def columns(self) -> list[str]:
-        """What the columns of prepared tables are called; empty for arrays."""
+        """Names of the columns of prepared tables; empty for arrays."""
         return [] if self.encoding is None else self.encoding.names
 
     @property
     def reading(self) -> TableOptions:
-        """How a new table is read so that its columns are of the same kinds."""
+        """Options by which a new table is read with columns of the same kinds."""
         return TableOptions() if self.encoding is None else self.encoding.schema.reading
 
     @property
@@ -72,14 +72,14 @@ class Preparation:
         return one
 
     def apply(self, x: Tensor, columns: Sequence[Column] | None = None, where: str = "The table") -> Tensor:
-        """Samples as methods saw them in training, float32 ``(n, *shape)``; `x` itself is not changed.
+        """Prepare samples as in training, float32 ``(n, *shape)``; `x` itself is not changed.
 
         Parameters
         ----------
         x : Tensor
             Samples as they were read: an array, or the values of a table, see `fedkin.core.table.Table`.
         columns : sequence of Column, optional
-            Those of the table; without, `x` must be numbers in the order of the columns that the table's were.
+            Columns of the table; without them, `x` must be numbers in the order of the original table's columns.
         where : str
             What holds the table, for an error's sentence.
 
@@ -97,7 +97,7 @@ class Preparation:
         return self.encoding.apply(Table(tuple(columns), x.double()), where)
 
     def _as_numbers(self, x: Tensor) -> list[Column]:
-        """The columns of numbers that an array without names must be."""
+        """Return the columns of an array without names, after checking that numbers alone will do."""
         assert self.encoding is not None
         known = self.encoding.schema.columns
         if any(column.kind == "category" for column in known) or x.ndim != 2 or x.shape[1] != len(known):
@@ -108,18 +108,18 @@ class Preparation:
         return [Column(column.name, column.kind, column.categories) for column in known]
 
     def of(self, client: Client) -> Tensor:
-        """A client's data, which are not prepared yet, as methods see them."""
+        """Return a client's data prepared; they must not have been prepared yet."""
         if client.table is None:
             return self.apply(client.x)
         return self.apply(client.table.values, client.table.columns, f"Client {client.id}")
 
     def read(self, source: str) -> Tensor:
-        """Samples of a name or path, see `fedkin.data.reading.sources.load`, as methods see them."""
+        """Read samples by name or path, see `fedkin.data.reading.sources.load`, and prepare them."""
         data = load(source, options=self.reading, must_have=False)
         return self.apply(data.x, None if data.table is None else data.table.columns, f"'{source}'")
 
     def tree(self) -> dict[str, Any]:
-        """The fields, ready for `fedkin.core.payload.pack`."""
+        """Return the fields, ready for `fedkin.core.payload.pack`."""
         if self.encoding is None:
             assert self.scaling is not None
             return {"scaling": self.scaling.tree(), "notes": self.notes}
@@ -127,28 +127,28 @@ class Preparation:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
-        """The inverse of `tree`."""
+        """Return the preparation that `tree` was made of."""
         if "table" in tree:
             return cls(None, TableEncoding.from_tree(tree["table"]), list(tree["notes"]))
         return cls(Scaling.from_tree(tree["scaling"]), None, list(tree["notes"]))
 
 
 def remember(client: Client, encoding: TableEncoding) -> None:
-    """Encode a client's table, and keep how in its state."""
+    """Encode a client's table, and keep the encoding in its state."""
     content = to_bytes(owned(encoding.tree()))
     client.state[STATE] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     restore_preparation(client)
 
 
 def id_of(state: Mapping[str, Tensor]) -> str | None:
-    """The column that names the rows of a client's table, by what the client remembers; ``None`` if there is none."""
+    """Return the column that names a client's rows, from the encoding in its state; ``None`` if there is none."""
     if STATE not in state:
         return None
     return TableEncoding.from_tree(from_bytes(state[STATE].numpy().tobytes())).schema.id
 
 
 def restore_preparation(client: Client) -> None:
-    """Prepare a client's freshly loaded data as its state remembers, if it does; for resuming."""
+    """Prepare a client's freshly loaded data by the encoding or scaling in its state, if any; for resuming."""
     if STATE in client.state and client.table is not None:
         encoding = TableEncoding.from_tree(from_bytes(client.state[STATE].numpy().tobytes()))
         client.x = encoding.apply(client.table, f"Client {client.id}")

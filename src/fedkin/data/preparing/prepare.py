@@ -1,4 +1,4 @@
-"""Preparing a federation's data: one schema, one encoding and one scale for all clients, agreed by exchange."""
+"""Preparation of a federation's data: clients agree on one schema, one encoding and one scale."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SCALINGS = ("auto", "standard", "none")
 
 @dataclass(frozen=True)
 class PreparingOptions:
-    """How data are prepared.
+    """Options of the preparation of data.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class PreparingOptions:
 
 
 def prepare(fed: Federation, options: PreparingOptions | None = None, names: Sequence[str] = ()) -> Preparation:
-    """Prepare every client's data in the same way, as if they had been pooled; to be done once per federation.
+    """Prepare all clients' data in the same way, as if they had been pooled; call it once per federation.
 
     Arrays: clients send count, sum, minimum and maximum of each column or channel, then the sum of squared distances
     from the common mean. Tables: clients send these, and for each column its name, its kind, and the names of
@@ -132,7 +132,7 @@ _ENCODING: Expected = {
 
 
 def _is_encoding(value: Any) -> bool:
-    """Whether it is the tree of a `TableEncoding`."""
+    """Return whether a value is the tree of a `TableEncoding`, with consistent lengths."""
     if objection({"encoding": value}, {"encoding": _ENCODING}) is not None:
         return False
     columns, width = len(value["columns"]), len(value["mean"])
@@ -144,7 +144,7 @@ def _is_encoding(value: Any) -> bool:
 
 @task(takes={"encoding": _is_encoding})
 def encode_table(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Encode the client's table and remember how; asked a second time, do nothing."""
+    """Encode the client's table and keep the encoding in its state; a second request does nothing."""
     for client, payload in zip(clients, payloads, strict=True):
         if STATE not in client.state:
             remember(client, TableEncoding.from_tree(payload["encoding"]))
@@ -153,9 +153,9 @@ def encode_table(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @task(takes={"encoding": _is_encoding}, accounted=True)
 def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """`encode_table` with nothing scaled; it releases nothing, so a client with a privacy budget does it.
+    """Put the columns of the client's table in a common order, unscaled; allowed under a privacy budget.
 
-    Whatever the server has rows encoded by, private tasks clip each row themselves.
+    Nothing is released, and whatever the encoding that a server sends, private tasks clip each row themselves.
     """
     return encode_table.run(clients, payloads)
 
@@ -174,13 +174,13 @@ def _prepared_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload])
 
 
 def _all_plain(replies: Mapping[int, Payload]) -> bool:
-    """Whether all clients have the same columns of numbers, without empty cells."""
+    """Return whether all clients have the same columns, of numbers without empty cells."""
     known = sorted(next(iter(replies.values()))["names"])
     return all(reply["plain"] and sorted(reply["names"]) == known for reply in replies.values())
 
 
 def _arranged(fed: Federation, names: Sequence[str]) -> Preparation:
-    """Tables of numbers, unchanged but for the order of their columns."""
+    """Prepare tables of numbers by putting their columns in a common order, without scaling."""
     schema = Schema(tuple(SchemaColumn(name, "number") for name in names))
     width = len(names)
     no = torch.zeros(width, dtype=torch.bool)
@@ -210,7 +210,7 @@ def _prepared_tables(
 
 
 def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
-    """The columns of which at least half of the cells are filled; of others most would be made up."""
+    """Return schema and sums of the columns that are at least half filled; the others are dropped with a note."""
     gone = {
         column.name: f"Column '{column.name}' is empty in {sums.samples - int(filled)} of {sums.samples} rows, so it "
         "is left out; lacking = 'impute' keeps it."
@@ -224,7 +224,7 @@ def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
 
 
 def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
-    """The most frequent categories of columns that have very many; a column of each would be mostly zeros."""
+    """Return schema and sums with the most frequent categories alone, in columns that have very many."""
     columns, kept, notes = [], [], list(schema.notes)
     for column, counts in zip(schema.columns, sums.counts, strict=True):
         codes = list(range(len(column.categories)))
@@ -244,7 +244,7 @@ def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
 
 
 def _sums(fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int, Payload]) -> ColumnSums:
-    """Sums over all clients, by what they have sent of their columns already and the squares they are asked for."""
+    """Return sums over all clients, from their reports and from squares and frequencies that they are asked for now."""
     width = len(columns)
     filled, total = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
     low, high = torch.full((width,), torch.inf).double(), torch.full((width,), -torch.inf).double()

@@ -1,4 +1,4 @@
-"""Scaling of arrays: standardised columns from statistics that clients send, never from rows."""
+"""Scaling of arrays by statistics of all clients; rows are never sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ leaving out so many at either end."""
 
 @dataclass(frozen=True)
 class Scaling:
-    """How samples were scaled, to do the same with new ones.
+    """Scaling of samples, kept to repeat it on new ones.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Scaling:
     scale: Tensor
 
     def apply(self, x: Tensor) -> Tensor:
-        """Samples ``(n, *shape)`` as the model saw them in training; `x` itself is not changed.
+        """Scale samples ``(n, *shape)`` as in training; `x` itself is not changed.
 
         Raises
         ------
@@ -62,19 +62,19 @@ class Scaling:
         return standardise(x, self.mean, self.scale) if self.mode in ("standard", "common") else x
 
     def tree(self) -> dict[str, Any]:
-        """The fields, ready for `fedkin.core.payload.pack`."""
+        """Return the fields, ready for `fedkin.core.payload.pack`."""
         return {"mode": self.mode, "shape": list(self.shape), "mean": self.mean, "scale": self.scale}
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Self:
-        """The inverse of `tree`; `KeyError` or `TypeError` if `tree` did not make it."""
+        """Return the scaling that `tree` was made of; `KeyError` or `TypeError` if it was not."""
         if not (isinstance(tree["mean"], Tensor) and isinstance(tree["scale"], Tensor)):
             raise TypeError("mean and scale are no tensors")
         return cls(tree["mode"], tuple(tree["shape"]), tree["mean"], tree["scale"])
 
 
 def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> Scaling:
-    """Scale arrays, of which clients have sent their `moments`, as if they had been pooled.
+    """Scale all clients' arrays, as if they had been pooled, by the `moments` they have sent.
 
     Clients then send the sum of squared distances from the common mean, which is sound however large the mean is.
     """
@@ -94,12 +94,12 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
 
 
 def in_unit(least: Tensor, greatest: Tensor) -> bool:
-    """Whether all values lie in [0, 1], and not all next to 0."""
+    """Return whether all values lie in [0, 1], and not all of them next to 0."""
     return bool((least >= 0).all() and (greatest <= 1).all()) and float(greatest.max()) >= _VISIBLE
 
 
 def scale_of(mode: str, least: Tensor, greatest: Tensor, spread: Tensor) -> tuple[str, Tensor]:
-    """The mode that "auto" stands for, or `mode`, and what each column is divided by.
+    """Return the mode that "auto" stands for, or `mode`, and the scale of each column.
 
     Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so columns that
     `share_unit` are divided by one common scale.
@@ -110,7 +110,7 @@ def scale_of(mode: str, least: Tensor, greatest: Tensor, spread: Tensor) -> tupl
 
 
 def share_unit(least: Tensor, greatest: Tensor, spread: Tensor) -> bool:
-    """Whether columns look like measures of one kind in one unit.
+    """Return whether columns look like measurements of one kind in one unit.
 
     That is so if there are at least 16 that vary, and at least half of them share the minimum and half the maximum, as
     pixels do. Or all spread by the same order of magnitude around values of that order, as embeddings and spectra do.
@@ -132,12 +132,12 @@ def share_unit(least: Tensor, greatest: Tensor, spread: Tensor) -> bool:
 
 
 def _shared(values: Tensor) -> float:
-    """The fraction of the values that equal the most frequent one."""
+    """Return the fraction of the values that equal the most frequent one."""
     return float(values.unique(return_counts=True)[1].max()) / len(values)
 
 
 def scale_arrays_by_sums(fed: Federation, shape: tuple[int, ...]) -> Scaling:
-    """`scale_arrays`, of which the server sees sums over all clients alone, and the shape of a sample."""
+    """Scale all clients' arrays by secure sums; besides these the server sees only the shape of a sample."""
     digits = (len(UNITS), shape[0])
     sums = sums_of_all(fed, hidden_sums, {}, [Term("count"), Term("sum", digits)])
     mean = of_digits(sums["sum"]) / sums["count"]
@@ -149,12 +149,12 @@ def scale_arrays_by_sums(fed: Federation, shape: tuple[int, ...]) -> Scaling:
 
 
 def constant(mean: Tensor, spread: Tensor) -> Tensor:
-    """Which columns do not vary but for rounding, where minimum and maximum are not known."""
+    """Return which columns do not vary except for rounding, where minimum and maximum are not known."""
     return spread <= _ROUNDING * mean.abs()
 
 
 def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
-    """``(x - mean) / scale`` per column or channel, in float64 inside and float32 outside."""
+    """Return ``(x - mean) / scale`` per column or channel, computed in float64 and returned in float32."""
     around = (1, -1) + (1,) * (x.ndim - 2)
     return ((x - mean.view(around)) / scale.view(around)).float()
 
@@ -170,7 +170,7 @@ _QUESTION: Expected = {"min_members": Maybe(is_count)}
     may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES},
 )  # fmt: skip
 def moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report count, sum, minimum and maximum of each column or channel; of a table its columns, too."""
+    """Report count, sum, minimum and maximum of each column or channel; for a table also its columns."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
@@ -185,7 +185,7 @@ def moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
 
 @task(takes=_QUESTION, holds={"names": are_names, "columns": are_reports})
 def table_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the columns of a table, and nothing of its samples but the names of frequent categories."""
+    """Report the columns of a table, and nothing of its samples except names of frequent categories."""
     return [
         {"names": [], "columns": []} if client.table is None else reports_of(client.table, _min_members(payload))
         for client, payload in zip(clients, payloads, strict=True)
@@ -194,7 +194,7 @@ def table_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
 
 @task(takes={"mean": _FEATURES}, holds={"squares": doubles("features", minimum=0)})
 def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Sum of squared distances from the common mean, per column or channel."""
+    """Report the sum of squared distances from the common mean, per column or channel."""
     return [
         {"squares": (_by_feature(client.x) - payload["mean"]).square().sum(0)}
         for client, payload in zip(clients, payloads, strict=True)
@@ -208,7 +208,7 @@ def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
     accounted=True,
 )
 def shapes(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the shape of a sample, whether the data are scaled already, and the names of a table's columns.
+    """Report the shape of a sample, whether the data are scaled already, and names of a table's columns.
 
     ``plain`` is whether all columns are of numbers and no cell is empty.
     """
@@ -223,31 +223,31 @@ def shapes(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def is_prepared(client: Client) -> bool:
-    """Whether a client's data are scaled or encoded already."""
+    """Return whether a client's data are scaled or encoded already."""
     return "scaling_mean" in client.state or "preparation" in client.state
 
 
 def _min_members(payload: Payload) -> int:
-    """Samples that a category needs for its name to leave the client; a server may ask for more, never for fewer."""
+    """Return how many samples a category needs for its name to leave the client; a server cannot lower it."""
     wanted = payload.get("min_members", MIN_MEMBERS)
     return max(wanted, MIN_MEMBERS) if is_count(wanted) else MIN_MEMBERS
 
 
 @task(takes={})
 def hidden_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Count, and sums as digits, for a secure sum."""
+    """Report the count, and sums as digits, for a secure sum."""
     return [{"count": len(client), "sum": to_digits(_by_feature(client.x).sum(0))} for client in clients]
 
 
 @task(takes={"mean": _FEATURES})
 def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """`squares` as digits, for a secure sum."""
+    """Report the same as `squares`, as digits, for a secure sum."""
     return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
 
 
 @task(takes={"mean": _FEATURES, "scale": doubles("features", minimum=0)})
 def rescale(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Standardise the client's data and remember how; asked a second time, do nothing."""
+    """Standardise the client's data and keep the scaling in its state; a second request does nothing."""
     for client, payload in zip(clients, payloads, strict=True):
         if "scaling_mean" not in client.state:
             client.state["scaling_mean"], client.state["scaling_scale"] = payload["mean"], payload["scale"]
@@ -256,13 +256,13 @@ def rescale(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
 
 
 def restore_scaling(client: Client) -> None:
-    """Scale a client's freshly loaded data as its state remembers, if it does; for resuming."""
+    """Scale a client's freshly loaded data by the scaling in its state, if any; for resuming."""
     if "scaling_mean" in client.state:
         client.x = standardise(client.x, client.state["scaling_mean"], client.state["scaling_scale"])
 
 
 def sum_of(replies: Mapping[int, Payload], name: str) -> Tensor:
-    """The sum of one tensor over all replies, in order of client."""
+    """Return the sum of one tensor over all replies, in order of client."""
     return torch.stack([replies[i][name] for i in sorted(replies)]).sum(0)
 
 

@@ -1,4 +1,4 @@
-"""One schema for all clients' tables, made of what they report of their columns."""
+"""Schema of all clients' tables, agreed from what they report of their columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTES = 20
 
 @dataclass(frozen=True)
 class SchemaColumn:
-    """A column as all clients have it.
+    """Column of the common schema, the same at all clients.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class SchemaColumn:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that all clients' tables are encoded by.
+    """Columns by which all clients' tables are encoded.
 
     Attributes
     ----------
@@ -58,14 +58,14 @@ class Schema:
 
     @property
     def reading(self) -> TableOptions:
-        """How a new table is read so that its columns are of the same kinds."""
+        """Options by which a new table is read with columns of the same kinds."""
         categorical = [column.name for column in self.columns if column.kind == "category"]
         ordinal = {column.name: column.categories for column in self.columns if column.kind == "ordinal"}
         return TableOptions(categorical=categorical, ordinal=ordinal)
 
 
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:
-    """The schema of all clients.
+    """Return the common schema of all clients' tables, from their reports.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
     lacking : {"drop", "impute"}
         What happens to a column that a client lacks, or of which all its cells are empty.
     client_names : mapping of int to str
-        For sentences.
+        Names of clients in error messages.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
 
 
 def _likeliest_id(reports: Reports, names: Sequence[str]) -> str | None:
-    """The first column that is called as ids are and is different in every row, before any free text that is, too."""
+    """Return the first column whose name is like that of an id and whose values differ in every row."""
     for name in filter(is_called_id, names):
         filled = [own[name] for own in reports.values() if name in own and own[name].filled]
         if filled and all(report.unique for report in filled):
@@ -107,14 +107,14 @@ def _likeliest_id(reports: Reports, names: Sequence[str]) -> str | None:
 
 
 def disagreements(reports: Reports, id_column: str, client_names: Mapping[int, str]) -> list[str]:
-    """A sentence for each column that clients hold different things in, as `agree` has it with every column kept."""
+    """Return a sentence for each column that differs between clients, as `agree` finds them if no column is dropped."""
     return _agreed(reports, id_column, "impute", client_names)[1]
 
 
 def _agreed(
     reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]
 ) -> tuple[Schema, list[str]]:
-    """The schema, which may have no columns, and a sentence for each problem."""
+    """Return the common schema, which may have no columns, and a sentence for each problem."""
     names = list(dict.fromkeys(name for own in reports.values() for name in own))
     columns: list[SchemaColumn] = []
     notes: list[str] = []
@@ -150,7 +150,7 @@ def _agreed(
 
 
 def _alike(names: Sequence[str]) -> list[str]:
-    """A note for columns whose names differ in case or blanks alone, which are hardly meant to be two."""
+    """Return notes on columns whose names differ only in case or blanks, and are probably the same."""
     return [
         f"Columns {' and '.join(repr(name) for name in own)} differ in case or blanks alone and count as different; "
         "give them one name if they are the same."
@@ -159,7 +159,7 @@ def _alike(names: Sequence[str]) -> list[str]:
 
 
 def without(schema: Schema, gone: Mapping[str, str]) -> Schema:
-    """A schema without some columns, by name with the reason as a note.
+    """Return a schema without some columns, which are given by name with the reason as a note.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def without(schema: Schema, gone: Mapping[str, str]) -> Schema:
 
 
 def shortened(notes: Sequence[str]) -> list[str]:
-    """The first notes, and how many more there are where a table has very many columns."""
+    """Return the first notes, and a last one that says how many more there are."""
     more = [f"... and {len(notes) - _NOTES:,} more columns of which there is something to say."]
     return [*notes[:_NOTES], *(more if len(notes) > _NOTES else [])]
 
@@ -191,7 +191,7 @@ def _united(
     problems: list[str],
     notes: list[str],
 ) -> SchemaColumn | None:
-    """The column that all reports are of; if they disagree, ``None`` and a sentence more in `problems`."""
+    """Return the common column of all reports; if they disagree, ``None``, with a sentence added to `problems`."""
     kinds = {report.kind for report in reports.values()}
     said = "; ".join(
         f"{kind} at {_listed([i for i, own in reports.items() if own.kind == kind], client_names)}"
@@ -223,7 +223,7 @@ def _united(
 
 
 def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None, most: int = 5) -> str:
-    """Clients by name, of which a few are named."""
+    """Return clients by name for a sentence, of which only the first few are named."""
     called = [names.get(client, str(client)).removeprefix("Client ") for client in clients]
     shown = listing(called, most)
     plural = "client" if len(called) == 1 else "clients"
@@ -231,7 +231,7 @@ def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = N
 
 
 def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:
-    """A client's reply, see `fedkin.data.preparing.column_reports.report_of`, by column."""
+    """Return the reports in a client's reply by column, see `fedkin.data.preparing.column_reports.reports_of`."""
     return {
         name: ColumnReport.from_plain(fields) for name, fields in zip(reply["names"], reply["columns"], strict=True)
     }

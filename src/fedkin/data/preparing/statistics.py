@@ -56,14 +56,14 @@ class ColumnSums:
     high: Tensor | None = None
 
     def of(self, positions: Sequence[int]) -> Self:
-        """The sums of some of the columns."""
+        """Return the sums of the columns at these positions."""
         at = torch.tensor(positions, dtype=torch.int64)
         low, high = (None if end is None else end[at] for end in (self.low, self.high))
         counts = [self.counts[position] for position in positions]
         return type(self)(self.samples, self.filled[at], self.sum[at], self.squares[at], counts, low, high)
 
     def pooled(self, kept: Sequence[Sequence[int]]) -> Self:
-        """The sums with frequencies of the `kept` categories of each column alone; the rest count as others."""
+        """Return the sums with only the `kept` categories of each column; the rest are pooled as *other*."""
         counts = [
             torch.cat([own[list(codes)], own.sum()[None] - own[list(codes)].sum()]) if len(own) else own
             for own, codes in zip(self.counts, kept, strict=True)
@@ -72,27 +72,27 @@ class ColumnSums:
 
     @cached_property
     def mean(self) -> Tensor:
-        """float64 ``(columns,)``."""
+        """Mean of each column, float64 ``(columns,)``."""
         return self.sum / self.filled.clamp_min(1)
 
     @cached_property
     def spread(self) -> Tensor:
-        """The standard deviation, float64 ``(columns,)``."""
+        """Standard deviation of each column, float64 ``(columns,)``."""
         return (self.squares / self.filled.clamp_min(1)).sqrt()
 
 
 def plain(columns: Sequence[SchemaColumn]) -> list[list[Any]]:
-    """Columns as they cross."""
+    """Return columns as plain values, to be sent."""
     return [[column.name, column.kind, list(column.categories)] for column in columns]
 
 
 def columns_of(payload: Payload) -> list[SchemaColumn]:
-    """The columns in a payload."""
+    """Return the columns in a payload."""
     return [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
 
 
 def _are_numbers(columns: Sequence[SchemaColumn]) -> Tensor:
-    """1 for each column of numbers, 0 for one of categories, float64 ``(columns,)``."""
+    """Return 1 for each column of numbers and 0 for one of categories, float64 ``(columns,)``."""
     return torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
 
 
@@ -103,12 +103,12 @@ def _aligned(client: Client, columns: Sequence[SchemaColumn]) -> Tensor:
 
 
 def count_lengths(columns: Sequence[SchemaColumn]) -> list[int]:
-    """How many frequencies each column has."""
+    """Return the number of frequencies of each column; 0 where it is no category."""
     return [len(column.categories) + 1 if column.kind == "category" else 0 for column in columns]
 
 
 def are_columns(value: Any) -> bool:
-    """Whether it is a list of columns as `plain` writes them."""
+    """Return whether a value is a list of columns as `plain` writes them."""
     if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 3 for one in value):
         return False
     return all(is_text(name) and kind in get_args(Kind) and is_list(is_text)(levels) for name, kind, levels in value)
@@ -168,18 +168,18 @@ def cell_histograms(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 @task(takes=_COLUMNS)
 def hidden_column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """`column_sums` for a secure sum."""
+    """Report the same as `column_sums`, for a secure sum."""
     return [{**reply, "sum": to_digits(reply["sum"])} for reply in column_sums.run(clients, payloads)]
 
 
 @task(takes={**_COLUMNS, "mean": doubles(None)})
 def hidden_column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """`column_squares` for a secure sum."""
+    """Report the same as `column_squares`, for a secure sum."""
     return [{"squares": to_digits(reply["squares"])} for reply in column_squares.run(clients, payloads)]
 
 
 def secure_sums(fed: Federation, columns: Sequence[SchemaColumn]) -> ColumnSums:
-    """Sums over all clients of which the server sees no client's part."""
+    """Return sums over all clients by secure aggregation: the server sees no single client's part."""
     width, lengths = len(columns), count_lengths(columns)
     digits = (len(UNITS), width)
     payload = {"columns": plain(columns)}
@@ -194,7 +194,7 @@ def secure_sums(fed: Federation, columns: Sequence[SchemaColumn]) -> ColumnSums:
 
 
 def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, wanted: Sequence[int]) -> Tensor:
-    """The median of each `wanted` column, read from a histogram of 256 bins, float64 ``(wanted,)``.
+    """Return the median of each `wanted` column, from histograms of 256 bins, float64 ``(wanted,)``.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, 
 
 
 def _frequencies(values: Tensor, columns: Sequence[SchemaColumn]) -> Tensor:
-    """How often each category occurs, the last of a column being all others: float64, one column after the other."""
+    """Count each category, the last of a column being all others: float64, one column after the other."""
     parts = [torch.zeros(0, dtype=torch.float64)]
     for at, length in enumerate(count_lengths(columns)):
         if length:

@@ -1,4 +1,4 @@
-"""Columns that distinguish clients instead of samples, and categories that may be spellings of one."""
+"""Notes on columns that distinguish clients rather than samples, and on categories that are spelt differently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _APART = (
 
 
 def spelt_alike(names: Iterable[str]) -> list[list[str]]:
-    """Names that differ in case or blanks alone, in the order of the first of each."""
+    """Return groups of names that differ only in case or blanks, in the order of the first of each."""
     same: dict[str, list[str]] = {}
     for name in names:
         same.setdefault("".join(name.split()).casefold(), []).append(name)
@@ -22,7 +22,7 @@ def spelt_alike(names: Iterable[str]) -> list[list[str]]:
 
 
 def notes_on_categories(column: str, by_client: Sequence[Sequence[str]], categories: Sequence[str]) -> list[str]:
-    """Notes on the categories of a column: spellings of one, and clients that share none.
+    """Return notes on a column's categories: different spellings of one, and clients that have none in common.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def notes_on_categories(column: str, by_client: Sequence[Sequence[str]], categor
 
 
 def notes_on_ranges(columns: Iterable[str], replies: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A note for each column of numbers or dates whose ranges at clients do not overlap, such as the year of a study.
+    """Return a note for each column of numbers or dates whose ranges at clients do not overlap.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which rows of a client's clusters lie in their middle, so that sums over them show what is typical."""
+"""Typical samples of clusters: which rows of a client are nearest to the middle of their cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FRACTION, _MAX_ROWS = 10, 50
 
 
 def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int, minimum: int) -> Tensor:
-    """Cells of the rows nearest to the medoid of their cluster.
+    """Choose the cells, of those `reported`, in the rows nearest to the medoid of their cluster.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int
         bool ``(n, columns)``: cells that sums by cluster and column are over.
     n_clusters : int
     minimum : int
-        Cells of a cluster and column that sums are over at least.
+        Minimum number of cells in a sum over a cluster and column.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int
 
 
 def _nearest(points: Tensor, minimum: int) -> Tensor:
-    """Indices of the points nearest to their medoid; all of them where they are few."""
+    """Return the indices of the points nearest to their medoid; all of them where they are few."""
     if len(points) < 2 * minimum:
         return torch.arange(len(points))
     some = torch.linspace(0, len(points) - 1, min(len(points), _COMPARED)).round().long()
