@@ -1,1 +1,1 @@
-"""Studies: many runs compared, reproduced from papers, costed or attacked."""
+"""Studies made of many runs: comparisons, benchmarks, reproductions of papers, costs and attacks."""

@@ -1,8 +1,8 @@
-"""What runs cost: bytes that crossed and seconds of computing, by phase, and runs compared with the first of them.
+"""Costs of runs: bytes sent and computing time by phase, compared with the first run.
 
 A phase is what a record's value ``phase`` says; where there is none, the step is one of training. What a run spends
-before its first step, on scaling and the method's init, counts to the phase of the first step: the first record's
-bytes hold it, and its seconds are step 0 of ``timing.jsonl``. Judging the models costs nothing here.
+before its first step, on scaling and the method's init, counts to the phase of the first step: the first record's bytes
+hold it, and its seconds are step 0 of ``timing.jsonl``. Judging the models costs nothing here.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "cl
 
 @dataclass(frozen=True)
 class Cost:
-    """What some steps of a run cost.
+    """Cost of some steps of a run.
 
     Attributes
     ----------
     steps : int
-        How many steps they are.
+        Number of steps.
     sent, received : int
         Bytes to the clients and from them.
     client_seconds : float or None
-        Computing time of all clients together; ``None`` where it was not written down.
+        Computing time of all clients together; ``None`` if unknown.
     seconds : float or None
-        Time that passed, without judging the models; ``None`` where it was not written down.
+        Wall-clock time without evaluation of the models; ``None`` if unknown.
     """
 
     steps: int = 0
@@ -58,11 +58,11 @@ class Cost:
 
     @property
     def both(self) -> int:
-        """Bytes in either direction."""
+        """Bytes sent and received together."""
         return self.sent + self.received
 
     def over(self, other: Cost) -> dict[str, float | None]:
-        """Each amount as a multiple of `other`'s; ``None`` where one is unknown or the other's is zero."""
+        """Return each amount as a multiple of `other`'s; ``None`` where one is unknown or the other's is zero."""
         return {name: _ratio(getattr(self, name), getattr(other, name)) for name in _AMOUNTS}
 
 
@@ -71,7 +71,7 @@ _AMOUNTS = ("sent", "received", "both", "client_seconds", "seconds")
 
 @dataclass(frozen=True)
 class CostTarget:
-    """A number of the records that is to become at least `reach`."""
+    """Target of a run: a number of the records that should reach at least `reach`."""
 
     metric: str
     reach: float
@@ -79,7 +79,7 @@ class CostTarget:
 
 @dataclass(frozen=True)
 class Costs:
-    """What one run cost, all of it or until it reached a target.
+    """Costs of one run, in total or until it reached a target.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Costs:
     phases : dict of str to Cost
         By phase, in order of first appearance; empty if the target was not reached.
     rounds : int or None
-        Steps of training among them; ``None`` if the target was not reached.
+        Number of training steps; ``None`` if the target was not reached.
     step : int or None
         The last step counted; ``None`` if the target was not reached.
     """
@@ -100,19 +100,19 @@ class Costs:
 
     @property
     def total(self) -> Cost:
-        """All phases together."""
+        """Cost of all phases together."""
         return sum(self.phases.values(), Cost())
 
     @property
     def shares(self) -> dict[str, dict[str, float | None]]:
-        """Every other phase as a multiple of training; empty where a run has but one phase, or none of training."""
+        """Return the costs of other phases as multiples of training's; empty for a single phase or without training."""
         training = self.phases.get(TRAINING)
         others = {name: cost for name, cost in self.phases.items() if name != TRAINING}
         return {name: cost.over(training) for name, cost in others.items()} if training else {}
 
 
 def parsed_target(text: str) -> CostTarget:
-    """A target from ``NAME=NUMBER``.
+    """Parse a target from ``NAME=NUMBER``.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def parsed_target(text: str) -> CostTarget:
 
 
 def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[Costs]:
-    """What each of these runs cost, as far as it has come; with a target, until the step that reached it.
+    """Return the costs of each of these runs up to its last step or, with a target, the step that reached it.
 
     Raises
     ------
@@ -147,12 +147,12 @@ def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[
 
 
 def as_json(found: Sequence[Costs], target: CostTarget | None = None) -> str:
-    """The costs as JSON, bytes as whole numbers, in the order of `found`."""
+    """Write the costs as JSON, bytes as whole numbers, in the order of `found`."""
     return json.dumps({"target": asdict(target) if target else None, "runs": [_plain(each, found) for each in found]})
 
 
 def as_text(found: Sequence[Costs], target: CostTarget | None = None) -> str:
-    """The costs as a table for people, and below it what was counted of each run."""
+    """Write the costs as a table, with notes below it on the steps that were counted."""
     rows: list[tuple[str, ...]] = [_HEADINGS]
     for each in found:
         rows += _rows(each, found)
@@ -208,7 +208,7 @@ def _plain(each: Costs, found: Sequence[Costs]) -> dict[str, Any]:
 
 
 def _ratios(each: Costs, found: Sequence[Costs]) -> dict[str, float | None] | None:
-    """Totals as multiples of the first run's, where there are several and both were counted."""
+    """Return a run's totals as multiples of the first run's; ``None`` for a single run or if one is unknown."""
     if len(found) < 2 or each.step is None or found[0].step is None:
         return None
     return each.total.over(found[0].total)

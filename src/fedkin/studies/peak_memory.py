@@ -1,4 +1,4 @@
-"""The most memory that this process had at once, where the system counts it."""
+"""Peak memory of this process, where the operating system counts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PEAK = "VmHWM:"
 
 
 def forget_peak() -> None:
-    """Count the peak anew from here on; without effect where the system does not allow it."""
+    """Reset the count of peak memory; without effect where the system does not allow it."""
     try:
         _RESET.write_text(_FORGET_PEAK, encoding="ascii")
     except OSError:  # not Linux, or not allowed
@@ -18,7 +18,7 @@ def forget_peak() -> None:
 
 
 def peak_memory() -> int | None:
-    """Return the greatest resident memory since `forget_peak`, in bytes; ``None`` where the system does not say."""
+    """Return the peak resident memory since `forget_peak`, in bytes; ``None`` where the system does not count it."""
     try:
         lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

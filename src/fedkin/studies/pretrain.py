@@ -1,4 +1,4 @@
-"""Training an encoder on data of one's own, before any client is asked (Prigent et al. 2024, section V)."""
+"""Pretraining of an autoencoder on a data set other than the clients' (Prigent et al. 2024, section V)."""
 
 from __future__ import annotations
 
@@ -33,29 +33,28 @@ def pretrain(
     seed: int = 0,
     on_epoch: Callable[[int, int, float], None] = lambda epoch, epochs, error: None,
 ) -> Pretrained:
-    """Train an autoencoder on a data set, Adam on the mean squared error, and keep it in a file.
+    """Pretrain an autoencoder on a data set, with Adam on the mean squared error, and write its encoder to a file.
 
-    The file is written after every epoch. If it is there already and was trained in the same way, training resumes from
-    its last epoch, with the same outcome as without the interruption: each epoch has an optimiser and a shuffle of its
-    own.
+    The file is written after every epoch. If it exists and was trained in the same way, training resumes from its last
+    epoch, with the same result as without the interruption: each epoch has an optimiser and a shuffle of its own.
 
     Parameters
     ----------
     source : str
         Name or path, see `fedkin.data.reading.sources.load`; another data set than the clients', such as a public one.
     path : Path
-        Where the encoder goes.
+        File of the encoder.
     label : str, optional
-        Its column of labels, which is left out; needed where it has none of the usual names.
+        Its column of labels, which is ignored; needed if it does not have one of the usual names.
     name : str
         Name of the autoencoder; "auto" takes the convolutional one for images with colour.
     epochs, batch_size, learning_rate
-        The authors' are 20 epochs of Fashion-MNIST, or 50 of CIFAR-100, batches of 32 and 0.001.
+        The authors use 20 epochs of Fashion-MNIST, or 50 of CIFAR-100, batches of 32 and 0.001.
     samples : int, optional
-        At most so many samples, drawn at random.
+        Maximum number of samples, drawn at random; by default all.
     seed : int
     on_epoch : callable
-        Called after every epoch with its number, how many there are, and its mean error.
+        Called after every epoch with its number, the number of epochs, and its mean error.
 
     Raises
     ------
@@ -94,7 +93,7 @@ def pretrain(
 
 
 def _samples(source: str, label: str | None, samples: int | None, seed: int) -> tuple[Tensor, str]:
-    """Samples on the scale of a model, and the output that suits them."""
+    """Read and scale the training samples; return them with the decoder's output activation for them."""
     data = load(source, label)
     if samples is not None and samples < len(data):
         data = data.rows(torch.randperm(len(data), generator=derive_generator(seed, "samples"))[:samples])
@@ -104,9 +103,9 @@ def _samples(source: str, label: str | None, samples: int | None, seed: int) -> 
 
 
 def _begun(path: Path, encoder: Encoder, how: dict[str, Any]) -> Pretrained:
-    """The encoder in `path` if it was trained in this way, or a new one, written there before hours are spent on it.
+    """Load the encoder in `path` if it was trained in this way, else write a new one before training starts.
 
-    One that has not been trained for an epoch yet is no loss, so it may make way.
+    An encoder that was trained otherwise is refused, unless it has not been trained for an epoch yet.
     """
     if path.exists():
         made = Pretrained.load(path)

@@ -1,4 +1,4 @@
-"""Processes that make runs and can be stopped at any moment: one with a limit of time, or several at once."""
+"""Pool of processes that make runs and can be stopped at any moment: one with a time limit, or several in parallel."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ OnRunEnded = Callable[[str, str | None], None]
 
 
 class RunWorker(AbstractContextManager["RunWorker"]):
-    """A process that makes one run at a time. It starts when first needed, and ends with the context or this process.
+    """Worker process that makes one run at a time; it starts when first needed.
 
     Parameters
     ----------
     threads : int, optional
         Threads of torch in the process; by default as many as torch chooses.
     arrivals : SimpleQueue, optional
-        Where its messages arrive, with those of other workers; by default it has a queue of its own.
+        Queue for its messages, shared with other workers; by default a queue of its own.
     warned : set of str, optional
-        Warnings that were shown, which are not shown again: many runs on the same data meet the same.
+        Warnings that were shown and are not repeated, as runs on the same data give the same ones.
 
     Attributes
     ----------
     start : float
-        Seconds that the process took to be ready, when it was last started.
+        Seconds that the process took to start the last time.
     memory : int
-        Greatest resident memory of the process during the last run, in bytes; 0 where the system does not count it.
+        Peak resident memory of the process during the last run, in bytes; 0 where the system does not count it.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         self._reader: threading.Thread | None = None
 
     def run(self, config: Config, folder: Path, seconds: float, max_seconds: float, progress: Progress) -> bool:
-        """Make a run, or resume it; whether it is finished.
+        """Make or resume a run in the worker process; return whether it finished within its time.
 
         A run that is stopped keeps its last checkpoint, from which it can be resumed.
 
@@ -80,9 +80,9 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         folder : Path
             The run's.
         seconds : float
-            Limit of time from the moment when the process is ready.
+            Time limit, counted from when the process is ready.
         max_seconds : float
-            Limit of time that includes the start of the process.
+            Time limit that includes the start of the process.
         progress : Progress
             Receives the run's progress.
 
@@ -118,7 +118,7 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         return is_finished(folder)
 
     def order(self, tables: Mapping[str, Any], folder: Path, probes: Collection[str] = ()) -> None:
-        """Have the process make a run and measure probes of it, see `fedkin.studies.reproduce.probes`."""
+        """Send the process an order to make a run and measure probes; see `fedkin.studies.reproduce.probes`."""
         if self._process is None:
             self._start()
         assert self._process is not None
@@ -145,7 +145,10 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         self._reader.start()
 
     def _forward(self, messages: IO[bytes]) -> None:
-        """Queue the process's messages until it ends, but for warnings; in a thread, for Windows selects no pipes."""
+        """Queue the process's messages until it ends, without repeated warnings.
+
+        It runs in a thread, as Windows cannot poll pipes.
+        """
         for line in messages:
             if not line.endswith(b"\n"):  # it was killed while it wrote
                 continue
@@ -162,14 +165,14 @@ class RunWorker(AbstractContextManager["RunWorker"]):
             Quiet().warn(text)
 
     def ended(self) -> FedkinError:
-        """Return the error of a process that has ended by itself."""
+        """Return the error for a process that ended by itself."""
         assert self._process is not None
         code = self._process.wait()
         self.stop()
         return FedkinError(f"its process ended with code {code}")
 
     def _next(self, end: float) -> list[Any] | None:
-        """Wait for the next message; ``None`` if none arrives until `end`."""
+        """Wait for the next message until `end`; ``None`` if none arrives."""
         arrived = _waited_for(self._arrivals, end)
         if arrived is None:
             return None
@@ -178,7 +181,7 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         return None if time.monotonic() > end else arrived[1]
 
     def stop(self) -> None:
-        """Kill the process, if there is one; what it said last is forgotten."""
+        """Kill the process, if there is one, and drop its remaining messages."""
         if self._process is not None:
             assert self._reader is not None
             self._process.kill()
@@ -199,7 +202,7 @@ def run_all(
     on_ended: OnRunEnded,
     probes: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, str]:
-    """Make all runs, several at a time with one thread each, and measure their probes.
+    """Make all runs, several in parallel with one thread each, and measure their probes.
 
     Parameters
     ----------
@@ -207,7 +210,7 @@ def run_all(
         `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only probed.
     runs : Path
     jobs : int
-        How many at a time.
+        Number of runs in parallel.
     on_ended : callable
     probes : mapping of str to collection of str, optional
         Names of probes by name of run; see `fedkin.studies.reproduce.probes`.
@@ -259,7 +262,7 @@ def run_all(
 
 
 def _waited_for(arrivals: queue.SimpleQueue[Arrival], end: float = math.inf) -> Arrival | None:
-    """Wait for what arrives next; ``None`` if nothing does until `end`. Windows notices Ctrl-C between two parts."""
+    """Wait for the next message until `end`; ``None`` if none arrives. In short waits, so that Windows sees Ctrl-C."""
     while True:
         try:
             return arrivals.get(timeout=min(_PART, max(0.0, end - time.monotonic())))
@@ -269,7 +272,7 @@ def _waited_for(arrivals: queue.SimpleQueue[Arrival], end: float = math.inf) -> 
 
 
 def _ended(worker: RunWorker, name: str) -> FedkinError:
-    """Return the error of a worker whose process was ended during a run."""
+    """Return the error for a worker whose process ended during a run."""
     error = FedkinError(
         f"The process of run {name} was ended from outside, perhaps for lack of memory; repeat the command to "
         "resume, with --jobs 1 for minimal memory."

@@ -1,10 +1,10 @@
-"""A process that makes runs, one after another: ``python -m fedkin.studies.run_worker [THREADS]``.
+"""Worker process that makes runs, one after another: ``python -m fedkin.studies.run_worker [THREADS]``.
 
 It reads an order per line on stdin, JSON as `fedkin.studies.run_pool` writes it, and writes to stdout a JSON list per
 line: ``["ready"]`` before a run, the name of a `fedkin.core.progress.Progress` method with its arguments, and at the
-end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. Before that comes
-``["memory", bytes]`` on Linux. A process of its own can be killed at any moment,
-also in the middle of an import or of one long step. It ends as soon as its stdin closes, as when its parent is killed.
+end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. Before that comes ``["memory", bytes]`` on Linux. A
+process of its own can be killed at any moment, also in the middle of an import or of one long step. It ends as soon as
+its stdin closes, as when its parent is killed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedkin.studies.peak_memory import forget_peak, peak_memory
 
 
 class SentProgress(Progress):
-    """Writes a run's progress to the parent process, one message per line.
+    """Progress that is sent to the parent process, one message per line.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class SentProgress(Progress):
 
 
 def main() -> None:
-    """Carry out orders until stdin closes."""
+    """Carry out orders from stdin until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(os.dup(0), orders), daemon=True).start()
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _read(descriptor: int, orders: queue.SimpleQueue[str]) -> None:
-    """Queue orders; end the process when the parent is gone."""
+    """Queue orders from stdin; end this process when its parent is gone."""
     with os.fdopen(descriptor, encoding="utf-8") as lines:
         for line in lines:
             orders.put(line)
@@ -99,7 +99,7 @@ def _limit_threads(count: int) -> None:
 
 
 def _outcome(order: dict[str, Any], progress: Progress) -> tuple[str, ...]:
-    """Make one run and measure its probes, as far as they are not there yet."""
+    """Carry out one order: make the run and measure its probes, unless they are there."""
     folder = Path(order["folder"])
     try:
         registry.METHODS.setdefault(order["tables"]["method"]["name"], registry.RegistryEntry(order["method"], ""))

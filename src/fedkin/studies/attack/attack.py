@@ -1,7 +1,7 @@
-"""Attacks on the messages of a finished run of the method "embedding": what do they give away?
+"""Attacks on the bit messages of a finished run of the method "embedding": reconstruction and membership inference.
 
-What is attacked are messages that the clients' data make with the run's encoder, flipped anew for every level of
-noise; the messages of the run itself are one draw of the level that it was run with.
+The attacked messages are made from the clients' data with the run's encoder, and flipped anew for every flip
+probability; the run's own messages are one such draw at its own probability.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MESSAGES, _PER_SEGMENT, _TRIALS = 50, 4, 2000
 
 @dataclass(frozen=True)
 class Material:
-    """A run, and data to attack it with.
+    """Finished run under attack: its result, encoder and data.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Material:
     seed : int
         Of the run.
     flips : list of float
-        Probabilities that the run's clients flipped bits with.
+        Flip probabilities of the run's clients.
     """
 
     found: SavedResult
@@ -60,22 +60,22 @@ class Material:
 
     @property
     def vector(self) -> Tensor:
-        """The encoder's model."""
+        """Parameters of the encoder as one vector."""
         vector: Tensor = self.found.result["vector"]
         return vector
 
     @property
     def batch_statistics(self) -> bool:
-        """How codes are made, see `Encoder.codes`."""
+        """Whether batch normalisation uses statistics of the batch; see `Encoder.codes`."""
         return bool(self.found.result["batch_statistics"])
 
     @property
     def levels(self) -> list[float | None]:
-        """The paper's levels of noise, and the run's own."""
+        """Flip probabilities to attack: ``None`` (codes without binarisation), the paper's, and the run's own."""
         return [None, *sorted({level for level in LEVELS if level is not None} | set(self.flips))]
 
     def rng(self, *path: int | str) -> torch.Generator:
-        """Random numbers for `path`."""
+        """Return a random generator derived from the run's seed and `path`."""
         return derive_generator(self.seed, "attack", *path)
 
 
@@ -87,7 +87,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
     folder : Path
         A finished run of the method "embedding". Its data are read again.
     out : Path, optional
-        Where the files go; by default to the run.
+        Output folder; by default the run's.
 
     Returns
     -------
@@ -138,14 +138,14 @@ def _material(folder: Path) -> Material:
 
 
 def _statements(material: Material) -> list[dict[str, Any]]:
-    """What is guaranteed, for every probability that clients of the run flipped bits with."""
+    """Return the privacy guarantee of a message for each of the run's flip probabilities."""
     how, width = material.found.result, material.encoder.width
     separate = how["form"] == "classes" and how["normalise"] == "segment"
     return [statement(flip, how["segments"] * width, width, separate).tree() for flip in material.flips]
 
 
 def _reconstruction(material: Material) -> tuple[list[PictureRow], dict[str, Any]]:
-    """Originals and what the attacker makes of them at every level, where they are images; and errors by level."""
+    """Attack by reconstruction at every flip probability; return pictures (of images only) and errors."""
     x, shown = _samples(material)
     parts = _parts(material)
     encoder, vector, batch = material.encoder, material.vector, material.batch_statistics
@@ -170,7 +170,7 @@ def _reconstruction(material: Material) -> tuple[list[PictureRow], dict[str, Any
 
 
 def _samples(material: Material) -> tuple[Tensor, list[int]]:
-    """Held-out samples of all clients, and which of them are shown: of different classes, as far as there are."""
+    """Draw held-out samples of all clients, and choose those that are shown, one of each class first."""
     x, y = (torch.cat([test[part] for test in material.population.tests]) for part in (0, 1))
     drawn = torch.randperm(len(x), generator=material.rng("samples"))[:_SAMPLES]
     first: dict[int, int] = {}
@@ -181,7 +181,7 @@ def _samples(material: Material) -> tuple[Tensor, list[int]]:
 
 
 def _visible(material: Material, rows: Sequence[tuple[str, float, Tensor]]) -> list[PictureRow]:
-    """Rows of images as the data came, black being the least of the originals and white the greatest."""
+    """Undo the scaling of images for display: black is the originals' minimum and white their maximum."""
     scaling, around = material.found.preparation.scaling, (1, -1, 1, 1)
     assert scaling is not None  # tables have no pictures
     seen = [(name, error, x * scaling.scale.view(around) + scaling.mean.view(around)) for name, error, x in rows]
@@ -195,7 +195,7 @@ def _visible(material: Material, rows: Sequence[tuple[str, float, Tensor]]) -> l
 
 
 def _sent(material: Material) -> list[Sent]:
-    """Messages of clients as they make them, evenly over all clients where these are many."""
+    """Make the unflipped messages of at most `_MESSAGES` clients, evenly spaced over all clients."""
     population, result = material.population, material.found.result
     clusters = population.clusters.tolist() if population.clusters is not None else [0] * len(population.clients)
     count = min(_MESSAGES, len(population.clients))
@@ -210,7 +210,7 @@ def _sent(material: Material) -> list[Sent]:
 
 
 def _parts(material: Material) -> list[Tensor]:
-    """The samples behind each segment of a few clients' messages."""
+    """Return the samples that each segment of a few clients' messages is computed from."""
     parts = []
     for sent in _sent(material)[:_SHOWN]:
         if sent.places:
@@ -223,7 +223,7 @@ def _parts(material: Material) -> list[Tensor]:
 
 
 def _membership(material: Material) -> dict[str, Any]:
-    """Measure membership inference, by number of samples that a client has of a class and by level."""
+    """Attack by membership inference, by number of samples per class and by flip probability."""
     encoder, vector, batch = material.encoder, material.vector, material.batch_statistics
     pools = _pools(material)
     cases: dict[str, Cases] = {}
@@ -250,7 +250,7 @@ def _membership(material: Material) -> dict[str, Any]:
 
 
 def _pools(material: Material) -> list[Tensor]:
-    """Held-out samples by hidden cluster and class: what is of one distribution."""
+    """Return held-out samples by hidden cluster and class, each pool from one distribution."""
     population = material.population
     clusters = population.clusters.tolist() if population.clusters is not None else [0] * len(population.tests)
     pools = []

@@ -1,4 +1,4 @@
-"""The page and the terminal tables of attacks on messages, from plain values."""
+"""Page and terminal tables of attacks on messages."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _NOTES = (
 
 
 def level_name(flip: float | None) -> str:
-    """A level of noise in words."""
+    """Describe a flip probability in words."""
     return "no quantisation" if flip is None else f"P = {100 * flip:g} %"
 
 
 def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
-    """The page as HTML that needs nothing else.
+    """Return the report on the attacks as one self-contained HTML page.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
 
 
 def as_text(tree: Mapping[str, Any]) -> str:
-    """The verdict, and the two tables of numbers, for a terminal."""
+    """Write the verdict and the two tables of numbers for a terminal."""
     heading, rows = _errors(tree)
     few = [0, 1, 2, 4, 5]
     first = table_text([[row[at] for at in few] for row in [heading, *rows[:-1]]])
@@ -97,7 +97,7 @@ def as_text(tree: Mapping[str, Any]) -> str:
 
 
 def _figure(title: str, caption: str, corner: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; text in brackets at the end of a cell is set beside it."""
+    """Write a table as a figure; text in brackets at the end of a cell is set in small print beside it."""
     parted = ((row[0], [each.removesuffix(")").partition(" (") for each in row[1:]]) for row in rows)
     cells = [(name, [TableCell(number, beside) for number, _, beside in row]) for name, row in parted]
     return result_table(ResultTable(title, caption, corner, heading[1:], cells))
@@ -174,7 +174,7 @@ def _guarantees(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _epsilon(value: float | None) -> str:
-    """An epsilon; in brackets, so that it stands beside, that it guarantees nothing where that is so."""
+    """Format an epsilon, followed by a note in brackets if it gives no meaningful guarantee."""
     if value is None:
         return "none"
     return f"{value:,.2f}" if value <= MEANINGFUL_EPSILON else f"{value:,.2f} (no meaningful guarantee)"
@@ -193,7 +193,7 @@ def _grid(pictures: Sequence[PictureRow]) -> str:
 
 
 def _strip(heading: str, images: NDArray[np.floating[Any]]) -> str:
-    """All of a row's pictures as one image, enlarged where they are small."""
+    """Join a row's pictures to one image, enlarged if they are small."""
     count, height, width = images.shape[:3]
     side = max(1, min(4, _TILE // max(height, width))) * width
     return element(

@@ -1,4 +1,4 @@
-"""What attacks on messages come to, in two sentences and four numbers."""
+"""Verdict on attacks on messages: two sentences and four numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MUCH = 0.1
 
 
 def verdict(tree: Mapping[str, Any]) -> str:
-    """What is guaranteed, and what the attacks achieve, at the lowest probability that clients of the run flipped with.
+    """Compare the guarantee with what the attacks achieve, at the lowest flip probability in the run.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def verdict(tree: Mapping[str, Any]) -> str:
 
 
 def headlines(tree: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The verdict in numbers: label, value and explanation."""
+    """Return the headline numbers of the verdict: label, value and explanation."""
     flip = min(tree["flips"])
     epsilon = _weakest(tree)
     said = "none" if epsilon is None or epsilon > MEANINGFUL_EPSILON else f"ε = {epsilon:.3g}"
@@ -53,7 +53,7 @@ def _guarantee(tree: Mapping[str, Any]) -> str:
 
 
 def _in_practice(tree: Mapping[str, Any], flip: float) -> str:
-    """What the attack on membership finds in messages as sent, and where a client has one sample only."""
+    """Describe what membership inference finds in messages as sent, and from clients with one sample."""
     held = _level(tree["membership"], flip)["held"]
     sent = held["sent"]
     sure = sent["advantage"] - sent["margin"]
@@ -71,7 +71,7 @@ def _in_practice(tree: Mapping[str, Any], flip: float) -> str:
 
 
 def _weakest(tree: Mapping[str, Any]) -> float | None:
-    """The greatest epsilon of a client's samples in the run; ``None`` if there is none."""
+    """Return the greatest epsilon of a client's samples in the run; ``None`` if one has no guarantee."""
     found = [made["epsilon_client"] for made in tree["statements"]]
     return None if None in found or not found else max(found)
 

@@ -1,7 +1,7 @@
 """Membership inference: does a message reveal whether a given sample is among a client's data?
 
 The attacker is the server: it has the encoder, the sample, the segment of bits that the sample would be in, and the
-segments of other clients. It scores how well the sample's own code goes with the bits, and says "member" above a
+segments of other clients. It scores how well the sample's own code agrees with the bits, and infers "member" above a
 threshold.
 """
 
@@ -29,20 +29,20 @@ _SURE = 0.02
 
 
 class Cases(NamedTuple):
-    """Questions to the attacker: a segment, and a sample that may or may not be behind it.
+    """Test cases of membership inference: pairs of a segment and a sample that may or may not be a member.
 
     Attributes
     ----------
     segments : Tensor
-        uint8 ``(n, width)``, before any flip.
+        Bits, uint8 ``(n, width)``, not flipped.
     codes : Tensor
-        float64 ``(n, width)`` in [0, 1], the samples' own.
+        Codes of the samples, float64 ``(n, width)`` in [0, 1].
     members : Tensor
-        bool ``(n,)``, the truth.
+        Whether the sample is a member, bool ``(n,)``.
     kinds : Tensor
-        int64 ``(n,)``, equal where segments and samples come of one distribution.
+        int64 ``(n,)``, equal for segments and samples from the same distribution.
     blocks : Tensor
-        int64 ``(n,)``; cases of one block, such as one client, are never divided between fitting and measuring.
+        int64 ``(n,)``; cases of one block, such as one client, are never split between fitting and testing.
     """
 
     segments: Tensor
@@ -54,17 +54,17 @@ class Cases(NamedTuple):
 
 @dataclass(frozen=True)
 class Membership:
-    """How well an attacker infers membership.
+    """Success of membership inference.
 
     Attributes
     ----------
     advantage : float
         True positive rate less false positive rate, in [-1, 1]; 0 by chance. Score and threshold are chosen on one half
-        of the cases and tried on the other, and the other way round, so that it is not flattered.
+        of the cases and tested on the other, and vice versa (two-fold cross-validation).
     margin : float
         Two standard errors of `advantage`, as if cases were independent.
     area : float
-        Area under the curve of those rates, in [0, 1]; 0.5 by chance.
+        Area under the ROC curve, in [0, 1]; 0.5 by chance.
     cases : int
     """
 
@@ -76,7 +76,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Sent:
-    """One client's message and samples to try it with.
+    """Message of a client, with member and non-member samples to test on it.
 
     Attributes
     ----------
@@ -85,9 +85,9 @@ class Sent:
     members, fresh : Tensor
         ``(n, *shape)`` and ``(m, *shape)``: the client's samples, and others of the same distribution.
     places : (Tensor, Tensor) or None
-        int64 ``(n,)`` and ``(m,)``, the segment of each; None where nobody knows, and the attacker takes the likeliest.
+        int64 ``(n,)`` and ``(m,)``, the segment of each; ``None`` if unknown: the attacker then takes the likeliest.
     kind : int
-        Equal for clients of one distribution.
+        Equal for clients with data of the same distribution.
     """
 
     bits: Tensor
@@ -106,14 +106,14 @@ def planned(
     rng: torch.Generator,
     batch_statistics: bool = False,
 ) -> Cases:
-    """Cases with simulated clients of exactly `size` samples of a class, two per client: a member and another sample.
+    """Make test cases from simulated clients with exactly `size` samples of a class: a member and a non-member each.
 
     Parameters
     ----------
     encoder : Encoder
     vector : Tensor, (size,)
     pools : sequence of Tensor
-        Samples ``(n, *shape)`` of one distribution each, more than `size` in every one; a client has one of them.
+        Samples ``(n, *shape)``, more than `size` per pool; a client draws from one pool.
     size, trials : int
         At least 1.
     rng : torch.Generator
@@ -151,7 +151,7 @@ def as_sent(
     rng: torch.Generator,
     batch_statistics: bool = False,
 ) -> Cases:
-    """Cases with clients' messages as they are.
+    """Make test cases from the messages of the run's clients.
 
     Parameters
     ----------
@@ -196,12 +196,12 @@ def as_sent(
 
 
 def likeliest(bits: Tensor, codes: Tensor) -> Tensor:
-    """For codes ``(n, width)`` in [0, 1] the segment ``(n,)`` of `bits` ``(segments, width)`` they agree with most."""
+    """Return the segment ``(n,)`` of `bits` ``(segments, width)`` that is nearest to each code ``(n, width)``."""
     return torch.cdist(codes.round(), bits.double(), p=1).argmin(1)
 
 
 def measured(cases: Cases, probability: float, rng: torch.Generator) -> Membership:
-    """What the attacker achieves where every bit is flipped with `probability`."""
+    """Measure the success of membership inference if every bit is flipped with `probability`."""
     bits = flipped(cases.segments, probability, rng).double()
     # How often a bit is 1 in segments of this kind; flips pull it towards one half.
     usual = _by_kind(cases.segments.double(), cases.kinds)
@@ -221,7 +221,7 @@ def measured(cases: Cases, probability: float, rng: torch.Generator) -> Membersh
 
 
 def _surprise(bits: Tensor, usual: Tensor, codes: Tensor, probability: float) -> Numbers:
-    """Log-likelihood of the bits if only the sample were behind them, less that of usual bits."""
+    """Return the log-likelihood ratio of the bits: made of this sample alone, against segments of this kind."""
     wrong = max(probability, _SURE)
     own = torch.where(bits == codes.round(), math.log(1 - wrong), math.log(wrong))
     usual = usual.clamp(_SURE, 1 - _SURE)
@@ -229,15 +229,15 @@ def _surprise(bits: Tensor, usual: Tensor, codes: Tensor, probability: float) ->
 
 
 def _likeness(bits: Tensor, usual: Tensor, cases: Cases) -> Numbers:
-    """Covariance of what is unusual about the bits with what is unusual about the sample, among its kind.
+    """Return the covariance of bits and sample codes, each centred on the mean of their kind.
 
-    Members and others together define the usual sample, which favours neither.
+    Members and non-members together define the mean code, which favours neither.
     """
     return np.asarray(((bits - usual) * (cases.codes - _by_kind(cases.codes, cases.kinds))).mean(1))
 
 
 def _by_kind(values: Tensor, kinds: Tensor) -> Tensor:
-    """For every row of `values` the mean of the rows of its kind."""
+    """Return for every row of `values` the mean over the rows of its kind."""
     _, places, counts = kinds.unique(return_inverse=True, return_counts=True)
     sums = torch.zeros(len(counts), values.shape[1], dtype=values.dtype).index_add_(0, places, values)
     means: Tensor = (sums / counts[:, None])[places]
@@ -245,7 +245,7 @@ def _by_kind(values: Tensor, kinds: Tensor) -> Tensor:
 
 
 def _threshold(scores: Numbers, truth: NDArray[np.bool_]) -> tuple[float, float]:
-    """The threshold with the greatest advantage, half way to the next score below, and that advantage."""
+    """Return the threshold of greatest advantage, half way to the next lower score, and the advantage."""
     values = np.unique(scores)
     sides = [np.sort(scores[truth]), np.sort(scores[~truth])]
     above = [1.0 - np.searchsorted(each, values) / len(each) for each in sides]
@@ -254,6 +254,6 @@ def _threshold(scores: Numbers, truth: NDArray[np.bool_]) -> tuple[float, float]
 
 
 def _area(scores: Numbers, truth: NDArray[np.bool_]) -> float:
-    """The chance that a member scores above another, ties counting half."""
+    """Return the area under the ROC curve: the chance that a member scores above a non-member, ties counting half."""
     members, others = int(truth.sum()), int((~truth).sum())
     return float((rankdata(scores)[truth].mean() - (members + 1) / 2) / others)

@@ -1,8 +1,8 @@
-"""What a decoder makes of bits: reconstruction as in Prigent et al. 2024, section VI-B.
+"""Reconstruction of samples from bits by the decoder, as in Prigent et al. 2024, section VI-B.
 
-The attacker is the best placed there is: it has the decoder, and knows the least and the greatest number of the code
-that the bits were made of, so a 1 becomes the greatest and a 0 the least. The worst case for a client is a segment that
-comes of a single sample.
+The attacker is the strongest possible: it has the decoder, and knows the minimum and maximum of the code that was
+binarised, so a 1 becomes the maximum and a 0 the minimum. The worst case for a client is a segment made of a single
+sample.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LEVELS: tuple[float | None, ...] = (None, 0.0, 0.05, 0.1, 0.15, 0.2)
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """What came of an attack on segments of one sample each.
+    """Result of reconstructing segments of one sample each.
 
     Attributes
     ----------
     pictures : Tensor
         float32 ``(n, *shape)``.
     errors : Tensor
-        float32 ``(n,)``, mean squared error of each.
+        Mean squared error of each sample, float32 ``(n,)``.
     recognised : float
         Share of the reconstructions that are nearer to their own sample than to any other of the n; 1 / n by chance.
     """
@@ -41,14 +41,14 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class MessageReconstruction:
-    """What came of an attack on segments as clients send them, each of all samples of a class.
+    """Result of reconstructing segments as clients send them, each made of all samples of a class.
 
     Attributes
     ----------
     to_samples : float
         Mean squared error to the samples behind a segment.
     to_mean : float
-        Mean squared error to their mean.
+        Mean squared error to the mean of these samples.
     spread : float
         Mean squared error of that mean to the samples: no single picture comes closer to them.
     """
@@ -59,7 +59,7 @@ class MessageReconstruction:
 
 
 def codes_alone(encoder: Encoder, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
-    """Codes ``(n, width)`` of samples that are each the only one of their class."""
+    """Encode samples ``(n, *shape)``, each as the only one of its class, to codes ``(n, width)``."""
     if not batch_statistics:
         return encoder.codes(vector, x)
     parts = [encoder.codes(vector, one, batch_statistics=True) for one in x.split(1)]
@@ -67,7 +67,7 @@ def codes_alone(encoder: Encoder, vector: Tensor, x: Tensor, batch_statistics: b
 
 
 def decoded_bits(encoder: Encoder, vector: Tensor, bits: Tensor, codes: Tensor) -> Tensor:
-    """Samples ``(n, *shape)`` from bits ``(n, width)``, by the least and greatest of the true codes ``(n, width)``."""
+    """Decode bits ``(n, width)`` to samples, given the minimum and maximum of the true codes ``(n, width)``."""
     least, greatest = codes.aminmax(dim=1, keepdim=True)
     return encoder.decoded(vector, torch.where(bits.bool(), greatest, least))
 
@@ -80,7 +80,7 @@ def reconstructed(
     rng: torch.Generator,
     batch_statistics: bool = False,
 ) -> Reconstruction:
-    """Attack segments that come of one sample each.
+    """Attack segments of one sample each by reconstruction.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def reconstructed(
     x : Tensor
         float32 ``(n, *shape)``, the samples.
     probability : float or None
-        Of a flip; None for codes that are sent as they are.
+        Flip probability; ``None`` for codes that are sent without binarisation.
     rng : torch.Generator
         For the flips.
     batch_statistics : bool
@@ -111,7 +111,7 @@ def reconstructed_messages(
     rng: torch.Generator,
     batch_statistics: bool = False,
 ) -> MessageReconstruction:
-    """Attack segments as they are sent.
+    """Attack segments as clients send them by reconstruction.
 
     Parameters
     ----------

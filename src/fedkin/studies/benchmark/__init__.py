@@ -1,4 +1,4 @@
-"""One measure for all methods: scenarios, methods and seeds, with results that are appended and ranked."""
+"""Benchmark of all methods over scenarios and seeds, with results that are appended and ranked."""
 
 from fedkin.studies.benchmark.benchmark import BenchmarkOptions, benchmarked
 from fedkin.studies.benchmark.ranks import Ranking, ranked

@@ -1,4 +1,4 @@
-"""A benchmark from its question to its page."""
+"""Run a benchmark: check its options, make its runs within a time budget, and write its page."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ PLAN, PAGE = "plan.json", "benchmark.html"
 
 @dataclass(frozen=True)
 class BenchmarkOptions:
-    """How a benchmark is made.
+    """Options of a benchmark.
 
     Attributes
     ----------
     family : {"samples", "clients"}
     data : str
-        Data set of all scenarios that need none of their own.
+        Data set of all scenarios that do not require a particular one.
     methods, scenarios : tuple of str
         Names, or ``("all",)``. A method's name may have settings behind it that are not defaults, such as
         ``"ccfc+decorrelation=1"``.
     seeds : int
         Of each cell, at least 1.
     rounds : int
-        Of methods that cluster clients. What ``rounds`` means to a method that clusters samples is its own: it has its
-        default, as it has of all other options.
+        Communication rounds of methods that cluster clients. Methods that cluster samples keep their default, as
+        for all other options.
     module : str
-        What methods that cluster clients train.
+        Network that methods that cluster clients train.
     budget : str
         Wall-clock time of this call, such as ``"2h"``.
     limit : str
-        Wall-clock time of one run. One that takes longer is given up; a call with a longer limit resumes it.
+        Wall-clock time of one run. A run that takes longer is stopped; a call with a longer limit resumes it.
     """
 
     family: Family
@@ -62,7 +62,7 @@ class BenchmarkOptions:
     limit: str = "10m"
 
     def check(self) -> None:
-        """Refuse what is out of its range.
+        """Check that all options are in their range.
 
         Raises
         ------
@@ -84,22 +84,22 @@ class BenchmarkOptions:
 def benchmarked(
     options: BenchmarkOptions, out: Path, worker: RunWorker | None = None, shows: bool = True
 ) -> list[CellResult]:
-    """Run what is missing until the budget is spent; append results, and write the page.
+    """Make the missing runs of a benchmark until the budget is spent, append results, and write the page.
 
     Parameters
     ----------
     options : BenchmarkOptions
     out : Path
-        The benchmark's folder. Results of the same data and settings that are there count.
+        The benchmark's folder. Results in it with the same data and settings are not computed again.
     worker : RunWorker, optional
         Makes the runs; by default a process of one thread.
     shows : bool
-        Whether a terminal shows how far it is.
+        Whether to show the progress on a terminal.
 
     Returns
     -------
     list of CellResult
-        All that are known of the scenarios and methods asked for.
+        All known results of the scenarios and methods.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def _run(
     limit: float,
     shown: AbstractContextManager[Progress],
 ) -> CellResult | None:
-    """Make a cell's run, or resume it; ``None`` if the budget was spent before it was finished."""
+    """Make or resume the run of a cell; ``None`` if the budget was spent before it finished."""
     folder = out / "runs" / cell.folder
     try:
         config = conditions.config(cell)
@@ -168,7 +168,7 @@ def _without(cell: Cell, why: str, limit: float = 0.0) -> CellResult:
 
 
 def _is_open(result: CellResult | None, limit: float) -> bool:
-    """Whether a cell is to be run: it has no result, or none within a shorter limit of time."""
+    """Return whether a cell still has to be run: without a result, or stopped by a shorter time limit."""
     return result is None or (bool(result.failed) and 0 < result.limit < limit)
 
 
@@ -177,12 +177,12 @@ def _shown(title: str) -> AbstractContextManager[Progress]:
 
 
 def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
-    """Write what all results in the folder share, or refuse a folder of another benchmark.
+    """Write the settings that all results in the folder share, and refuse a folder of another benchmark.
 
     Raises
     ------
     FedkinError
-        If it is another's.
+        If the folder belongs to another benchmark.
     """
     path = out / PLAN
     if not path.exists():

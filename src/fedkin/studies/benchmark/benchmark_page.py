@@ -1,4 +1,4 @@
-"""The page of a benchmark: who is best where, and how methods rank over all scenarios."""
+"""Page of a benchmark: the best methods of each scenario, and ranks over all scenarios."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE = "–"
 def page_of(
     family: Family, conditions: Conditions, scenarios: Sequence[str], results: Sequence[CellResult]
 ) -> PageView:
-    """The page of a benchmark."""
+    """Build the page of a benchmark."""
     known = [result for result in results if result.scenario in scenarios]
     table = scores(known, family)
     ranking = ranked(table)
@@ -52,7 +52,7 @@ def page_of(
 
 
 def where_to_take(scenarios: Sequence[str], results: Sequence[CellResult], family: Family) -> list[str]:
-    """A sentence per scenario: which method is best, and which are within the noise of it."""
+    """Return a sentence per scenario: the best method, and those within two standard errors of it."""
     table, found = scores(results, family), []
     for scenario in scenarios:
         best = best_of(table, scenario)
@@ -63,7 +63,7 @@ def where_to_take(scenarios: Sequence[str], results: Sequence[CellResult], famil
 
 
 def rank_sentence(ranking: Ranking) -> str:
-    """What the ranks say."""
+    """Describe the ranks of the methods in a sentence."""
     if ranking.difference is None:
         return "Ranks need at least two methods with results of at least two scenarios."
     alike = ", ".join(f"`{name}`" for name in ranking.as_good)
@@ -76,7 +76,7 @@ def rank_sentence(ranking: Ranking) -> str:
 
 
 def as_text(family: Family, scenarios: Sequence[str], results: Sequence[CellResult]) -> str:
-    """The scores and ranks for a terminal."""
+    """Write the scores and ranks for a terminal."""
     table = scores(results, family)
     ranking = ranked(table)
     methods = _in_order(ranking, results)
@@ -89,7 +89,7 @@ def as_text(family: Family, scenarios: Sequence[str], results: Sequence[CellResu
 
 
 def _in_order(ranking: Ranking, results: Sequence[CellResult]) -> list[str]:
-    """Methods by rank, those without one last."""
+    """Sort the methods by rank, those without a rank last."""
     return list(dict.fromkeys([*ranking.ranks, *(result.method for result in results)]))
 
 

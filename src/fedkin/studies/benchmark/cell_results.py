@@ -1,4 +1,4 @@
-"""What the cells of a benchmark found, one line of a file each, appended."""
+"""Results of a benchmark's cells, appended to a file one line each."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ SCORES: dict[Family, str] = {"clients": "personal_accuracy", "samples": "ari"}
 
 @dataclass(frozen=True)
 class CellResult:
-    """One line.
+    """Result of one cell of a benchmark: one line of the file.
 
     Attributes
     ----------
     seed, scenario, method
         As in `Cell`.
     metrics : dict
-        The last record's.
+        Metrics of the last record.
     found : int or None
-        Number of clusters at the end: of samples those that have a member.
+        Number of clusters at the end; of samples, clusters without a member do not count.
     given : bool
-        Whether the method was given the number.
+        Whether the method was given the number of clusters.
     bytes : int
-        Sent and received.
+        Bytes sent and received.
     seconds : float
-        Of the method, on one thread.
+        Computing time of the method, on one thread.
     rounds : int
         Steps.
     memory : int
-        Greatest resident memory of the run's process in bytes, Python and PyTorch included; 0 where it is unknown.
+        Peak resident memory of the run's process in bytes, Python and PyTorch included; 0 if unknown.
     failed : str
-        Why there is no result, or "".
+        Why there is no result; empty if there is one.
     limit : float
-        Seconds that it was given, where it did not finish; 0 otherwise.
+        Time limit in seconds of a run that did not finish; 0 otherwise.
     """
 
     seed: int
@@ -63,12 +63,12 @@ class CellResult:
 
     @property
     def cell(self) -> Cell:
-        """Which cell it is of."""
+        """Cell that this is the result of."""
         return Cell(self.seed, self.scenario, self.method)
 
 
 def read_results(folder: Path) -> dict[Cell, CellResult]:
-    """Return the results in a benchmark's folder, the last of each cell.
+    """Read the results in a benchmark's folder, the last of each cell.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def read_results(folder: Path) -> dict[Cell, CellResult]:
 
 
 def append_result(folder: Path, result: CellResult) -> None:
-    """Write one more line.
+    """Append a result as one line.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def _whole_lines(text: str) -> str:
 
 
 def result_of(cell: Cell, folder: Path, given: bool, memory: int = 0) -> CellResult:
-    """Return what the finished run in `folder` found and cost; it had `memory` bytes at most."""
+    """Collect the results and costs of the finished run in `folder`, whose peak memory was `memory` bytes."""
     lines = read_lines(folder / RECORDS)
     last = lines[-1]
     cost = costs_of([folder])[0].total
@@ -138,9 +138,9 @@ def _found(last: Mapping[str, Any]) -> int | None:
 
 
 def scores(results: Sequence[CellResult], family: Family) -> dict[tuple[str, str], list[float]]:
-    """Return by (scenario, method) the scores of the seeds that have one, in order of seed.
+    """Return the scores by (scenario, method), one per seed that has one, in order of seed.
 
-    The score of clients is the mean accuracy of their cluster's model on their own tests, of samples ARI.
+    The score for clients is the mean accuracy of their cluster's model on their own tests; for samples it is the ARI.
     """
     found: dict[tuple[str, str], list[float]] = {}
     for result in sorted(results, key=lambda one: one.cell):

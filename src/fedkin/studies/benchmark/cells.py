@@ -1,4 +1,4 @@
-"""What a benchmark consists of: scenarios, and the cells of scenario, method and seed."""
+"""Scenarios of a benchmark, and its cells: combinations of scenario, method and seed."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _LAST = 10**6
 
 @dataclass(frozen=True)
 class BenchmarkScenario:
-    """One line of the benchmark.
+    """Scenario of a benchmark.
 
     Attributes
     ----------
     about : str
-        What it is, in a few words.
+        Short description.
     settings : mapping
-        Of the section ``[scenario]``.
+        Section ``[scenario]`` of its experiments.
     clusters : int or None
-        How many hidden clusters of clients there are; ``None``: as many as classes for samples; one for clients.
+        Number of hidden clusters of clients; ``None``: the number of classes for samples, one for clients.
     data : str or None
-        The data set it needs; by default the benchmark's.
+        Data set that it requires; by default the benchmark's.
     changes : bool
-        Whether something changes during a run: in the middle of it.
+        Whether data or clients change in the middle of a run.
     """
 
     about: str
@@ -96,12 +96,12 @@ _TABLES: dict[Family, dict[str, BenchmarkScenario]] = {"clients": CLIENTS, "samp
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One run of the benchmark.
+    """Cell of a benchmark, which is one run: scenario, method and seed.
 
     Attributes
     ----------
     seed : int
-        Of the partition and of the run.
+        Seed of the partition and of the run.
     scenario, method : str
         Names.
     """
@@ -112,13 +112,13 @@ class Cell:
 
     @property
     def folder(self) -> str:
-        """The name of its run's folder."""
+        """Name of the run's folder."""
         return f"{self.scenario} {self.method} {self.seed}".replace(" ", "_").replace(":", ".").replace("=", "")
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is the same for all cells.
+    """Settings that all cells of a benchmark share.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Conditions:
     data : str
         Data set.
     classes : int
-        Of it, which is the number of clusters of samples.
+        Number of classes of the data set, which is the number of clusters of samples.
     settings : mapping
         Settings of methods, for those that have them, such as ``rounds``; all others are defaults.
     """
@@ -137,7 +137,7 @@ class Conditions:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, cell: Cell) -> Config:
-        """Return the experiment of a cell."""
+        """Return the configuration of a cell."""
         scenario = _TABLES[self.family][cell.scenario]
         method, own = _parted(cell.method)
         chosen = Candidate(method, self.given(cell)).settings(self.settings)
@@ -156,12 +156,12 @@ class Conditions:
         return self.clusters(cell.scenario) if made.takes_k and not made.finds_k else None
 
     def clusters(self, scenario: str) -> int:
-        """Return how many clusters a scenario has."""
+        """Return the true number of clusters of a scenario."""
         return _TABLES[self.family][scenario].clusters or (self.classes if self.family == "samples" else 1)
 
 
 def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
-    """Return the scenarios that take part: those named, or all that need no data of their own.
+    """Return the scenarios that take part: those named, or all that require no data set of their own.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
 
 
 def variants_of(family: Family, names: Sequence[str]) -> list[str]:
-    """Return the methods that take part, the cheapest first; each of `names` may have settings behind it.
+    """Return the methods that take part, the cheapest first; each of `names` may be followed by settings.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def variants_of(family: Family, names: Sequence[str]) -> list[str]:
 
 
 def _parted(name: str) -> tuple[str, dict[str, str]]:
-    """Return a method's name, and what is set behind it: ``ccfc+decorrelation=1``.
+    """Split ``ccfc+decorrelation=1`` into the method's name and its settings.
 
     Raises
     ------
@@ -211,17 +211,17 @@ def _parted(name: str) -> tuple[str, dict[str, str]]:
 
 
 def about(family: Family, scenario: str) -> str:
-    """Return what a scenario is, in a few words."""
+    """Return a short description of a scenario."""
     return _TABLES[family][scenario].about
 
 
 def cells_of(scenarios: Sequence[str], methods: Sequence[str], seeds: int) -> list[Cell]:
-    """Return all cells, one seed of everything first.
+    """Return all cells, sorted so that every scenario and method gets one seed before any gets a second.
 
     Raises
     ------
     FedkinError
-        If there is nothing to run.
+        If there is no cell.
     """
     if not scenarios or not methods:
         raise FedkinError("A benchmark needs at least one scenario and one method.")

@@ -16,7 +16,7 @@ _ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Ranking:
-    """How methods rank.
+    """Mean ranks of methods over scenarios, with tests of their differences.
 
     Attributes
     ----------
@@ -26,9 +26,9 @@ class Ranking:
         The critical difference at 5 %: methods whose mean ranks are nearer do not differ significantly. ``None`` with
         fewer than two methods or scenarios.
     p : float or None
-        Of Friedman's test that all methods are alike; ``None`` with fewer than three methods or two scenarios.
+        p-value of Friedman's test that all methods are alike; ``None`` with fewer than three methods or two scenarios.
     scenarios : list of str
-        Those that all ranked methods have results of.
+        Scenarios for which all ranked methods have results.
     """
 
     ranks: dict[str, float]
@@ -38,7 +38,7 @@ class Ranking:
 
     @property
     def as_good(self) -> list[str]:
-        """The best method, and those that are not significantly worse."""
+        """Return the best method, and those that are not significantly worse."""
         if not self.ranks:
             return []
         best = min(self.ranks.values())
@@ -48,7 +48,7 @@ class Ranking:
 def ranked(scores: Scores) -> Ranking:
     """Rank methods by their mean over seeds, scenario by scenario.
 
-    Seeds of one scenario are not independent, so that a scenario counts once. Methods without any result of a scenario
+    Seeds of one scenario are not independent, so each scenario counts once. Methods that lack a result for a scenario
     that another method has are left out, unless they are the only ones.
 
     Parameters
@@ -84,10 +84,10 @@ def critical_difference(methods: int, scenarios: int) -> float | None:
 
 
 def best_of(scores: Scores, scenario: str) -> list[str]:
-    """Return the best method of a scenario, and those within the noise of it, best first.
+    """Return the best method of a scenario, and those within two standard errors of it, best first.
 
-    Within the noise is whose mean is behind by no more than two standard errors of the difference over seeds; with one
-    seed the best alone, and its equals.
+    The standard error is that of the difference of means over seeds; with one seed, only methods with the same score
+    are returned.
     """
     own = {method: np.array(values) for (name, method), values in scores.items() if name == scenario}
     if not own:
