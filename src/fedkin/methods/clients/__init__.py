@@ -1,1 +1,1 @@
-"""Clustered federated learning: which clients belong together, and a model for each cluster. One file per paper."""
+"""Methods of clustered federated learning, one file per paper: they cluster clients and train a model per cluster."""

@@ -1,7 +1,7 @@
 """CFL-GP: clustering clients by accumulated gradients (Kim, Kim, de Veciana 2024; algorithm 1).
 
-In some rounds all clients also train one and the same model. Their updates of it are averaged over the times that it
-was this model's turn, and the averages of all models, one below the other, are clustered spectrally.
+In some rounds all clients also train one and the same model, each of the K models in turn. Every client's updates are
+averaged by model, and the averages of all models, stacked into one matrix, are clustered spectrally.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _MIN_DIRECTIONS = 3
 
 @dataclass(frozen=True)
 class CFLGPState(ClientMethodState):
-    """State with the accumulated updates.
+    """State of CFL-GP: each client's mean updates of the K models.
 
     Attributes
     ----------
     profiles : Tensor
         float32 ``(K, n, coordinates)``: by model and client, its mean update of this model.
     heard : Tensor
-        int64 ``(K, n)``: how many updates each is the mean of.
+        int64 ``(K, n)``: number of updates in each mean.
     """
 
     profiles: Tensor = field(default_factory=lambda: torch.zeros(0, 0, 0))
@@ -51,7 +51,7 @@ class CFLGPState(ClientMethodState):
 
 @dataclass(frozen=True)
 class CFLGPMethod(ClientMethod):
-    """Clusters clients again and again by their updates of the same models, accumulated over rounds.
+    """Clusters clients repeatedly by their updates of the same models, accumulated over rounds.
 
     In a clustering round all participants train one of the K models besides their own: the first, the second, and so on
     in turn. The matrix of accumulated updates is projected to its first K singular vectors and clustered by k-means;
@@ -66,12 +66,12 @@ class CFLGPMethod(ClientMethod):
     n_clusters : int or None
         K. None takes the number from 2 to 10 with the greatest silhouette, in the first round.
     period : int
-        Every so many rounds is a clustering round, the first round included.
+        Rounds from one clustering round to the next; the first round is one.
     clustering_rounds : int or None
         Rounds after which clusters stay as they are; None clusters until the end.
     coordinates : int or None
-        So many numbers of an update, chosen at random, are accumulated; None for all, which needs K times the clients
-        times the model's size of memory.
+        Number of randomly chosen coordinates of an update that are accumulated; None for all, which takes memory of K
+        times the number of clients times the model's size.
     """
 
     n_clusters: Count | None = 3
@@ -99,7 +99,7 @@ class CFLGPMethod(ClientMethod):
         )
 
     def step(self, fed: Federation, state: CFLGPState) -> tuple[CFLGPState, Record]:
-        """Have clients train their cluster's model, and in a clustering round also the same one, and cluster them."""
+        """Have clients train their cluster's model; in a clustering round also train a common one, and cluster them."""
         position, labels, missing = positions(fed), state.labels.clone(), {}
         participants = self.participants(fed, state)
         clustering = state.steps % self.period == 0 and state.steps < (self.clustering_rounds or self.rounds)
@@ -132,14 +132,14 @@ class CFLGPMethod(ClientMethod):
     def _asked(
         self, fed: Federation, state: CFLGPState, own: Mapping[int, Tensor], criterion: Tensor | None
     ) -> tuple[dict[int, Payload], dict[str, Any]]:
-        """Return payloads of `train_and_profile` by client, and what replies must hold."""
+        """Return payloads of `train_and_profile` by client, and the expected form of the replies."""
         asked = self.training(state, own)
         expected: dict[str, Any] = {"update": updates(state.models.shape[1])}
         if criterion is None:
             return asked, expected
         places = self._places(fed, state)
         expected["profile"] = updates(len(places))
-        shared: dict[int, Payload] = {}  # by identity of the model: what a cluster shares is one payload
+        shared: dict[int, Payload] = {}  # by identity of the model: one payload for all clients of a cluster
         for client, payload in asked.items():
             key = id(payload)
             if key not in shared:
@@ -149,7 +149,7 @@ class CFLGPMethod(ClientMethod):
         return asked, expected
 
     def _places(self, fed: Federation, state: ClientMethodState) -> Tensor:
-        """Return the numbers of an update that are accumulated, int64 ``(coordinates,)``, the same in every round."""
+        """Return the coordinates of updates to accumulate, int64 ``(coordinates,)``, the same in every round."""
         trainable = Classifier.of(state.module).parameters
         if self.coordinates is None or self.coordinates >= trainable:
             return torch.arange(trainable)
@@ -158,7 +158,7 @@ class CFLGPMethod(ClientMethod):
     def _clustered(
         self, fed: Federation, state: CFLGPState, labels: Tensor, profiles: Mapping[int, Tensor], criterion: int
     ) -> tuple[CFLGPState, Tensor, dict[str, Any]]:
-        """Return the state with new `profiles` by position, the labels by them, and values for the record."""
+        """Return the state with `profiles` added, the labels that follow from them, and values for the record."""
         if not profiles:
             return state, labels, {}
         seen = max(profiles) + 1
@@ -183,7 +183,7 @@ class CFLGPMethod(ClientMethod):
 
 
 def _with_clients(values: Tensor, count: int) -> Tensor:
-    """Return a copy of values ``(K, n, ...)`` of at least `count` clients, new ones with zeros."""
+    """Return a copy of `values` ``(K, n, ...)`` padded with zeros to at least `count` clients."""
     more = max(0, count - values.shape[1])
     return torch.cat([values, values.new_zeros(len(values), more, *values.shape[2:])], 1)
 
@@ -197,9 +197,9 @@ def _with_clients(values: Tensor, count: int) -> Tensor:
     may_hold={"profile": updates(None)},
 )  # fmt: skip
 def train_and_profile(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Train the model as `client_tasks.train` does; with ``places``, report these of an update of ``criterion``, too.
+    """Train the model as `client_tasks.train` does; also report the coordinates ``places`` of an update.
 
-    Without ``criterion`` they are those of the model's own update.
+    They are of an update of the model ``criterion``, if given, otherwise of the trained model's own update.
     """
     pairs = list(zip(clients, payloads, strict=True))
     jobs = [training_of(client, payload, payload["model"]) for client, payload in pairs]
@@ -224,18 +224,18 @@ def train_and_profile(clients: Sequence[Client], payloads: Sequence[Payload]) ->
 
 
 def gradient_matrix(profiles: Tensor, heard: Tensor) -> Tensor:
-    """Return the accumulated updates of all models one below the other, by client.
+    """Return each client's mean updates of all models, concatenated into one row per client.
 
     Parameters
     ----------
     profiles : Tensor, (K, n, coordinates)
     heard : Tensor, (K, n)
-        What is 0 here is filled with the mean of the others.
+        Number of updates in each mean; where it is 0, the mean of the other clients is used.
 
     Returns
     -------
     Tensor, (n, K * coordinates) float64
-        Without models that nobody has trained.
+        Models that no client has trained are left out.
     """
     parts = []
     for profile, own in zip(profiles.double(), heard > 0, strict=True):
@@ -245,17 +245,17 @@ def gradient_matrix(profiles: Tensor, heard: Tensor) -> Tensor:
 
 
 def reduced(matrix: Tensor, directions: int) -> Tensor:
-    """Return the rows ``(n, width)`` projected to the first singular vectors: ``(n, directions)``."""
+    """Return rows ``(n, width)`` projected on the first singular vectors: ``(n, directions)``."""
     left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
     points: Tensor = left[:, :directions] * values[:directions]
     return points
 
 
 def number_of_clusters(matrix: Tensor, rng: torch.Generator) -> int:
-    """Return the number of clusters of rows ``(n, width)`` with the greatest silhouette, as the authors' code does.
+    """Return the number of clusters with the greatest silhouette of rows ``(n, width)``, as in the authors' code.
 
-    It is one of 2 to 10 and less than n; 1 for fewer than three rows. Rows are projected to as many directions as come
-    before the widest gap between singular values, at least three.
+    It is from 2 to 10 and less than n; 1 for fewer than three rows. Rows are projected on the singular vectors before
+    the widest gap between singular values, at least three.
     """
     if len(matrix) <= 2:
         return 1

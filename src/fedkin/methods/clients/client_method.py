@@ -1,4 +1,4 @@
-"""What all methods of clustered federated learning share: local training, participation, a model per cluster.
+"""Base of all methods of clustered federated learning: local training, participation, one model per cluster.
 
 A method decides which clients form a cluster. How clients train, what is transmitted and what a result holds is the
 same for all methods. A client sends its *update*: the trained model minus the received one.
@@ -32,7 +32,7 @@ PositiveFraction = Annotated[float, Interval(gt=0, le=1)]
 
 @dataclass(frozen=True)
 class ClientMethodState(State):
-    """The server's knowledge.
+    """State of every method that clusters clients: one model per cluster, and the cluster of each client.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class ClientMethodState(State):
 
 @dataclass(frozen=True)
 class SoftState(ClientMethodState):
-    """State of a method whose clients belong to each cluster to a part; `labels` are the clusters of the greatest.
+    """State of a soft clustering: each client's membership in every cluster; `labels` are the largest.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class SoftState(ClientMethodState):
 
 @dataclass(frozen=True)
 class ClientMethod(Method[Any]):
-    """Hyper-parameters of every method of this family.
+    """Base of all methods of clustered federated learning, with the hyper-parameters they share.
 
     Attributes
     ----------
     module : str
-        What is trained: a name from `fedkin list`, or a dotted path ``package.module:factory``; "auto" is a
+        Model to train: a name from `fedkin list`, or a dotted path ``package.module:factory``; "auto" is a
         perceptron for vectors and LeNet-5 for images.
     rounds : int
         Rounds of training.
@@ -94,16 +94,16 @@ class ClientMethod(Method[Any]):
     proximal : float
         FedProx's mu, 0 for none (Li et al. 2020).
     recipe : str or None
-        A dotted path ``package.module:recipe`` of a `fedkin.nn.recipes.Recipe`: an optimiser in place of `optimizer`,
+        Dotted path ``package.module:recipe`` of a `fedkin.nn.recipes.Recipe`: an optimiser in place of `optimizer`,
         and augmentation.
     weighting : {"samples", "clients"}
         Whether updates are weighted by the client's number of samples, or equally.
     server_learning_rate : float
         Factor of the mean update.
     aggregation : {"mean", "median", "trimmed-mean"}
-        How a cluster's updates become one: their weighted mean, or, number by number, the median, or the mean without a
-        fifth of the values at either end. The latter two count clients equally, whatever `weighting` says; hostile
-        clients, up to a fifth of a cluster, move them little.
+        How a cluster's updates are combined: by their weighted mean, the coordinate-wise median, or the coordinate-wise
+        mean without a fifth of the values at either end. The latter two weight clients equally, whatever `weighting`
+        says, and are robust against malicious clients, up to a fifth of a cluster.
     """
 
     module: str = "auto"
@@ -141,7 +141,7 @@ class ClientMethod(Method[Any]):
         return self.classifier_for(*self.described(fed))
 
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
-        """Return the architecture for samples of `shape` and a number of classes."""
+        """Return the architecture for samples of `shape` and `classes` classes."""
         name = choose(shape) if self.module == "auto" else self.module
         return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
 
@@ -174,7 +174,7 @@ class ClientMethod(Method[Any]):
         return self.state_type(module=classifier.spec(), models=model[None], labels=labels)
 
     def descent(self, step: int = 0) -> Descent:
-        """Return how clients train in the round after `step` others."""
+        """Return the settings of the clients' training in the round after `step` others."""
         rates = self.learning_rates
         return Descent(
             epochs=self.local_epochs,
@@ -189,14 +189,14 @@ class ClientMethod(Method[Any]):
         )
 
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
-        """Return the clients that take part in this round, in order of id, sampled from those present.
+        """Return the ids of clients sampled to take part in this round, in ascending order.
 
-        They are the given `fraction` of these; by default `participation`.
+        They are a `fraction` of the clients present, by default `participation`.
 
         Raises
         ------
         FedkinError
-            If they are too few for secure sums.
+            If they are too few for secure aggregation.
         """
         present = fed.present
         count = max(1, round((self.participation if fraction is None else fraction) * len(present)))
@@ -210,13 +210,13 @@ class ClientMethod(Method[Any]):
     def trained(
         self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]
     ) -> Iterator[tuple[int, Payload]]:
-        """Have clients train from `starts`, models by client; yield (client, reply of `client_tasks.train`)."""
+        """Have clients train `starts`, their models by client; yield (client, reply of `client_tasks.train`)."""
         return fed.stream(train, self.training(state, starts), {"update": updates(state.models.shape[1])})
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor]) -> dict[int, Payload]:
         """Return payloads of `client_tasks.train` by client; clients that start from the same model share one."""
         training = dataclasses.asdict(self.descent(state.steps))
-        payloads: dict[int, Payload] = {}  # by identity of the model: what a cluster shares is one payload
+        payloads: dict[int, Payload] = {}  # by identity of the model: one payload for all clients of a cluster
         asked = {}
         for client, model in starts.items():
             key = model.data_ptr()
@@ -230,7 +230,7 @@ class ClientMethod(Method[Any]):
         return float(reply["samples"]) if self.weighting == "samples" else 1.0
 
     def means_of(self, clusters: int, size: int, shared: int = 0) -> Means:
-        """Return what averages updates ``(size,)``, with so many leading numbers averaged over all clusters."""
+        """Return an empty accumulator of mean updates ``(size,)``, `shared` numbers of which are common to all."""
         return Means(clusters, size, shared, self.aggregation)
 
     def finished(self, state: State) -> bool:
@@ -238,7 +238,7 @@ class ClientMethod(Method[Any]):
         return state.steps + 1 >= self.rounds
 
     def result(self, state: Any) -> dict[str, Any]:
-        """Return the clients' clusters, the models, and what new clients and new samples need."""
+        """Return the clients' clusters, the models, and what new clients and new samples are assigned by."""
         return {
             "n_clusters": len(state.models),
             "labels": state.labels,
@@ -249,9 +249,9 @@ class ClientMethod(Method[Any]):
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:
-        """Return the model ``(size,)`` for `client`: its cluster's, or the first if its cluster is not known.
+        """Return the model ``(size,)`` of the cluster of `client`, or the first model if the cluster is unknown.
 
-        It is not known of a client that never replied, or that has not replied since its cluster was divided.
+        The cluster is unknown if the client has never replied, or not since its cluster was divided.
         """
         model: Tensor = result["models"][max(0, int(result["labels"][client]))]
         return model
@@ -269,7 +269,7 @@ class ClientMethod(Method[Any]):
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Return the cluster of an unseen client: that of the lowest mean loss on its labelled samples.
+        """Return the cluster of an unseen client: the one with the lowest mean loss on its labelled samples.
 
         Methods that cluster by updates or messages have their own rule.
         """

@@ -1,4 +1,4 @@
-"""Tasks that clients do for every method of clustered federated learning."""
+"""Tasks of clients that all methods of clustered federated learning share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 
 def training_of(client: Client, payload: Payload, start: Tensor) -> Job:
-    """Return the training of a model on all of the client's data, by a payload's ``module`` and ``training``."""
+    """Return the job of training a model on all of the client's data, as ``module`` and ``training`` say."""
     classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
     return Job(classifier, start, client.x, labels_of(client), client.rng, descent)
 
@@ -77,18 +77,18 @@ def labels_of(client: Client) -> Tensor:
 
 
 def filling_of(client: Client, key: str, rows: int, width: int) -> Tensor:
-    """Return what stands for classes that a client does not have, uniform ``(rows, width)``: as it remembers, or new.
+    """Return random values ``(rows, width)`` that stand for the classes a client lacks; they are drawn once and kept.
 
-    It must stay unknown to the server, which would otherwise learn which classes are missing.
+    They must stay unknown to the server, which would otherwise learn which classes are missing.
     """
     known = client.state.get(key)
     return uniform((rows, width), client.noise, torch.float32) if known is None else known
 
 
 def means_by_class(client: Client, filling: Tensor, describe: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the mean description of every class ``(classes, width)``; classes without samples keep their `filling`.
+    """Return the mean feature vector of every class ``(classes, width)``; classes without samples get their `filling`.
 
-    Classes beyond these, which no client had when clusters were formed, are left out.
+    Later classes, which no client had when clusters were formed, are left out.
     """
     means, y = filling.clone(), labels_of(client)
     for label in y.unique().tolist():

@@ -21,14 +21,14 @@ from fedkin.methods.clients.round_record import UNKNOWN, round_record
 
 @dataclass(frozen=True)
 class CLoVEMethod(ClientMethod):
-    """Keeps K models; clients with similar losses under all of them form a cluster and train one of them.
+    """Keeps K models; clusters clients with similar losses under all of them, and trains one model per cluster.
 
     In every round each client sends the losses of all K models on its data. The server clusters these vectors by
-    k-means, and matches clusters to models so that the total loss is the least. Then every client trains the model of
+    k-means, and matches clusters to models so that the total loss is minimal. Then every client trains the model of
     its cluster. A round is two exchanges.
 
-    Reconstructed from the abstract and descriptions of the paper, since no code of the authors is known: what a round
-    that lacks clients does, and what happens with fewer clients than clusters.
+    No code of the authors is known. Not given in the paper's abstract and descriptions, and so chosen here: what
+    happens when clients are missing in a round, and when there are fewer clients than clusters.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class CLoVEMethod(ClientMethod):
         return after, dataclasses.replace(record, missing=dict(sorted((missing | fed.missing).items())))
 
     def _vectors(self, fed: Federation, state: ClientMethodState, clients: list[int]) -> dict[int, Tensor]:
-        """Return the losses ``(K,)`` of all models at the clients that reply."""
+        """Ask clients for the losses ``(K,)`` of all models on their data; return them by client."""
         if not clients:
             return {}
         payload = {"module": state.module, "models": state.models}
@@ -90,7 +90,7 @@ class CLoVEMethod(ClientMethod):
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:
-    """Return the model of each client.
+    """Assign each client to a model, by k-means of the loss vectors.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:
     Returns
     -------
     list of int
-        By k-means into K clusters, which are matched to models by the least total loss. Where k-means finds fewer, some
-        models have no client.
+        Index of each client's model. The K clusters of k-means are matched to models by minimal total loss; if k-means
+        finds fewer clusters, some models have no client.
     """
     parts = k_means(vectors.double(), vectors.shape[1], rng).labels
     members = torch.nn.functional.one_hot(parts).double()

@@ -1,4 +1,4 @@
-"""The two baselines of clustered federated learning: federated averaging, and a model for every client alone."""
+"""Baselines of clustered federated learning: federated averaging (FedAvg), and local training without federation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedkin.nn.aggregation import Means
 
 @dataclass(frozen=True)
 class FedAvgMethod(ClientMethod):
-    """One model for all clients (McMahan et al. 2017, algorithm 1), with FedProx's term if `proximal` is given."""
+    """Trains one model for all clients by federated averaging (McMahan et al. 2017, algorithm 1), or FedProx."""
 
     baseline = True
     sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
@@ -31,9 +31,9 @@ class FedAvgMethod(ClientMethod):
         return after, round_record(fed, heard, state.labels)
 
     def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Participation, Means]:
-        """Return the clients that replied, with their losses, and the mean update of every cluster; one exchange.
+        """Train for one exchange; return the participation, with losses, and the mean update of every cluster.
 
-        Clients whose cluster is not known yet do not take part.
+        Clients whose cluster is unknown do not take part.
         """
         means = self.means(state)
         cluster_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
@@ -49,18 +49,18 @@ class FedAvgMethod(ClientMethod):
         return Participation.each(losses), means
 
     def means(self, state: ClientMethodState) -> Means:
-        """Return what averages a round's updates."""
+        """Return an empty accumulator of a round's mean updates."""
         return self.means_of(*state.models.shape)
 
 
 @dataclass(frozen=True)
 class LocalMethod(FedAvgMethod):
-    """Trains every client alone, from the same first model: one cluster per client.
+    """Trains every client by itself, from the same initial model: one cluster per client.
 
     A baseline for comparisons; models reach the server only to be scored.
     """
 
     def init(self, fed: Federation) -> ClientMethodState:
-        """One new model, copied for each client."""
+        """Return one new model, copied for each client."""
         state: ClientMethodState = super().init(fed)
         return replace(state, models=state.models.repeat(len(fed.ids), 1), labels=torch.arange(len(fed.ids)))

@@ -1,4 +1,4 @@
-"""FedGroup: clustering clients once by their first updates' directions (Duan et al. 2021; algorithms 1 to 3)."""
+"""FedGroup: clustering clients once by the directions of their first updates (Duan et al. 2021; algorithms 1 to 3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORTEST = 1e-12
 
 @dataclass(frozen=True)
 class FedGroupMethod(UpdateMethod):
-    """Clusters clients once, by the cosines of their updates with the main directions of all updates.
+    """Clusters clients once, by the cosines of their updates with the updates' principal directions.
 
     The measure is the paper's EDC: updates are described by their cosines with the first K singular vectors of all
     updates, and k-means of these descriptions gives the clusters. A client that was missing, or an unseen one, trains
@@ -37,8 +37,8 @@ class FedGroupMethod(UpdateMethod):
     clustering_round : int
         The round, counted from 1, whose updates are clustered.
     between_clusters : float
-        eta_G, the weight with which each model also moves towards the others' directions after every round: it gains
-        the sum of the other models, each of length 1. 0 for none.
+        eta_G, the weight of the other clusters' models: after every round each model gains `between_clusters` times the
+        sum of the others, each scaled to length 1. 0 for none.
     """
 
     n_clusters: Count = 3
@@ -50,24 +50,24 @@ class FedGroupMethod(UpdateMethod):
     takes_k: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> Any:
-        """One new model, and all clients in one cluster; refused if the clustering round never comes."""
+        """Return one new model, and all clients in one cluster; check that the clustering round comes."""
         check_clustering_round(self.clustering_round, self.rounds)
         return super().init(fed)
 
     def watching(self, state: SplitState) -> bool:
-        """Whether this is the clustering round, or one after it if nobody replied in it."""
+        """Whether this is the clustering round, or a later one if no client replied in it."""
         return not state.splits and state.steps + 1 >= self.clustering_round
 
     def divided(
         self, fed: Federation, state: SplitState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Cluster all clients at once, by k-means of their cosines with the main directions."""
+        """Cluster all clients at once, by k-means of their cosines with the principal directions."""
         described = decomposed_cosines(part.compared, self.n_clusters)
         labels = k_means(described, self.n_clusters, fed.rng("grouping")).labels
         return [int(label) for label in labels], cosine_distances(part.compared), {}
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """As `UpdateMethod.step`, and then move models towards each other if `between_clusters` is above 0."""
+        """Do a round as `UpdateMethod.step`, then move models towards each other if `between_clusters` is above 0."""
         after, record = super().step(fed, state)
         if self.between_clusters and len(after.models) > 1:
             models = with_others(after.models, self.between_clusters)
@@ -77,18 +77,18 @@ class FedGroupMethod(UpdateMethod):
 
 
 def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
-    """Return the cosines of updates with their main directions.
+    """Return the cosines of updates with their principal directions (EDC).
 
     Parameters
     ----------
     updates : Tensor, (n, size)
     directions : int
-        How many singular vectors.
+        Number of singular vectors.
 
     Returns
     -------
     Tensor, (n, m) float64
-        m is `directions`, or less if there are not so many; rows of zeros for updates of length 0.
+        m is `directions` or the rank of the updates, if less; rows of zeros for updates of length 0.
     """
     wide = updates.double()
     _, values, vectors = torch.linalg.svd(wide, full_matrices=False)
@@ -98,7 +98,7 @@ def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
 
 
 def with_others(models: Tensor, weight: float) -> Tensor:
-    """Return models ``(K, size)``, each with `weight` times the sum of the others at length 1 added."""
+    """Return models ``(K, size)`` plus `weight` times the sum of all others, each scaled to length 1."""
     unit = models / models.norm(dim=1, keepdim=True).clamp_min(_SHORTEST)
     moved: Tensor = models + weight * (unit.sum(0) - unit)
     return moved

@@ -1,4 +1,4 @@
-"""FedOpt: adaptive federated optimisation (Reddi et al. 2021)."""
+"""FedOpt: adaptive federated optimisation at the server (Reddi et al. 2021)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Decay = Annotated[float, Interval(ge=0, lt=1)]
 
 @dataclass(frozen=True)
 class FedOptState(ClientMethodState):
-    """State with the server's optimiser.
+    """State of FedOpt: the moments of the server's optimiser.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class FedOptMethod(FedAvgMethod):
     square_decay : float
         beta 2: decay of the mean of squared updates.
     adaptivity : float
-        tau, which keeps steps finite where a parameter has hardly moved; also the first value of the root of v.
+        tau, which keeps steps finite where a parameter has hardly moved; also the initial value of the root of v.
     """
 
     server_optimizer: Literal["adam", "yogi", "adagrad", "momentum"] = "adam"
@@ -62,14 +62,14 @@ class FedOptMethod(FedAvgMethod):
     sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
 
     def init(self, fed: Federation) -> FedOptState:
-        """FedAvg's state, with moments at their first values."""
+        """Return the state of FedAvg, with initial moments."""
         state = super().init(fed)
         moments = torch.zeros(1, Classifier.of(state.module).parameters)
         first: FedOptState = replace(state, mean=moments, square=moments + self.adaptivity**2)
         return first
 
     def step(self, fed: Federation, state: Any) -> tuple[FedOptState, Record]:
-        """As FedAvg's, with the mean update passed through the server's optimiser; running statistics are averaged."""
+        """Do a round of FedAvg, with the server's optimiser applied to the mean update; buffers are averaged."""
         heard, means = self.averaged(fed, state)
         update = means.all()
         trainable = state.mean.shape[1]
@@ -83,7 +83,7 @@ class FedOptMethod(FedAvgMethod):
         return after, round_record(fed, heard, state.labels)
 
     def _optimised(self, state: FedOptState, update: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return both moments after this update, and the step."""
+        """Return both moments after this update, and the optimiser's step."""
         if self.server_optimizer == "momentum":
             mean = self.decay * state.mean + update
             return mean, state.square, self.server_learning_rate * mean

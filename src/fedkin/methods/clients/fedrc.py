@@ -1,8 +1,8 @@
-"""FedRC: soft clusters that part clients only where the same classes look different (Guo, Tang, Lin 2024; algorithm 1).
+"""FedRC: soft clusters that separate clients by concept, not by their classes (Guo, Tang, Lin 2024; algorithm 1).
 
-Every sample belongs to each cluster to a part. The part is greater where the cluster's model has a low loss on the
-sample, and smaller where the sample's class is frequent in the cluster, so that clients with other classes, which one
-model can serve, need not part.
+Every sample has a membership in each cluster. It is greater if the cluster's model has a low loss on the sample, and
+smaller if the sample's class is frequent in the cluster, so that clients that differ only in their classes, which one
+model can serve, stay in one cluster.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _FREQUENCIES = Array(("models", "classes"), minimum=0.0, maximum=1.0)
 
 @dataclass(frozen=True)
 class FedRCState(SoftState):
-    """State with the classes' frequencies.
+    """State of FedRC: the memberships, and the frequency of each class in each cluster.
 
     Attributes
     ----------
     frequencies : Tensor
-        float32 ``(K, classes)``: of the samples of a cluster, the part of each class; rows sum to 1.
+        float32 ``(K, classes)``: fraction of a cluster's samples that each class has; rows sum to 1.
     """
 
     frequencies: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -51,15 +51,15 @@ class FedRCState(SoftState):
 
 @dataclass(frozen=True)
 class FedRCMethod(ClientMethod):
-    """Trains K models by all clients, each sample weighted by its membership in the model's cluster.
+    """Trains K models on all clients, each sample weighted by its membership in the model's cluster.
 
     A client predicts with all models' probabilities, weighted by its memberships; its cluster, where one is asked for,
     is that of its greatest. In every round all K models go to a client and back. Memberships of an unseen client are
     found by the same steps with models as they are.
 
     Differences from the authors' code: memberships are computed from training samples as they are, without
-    augmentation; all parts of the models are trained, where the code can share a feature extractor; a frequency of 0
-    counts as one in a million.
+    augmentation; all parameters are trained, where the code can share a feature extractor; a frequency of 0 is replaced
+    by one in a million.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class FedRCMethod(ClientMethod):
     takes_k: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> FedRCState:
-        """Return K different models, of which every client belongs to each to the same part."""
+        """Return K different models, and equal memberships of every client."""
         classifier = self.classifier(fed)
         count = self.n_clusters
         return FedRCState(
@@ -93,7 +93,7 @@ class FedRCMethod(ClientMethod):
         )
 
     def step(self, fed: Federation, state: FedRCState) -> tuple[FedRCState, Record]:
-        """Have clients weigh their samples and train all models; average what they send."""
+        """Have clients weight their samples and train all models; average the models."""
         position, labels, memberships = positions(fed), state.labels.clone(), state.memberships.clone()
         count, size = state.models.shape
         means = [self.means_of(1, size) for _ in range(count)]
@@ -141,12 +141,12 @@ class FedRCMethod(ClientMethod):
         return torch.stack(moved)
 
     def result(self, state: FedRCState) -> dict[str, Any]:
-        """As of all methods, with the memberships ``(n, K)``, and the classes' frequencies ``(K, classes)``."""
+        """Return the common result with the memberships ``(n, K)`` and class frequencies ``(K, classes)``."""
         return {**super().result(state), "memberships": state.memberships, "frequencies": state.frequencies}
 
     @classmethod
     def logits_of(cls, result: Mapping[str, Any], x: Tensor, client: int | None = None, cluster: int = 0) -> Tensor:
-        """Return the logarithms of the probabilities ``(n, classes)`` by all models, as the client belongs to them."""
+        """Return log-probabilities ``(n, classes)`` of all models mixed by the client's memberships."""
         if client is None:
             return super().logits_of(result, x, client, cluster)
         classifier = Classifier.of(result["module"])
@@ -154,7 +154,7 @@ class FedRCMethod(ClientMethod):
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Return the cluster to which an unseen client belongs most."""
+        """Return the cluster in which an unseen client has the greatest membership."""
         return int(FedRCMethod.memberships_of(result, newcomer).argmax())
 
     @staticmethod
@@ -179,10 +179,10 @@ class FedRCMethod(ClientMethod):
     },
 )  # fmt: skip
 def weigh_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Weigh the client's samples, and train all models on them.
+    """Weight the client's samples by their memberships, and train all models on them.
 
     Report the ``updates`` ``(K, size)``, the client's ``memberships`` ``(K,)``, which sum to 1, and as ``masses``
-    ``(K, classes)`` the part of its samples that is of a cluster and a class; ``loss`` is that of all models, weighted.
+    ``(K, classes)`` the fraction of its samples by cluster and class; ``loss`` is the weighted loss of all models.
     """
     jobs: list[Job] = []
     weights: list[Tensor] = []
@@ -217,33 +217,33 @@ def sample_losses(classifier: Classifier, models: Tensor, x: Tensor, y: Tensor) 
 
 
 def shares_of(losses: Tensor, memberships: Tensor, frequencies: Tensor, y: Tensor) -> Tensor:
-    """Return to what part each sample belongs to each cluster (the paper's gamma).
+    """Return each sample's memberships in the clusters (the gamma of FedRC's paper).
 
     Parameters
     ----------
     losses : Tensor, (n, K)
-        Of every model on every sample.
+        Loss of every model on every sample.
     memberships : Tensor, (K,)
-        Of the client.
+        Memberships of the client.
     frequencies : Tensor, (K, classes)
     y : Tensor, (n,) int64
 
     Returns
     -------
     Tensor, (n, K) float32
-        Proportional to ``memberships * exp(-loss) / frequency``; rows sum to 1. A model that has diverged has no part.
+        Proportional to ``memberships * exp(-loss) / frequency``; rows sum to 1. A model that has diverged gets 0.
     """
     logits = memberships.clamp_min(_RAREST).log() - losses - frequencies.clamp_min(_RAREST).log().T[y]
     return logits.nan_to_num(nan=-1e4, posinf=1e4, neginf=-1e4).softmax(1)
 
 
 def frequencies_of(masses: Tensor) -> Tensor:
-    """Return the frequency of each class in each cluster from samples by cluster and class ``(K, classes)``."""
+    """Return the frequency of each class in each cluster, from `masses` of samples ``(K, classes)``."""
     totals = masses.sum(1, keepdim=True)
     return torch.where(totals > 0, masses / totals.clamp_min(_RAREST), 1 / masses.shape[1]).float()
 
 
 def normalised(memberships: Tensor) -> Tensor:
-    """Return memberships ``(K,)`` that sum to 1; all alike if they are 0."""
+    """Return memberships ``(K,)`` scaled to sum to 1, or equal ones if all are 0."""
     total = memberships.sum()
     return memberships / total if total > 0 else torch.full_like(memberships, 1 / len(memberships))

@@ -21,11 +21,11 @@ from fedkin.nn.classifier import Classifier
 
 @dataclass(frozen=True)
 class FeSEMMethod(ClientMethod):
-    """Moves K models like the centres of k-means: each becomes the mean of the clients' models nearest to it.
+    """Clusters clients by k-means of their models: each centre becomes the mean of the nearest clients' models.
 
-    In every round clients train the model of their cluster; the server puts each trained model to the nearest of the K
-    models by Euclidean distance (expectation) and averages those of each (maximisation). In the first round all train
-    one and the same model.
+    In every round clients train the model of their cluster; the server assigns each trained model to the nearest of the
+    K models by Euclidean distance (expectation) and averages those of each cluster (maximisation). In the first round
+    all train one and the same model.
 
     Differences from the paper: the K models of the first round are `start`, which the paper leaves open; clients that
     were missing so far join by their loss.
@@ -35,7 +35,7 @@ class FeSEMMethod(ClientMethod):
     n_clusters : int
         K, the number of clusters.
     start : {"kmeans", "random"}
-        The first centres: trained models chosen as k-means++ chooses, or the means of random sets of clients.
+        Initial centres: trained models chosen by k-means++, or the means of random sets of clients.
     """
 
     n_clusters: Count = 3
@@ -52,7 +52,7 @@ class FeSEMMethod(ClientMethod):
         return dataclasses.replace(state, models=state.models.repeat(self.n_clusters, 1), labels=unknown)
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
-        """Have clients train, put their models to the nearest centre, and average them there."""
+        """Have clients train, assign their models to the nearest centres, and average them by cluster."""
         position, labels = positions(fed), state.labels.clone()
         participants, missing = self.participants(fed, state), {}
         begun = bool((state.labels != UNKNOWN).any())
@@ -80,7 +80,7 @@ class FeSEMMethod(ClientMethod):
         return after, dataclasses.replace(record, missing=dict(sorted((missing | fed.missing).items())))
 
     def _nearest(self, fed: Federation, state: ClientMethodState, trained: Tensor, begun: bool) -> list[int]:
-        """Return the cluster of each trained model ``(n, size)``: that of the nearest centre."""
+        """Return the index of the centre nearest to each trained model ``(n, size)``."""
         trainable = Classifier.of(state.module).parameters
         points, centres = trained[:, :trainable], state.models[:, :trainable]
         if not begun:

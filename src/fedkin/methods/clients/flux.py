@@ -1,9 +1,9 @@
 """FLUX: clustering clients by descriptors of their data's distribution (Fenoglio et al. 2025; NeurIPS).
 
-After a few rounds of one common model, every client sends the mean and standard deviation of what this model makes of
-its samples, of all and of each class. Distances between these approximate Wasserstein distances between the clients'
-distributions. Clusters are dense regions, so their number is found. A client without labels is assigned by the
-descriptor of all its samples.
+After a few rounds of one common model, every client sends the mean and standard deviation of its samples' latents in
+this model, over all samples and over each class. Distances between these approximate Wasserstein distances between the
+clients' distributions. Clusters are dense regions, so their number need not be given. A client without labels is
+assigned by the descriptor of all its samples.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _ABSENT = -1.0
 
 @dataclass(frozen=True)
 class FLUXState(OneShotState):
-    """State with what descriptors are made with.
+    """State of FLUX: the model, projection and ranges that descriptors are made with.
 
     Attributes
     ----------
     reference : Tensor
-        float32 ``(size,)``, the common model when descriptors were asked for; empty before.
+        float32 ``(size,)``, the common model at the time of the descriptors; empty before.
     projection : Tensor
         float32 ``(width, dimensions)``, orthonormal columns.
     lowest, highest : Tensor
@@ -58,25 +58,25 @@ class FLUXState(OneShotState):
 
 @dataclass(frozen=True)
 class FLUXMethod(OneShotMethod):
-    """Clusters clients once by moments of their samples' latents, after a few rounds of one model.
+    """Clusters clients once by moments of their samples' latents, after some rounds of one common model.
 
-    Descriptors are sent as they are. Differences from the authors' code: latents are what the last linear layer is
-    given, where the code takes what the first one is given. They are projected on random directions, where the code
+    Descriptors are sent without noise. Differences from the authors' code: latents are the inputs of the last linear
+    layer, where the code takes those of the first one. They are projected on random directions, where the code
     takes principal components of random points. Warm-up is a fixed number of rounds, where the code waits for the
-    clients' accuracy to rise more slowly. A client in no dense region joins the nearest one. A client that joins later,
-    with labels, is assigned by all of its descriptor.
+    clients' accuracy to rise more slowly. A client in no dense region joins the nearest one. A client with labels that
+    joins later is assigned by its whole descriptor.
 
     Attributes
     ----------
     warm_up : int
-        Rounds of one common model before descriptors; they count as rounds of training, and at least one round comes
-        after. The authors' code takes three or more.
+        Rounds of training one common model before descriptors are sent; they count as rounds of training, and at least
+        one round follows. The authors' code takes three or more.
     dimensions : int
-        Directions that latents are projected on, at most as many as latents are wide; the authors' code takes as many
-        as there are classes.
+        Number of directions that latents are projected on, at most the width of latents; the authors' code takes the
+        number of classes.
     radius : float or None
         Clients within this distance of each other are in one cluster (DBSCAN's eps), for descriptors scaled to [0, 1].
-        None finds it: where the sorted distances to the nearest client bend (Satopaa et al. 2011).
+        None finds it at the knee of the sorted distances to the nearest client (Kneedle; Satopaa et al. 2011).
     radius_scale : float
         Factor of a radius that was found.
     min_size : int or None
@@ -115,7 +115,7 @@ class FLUXMethod(OneShotMethod):
         return found
 
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
-        """A round of warm-up while there are any, then as `OneShotMethod.step`."""
+        """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""
         if state.steps >= self._warming:
             after: tuple[FLUXState, Record] = super().step(fed, state)
             return after
@@ -126,15 +126,15 @@ class FLUXMethod(OneShotMethod):
 
     @property
     def _warming(self) -> int:
-        """Rounds of warm-up that there are."""
+        """Number of rounds of warm-up."""
         return min(self.warm_up, self.rounds - 1)
 
     def descent(self, step: int = 0) -> Descent:
-        """Return how clients train; in the step of descriptors nobody does."""
+        """Return the settings of the clients' training; there is none in the step of descriptors."""
         return ClientMethod.descent(self, step if step < self._warming else max(0, step - 1))
 
     def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> dict[int, Tensor]:
-        """Return the clients' descriptors, in one exchange; scaled as those that were clustered, if there were any."""
+        """Ask clients for their descriptors, scaled like those that were clustered, if clusters exist."""
         how = how_described(state.tree())
         shape = (1 + how["module"]["classes"], state.projection.shape[1])
         expected = {"means": reals(*shape), "deviations": reals(*shape, minimum=_ABSENT)}
@@ -145,14 +145,14 @@ class FLUXMethod(OneShotMethod):
         return found
 
     def aligned(self, state: FLUXState, messages: Tensor) -> tuple[FLUXState, Tensor]:
-        """Scale every segment of the first descriptors to [0, 1]; the state remembers by what, and the model."""
+        """Scale every segment of the first descriptors to [0, 1]; the state keeps the ranges and the model."""
         segments = messages.view(len(messages), 2 * (1 + state.module["classes"]), -1)
         lowest, highest = segments.amin((0, 2)), segments.amax((0, 2))
         state = dataclasses.replace(state, reference=state.models[0].clone(), lowest=lowest, highest=highest)
         return state, scaled(messages, lowest, highest)
 
     def clustered(self, fed: Federation, state: FLUXState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Find dense regions of descriptors; a client in none is a cluster by itself, or joins the nearest."""
+        """Cluster descriptors by density; a client in no dense region joins the nearest, or is a cluster by itself."""
         nearest = nearest_distances(messages)
         radius = self.radius or self.radius_scale * bend(nearest)
         labels = without_small(messages, dense(messages, radius), self.smallest(len(messages)))
@@ -160,13 +160,13 @@ class FLUXMethod(OneShotMethod):
         return found, {"mode": "descriptors", "radius": radius, "nearest": nearest}
 
     def result(self, state: FLUXState) -> dict[str, Any]:
-        """As of all methods, with what the descriptor of an unseen client needs."""
+        """Return the common result with what the descriptor of an unseen client needs."""
         more = {"lowest": state.lowest, "highest": state.highest}
         return super().result(state) | how_described(state.tree()) | more
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Return the cluster of an unseen client: the nearest centroid, without labels in moments of all samples."""
+        """Return the cluster of an unseen client: the nearest centroid, compared without labels if it has none."""
         means, deviations = moments_of(newcomer, result)
         descriptor = scaled(descriptor_of(means, deviations), result["lowest"], result["highest"])
         compared = len(descriptor) if newcomer.y is not None else 2 * means.shape[1]
@@ -174,7 +174,7 @@ class FLUXMethod(OneShotMethod):
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        """No: an unseen client may have none."""
+        """Return False: an unseen client needs no labels."""
         return False
 
 
@@ -183,7 +183,7 @@ class FLUXMethod(OneShotMethod):
     holds={"means": reals("segments", "dimensions"), "deviations": reals("segments", "dimensions", minimum=_ABSENT)},
 )
 def describe_distribution(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report ``means`` and ``deviations`` of projected latents ``(1 + classes, dimensions)``: of all, of each class."""
+    """Report ``means`` and ``deviations`` of projected latents, over all samples and by class."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         labels_of(client)
@@ -193,13 +193,13 @@ def describe_distribution(clients: Sequence[Client], payloads: Sequence[Payload]
 
 
 def how_described(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what descriptors are made with; before the first, the model is that of all clients."""
+    """Return the settings of descriptors: the model (before the first, that of all clients) and the projection."""
     reference = values["reference"] if values["reference"].numel() else values["models"][0]
     return {"module": values["module"], "reference": reference, "projection": values["projection"]}
 
 
 def moments_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return means and standard deviations of a client's projected latents, float32 ``(1 + classes, dimensions)`` each.
+    """Return means and standard deviations of a client's projected latents, float32 ``(1 + classes, dimensions)``.
 
     The first row is that of all samples, others are those of each class; a class with fewer than two samples has -1,
     and so has every class of a client without labels.
@@ -225,7 +225,7 @@ def moments_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
 
 
 def descriptor_of(means: Tensor, deviations: Tensor) -> Tensor:
-    """Return one vector of moments ``(segments, dimensions)``: means and deviations of all, then means by class, ..."""
+    """Return the descriptor vector of moments ``(segments, dimensions)``: those of all samples, then those by class."""
     return torch.cat([means[0], deviations[0], means[1:].flatten(), deviations[1:].flatten()])
 
 
@@ -238,7 +238,7 @@ def scaled(descriptors: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
 
 
 def nearest_distances(points: Tensor) -> list[float]:
-    """Return how far each of the points ``(n, d)`` is from the nearest other, the least first."""
+    """Return the distance of each point ``(n, d)`` to its nearest neighbour, in ascending order."""
     if len(points) < 2:
         return []
     distances = pairwise_distances(points.double(), points.double()).fill_diagonal_(torch.inf)
@@ -247,18 +247,18 @@ def nearest_distances(points: Tensor) -> list[float]:
 
 
 def bend(heights: Sequence[float]) -> float:
-    """Return the height at which a rising curve bends up (Kneedle of Satopaa et al. 2011, sensitivity 1).
+    """Return the knee of a rising curve, the height at which it bends up (Kneedle; Satopaa et al. 2011; sensitivity 1).
 
     Parameters
     ----------
     heights : sequence of float
-        The least first.
+        In ascending order.
 
     Returns
     -------
     float
-        Of the points that lie farthest below the line from the first to the last, the one nearest to the last that the
-        next points confirm. The last height where all are alike or there are fewer than three; 0 of none.
+        Of the points farthest below the straight line from the first to the last, the last one that the following
+        points confirm. The last height if all are equal or there are fewer than three; 0 for none.
     """
     if len(heights) < 3 or heights[-1] <= heights[0]:
         return heights[-1] if heights else 0.0
@@ -276,13 +276,13 @@ def bend(heights: Sequence[float]) -> float:
 
 
 def dense(points: Tensor, radius: float) -> Tensor:
-    """Return the dense regions of points ``(n, d)``, int64 ``(n,)`` from 0; a point in none is a region by itself."""
+    """Return the dense region of each point ``(n, d)``, int64 ``(n,)``; a point in none is a region by itself."""
     found = DBSCAN(eps=max(radius, 1e-9), min_samples=2).fit_predict(points.double().numpy()).tolist()
     return torch.tensor(renumbered([-1 - at if label < 0 else label for at, label in enumerate(found)]))
 
 
 def without_small(points: Tensor, labels: Tensor, smallest: int) -> Tensor:
-    """Return `labels` ``(n,)`` with points of regions below the `smallest` size in the region with the nearest mean.
+    """Return `labels` ``(n,)`` with points of regions below the `smallest` size moved to the nearest large one.
 
     Unchanged if no region is large enough.
     """

@@ -34,12 +34,12 @@ from fedkin.nn.network_forms import CLASSIFIER, MANY
 
 @dataclass(frozen=True)
 class GradientLossState(ClientMethodState):
-    """State with the models' last moves.
+    """State of gradient-loss clustering: each model's change in the last round.
 
     Attributes
     ----------
     moves : Tensor
-        float32 ``(K, size)``: how each cluster's model changed in the last round (eq. 2); zeros where it did not.
+        float32 ``(K, size)``: change of each cluster's model in the last round (eq. 2); zeros if it did not change.
     """
 
     moves: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -47,7 +47,7 @@ class GradientLossState(ClientMethodState):
 
 @dataclass(frozen=True)
 class GradientLossMethod(ClientMethod):
-    """Keeps K models; a client joins one with a low loss and a last move similar to the client's own descent direction.
+    """Keeps K models; a client joins one with a low loss and a last change similar to its own descent direction.
 
     In every round each client samples one mini-batch, computes loss and gradient of every model on it, chooses a model,
     and takes one gradient step on it; `local_epochs`, `local_steps`, `optimizer`, `recipe`, `momentum`, `weight_decay`
@@ -69,7 +69,7 @@ class GradientLossMethod(ClientMethod):
         Which direction the last move is compared with: that of descent, or that of the printed equation.
     similarity : {"cosine", "euclidean"}
         Eq. 3, or minus the distance of the two, as the text below it suggests; there the move is divided by the
-        learning rate, so that it has the gradient's scale.
+        learning rate, so that it has the scale of a gradient.
     empty : {"reassign", "keep"}
         What happens in a round in which some cluster has no client. "reassign": K random clients train one cluster
         each, as in section II-C, for this round only; their label stays the cluster they chose. "keep": nothing, as
@@ -130,7 +130,7 @@ class GradientLossMethod(ClientMethod):
         return after, round_record(fed, {i: reply["loss"] for i, reply in replies.items()}, labels)
 
     def _stand_ins(self, fed: Federation, state: State, asked: list[int]) -> dict[int, int]:
-        """Return K clients and the cluster each stands in for if it has no client; none if fewer take part."""
+        """Sample K clients that stand in for one cluster each if it has no client; none if fewer take part."""
         if self.empty == "keep" or len(asked) < self.n_clusters:
             return {}
         drawn = torch.randperm(len(asked), generator=fed.rng("stand-ins", state.steps))[: self.n_clusters]
@@ -158,9 +158,9 @@ class GradientLossMethod(ClientMethod):
     holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
 )  # fmt: skip
 def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Choose a model by loss and gradient on one mini-batch, and report one step on it: ``update`` ``(1 or 2, size)``.
+    """Choose a model by loss and gradient on one mini-batch; report one step on it: ``update`` ``(1 or 2, size)``.
 
-    A second row is the step for the cluster that the client is to stand in for.
+    A second row is the step of the cluster that the client may stand in for.
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
@@ -178,16 +178,16 @@ def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 
 def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payload) -> Tensor:
-    """How much a client wants each model, ``(K,)``: similarity and loss in balance (eqs. 3 and 4).
+    """Return a client's score of each model, ``(K,)``: similarity weighed against loss (eqs. 3 and 4).
 
     Parameters
     ----------
     losses : Tensor, (K,)
         Mean loss of each model on the batch (eq. 1).
     gradients : Tensor, (K, parameters)
-        Its gradient.
+        Gradient of each of these losses.
     moves : Tensor, (K, parameters)
-        The models' last moves (eq. 2).
+        Each model's change in the last round (eq. 2).
     payload : dict
         ``balance``, ``sign``, ``similarity`` and ``learning_rate``, see `GradientLossMethod`.
     """
@@ -195,7 +195,7 @@ def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payloa
     lengths = moves.norm(dim=1)
     if payload["similarity"] == "cosine":
         similarity = (directions * moves).sum(1) / (lengths * directions.norm(dim=1))
-        similarity = similarity.clamp(-1, 1)  # the length of a denormal move is far from exact
+        similarity = similarity.clamp(-1, 1)  # norms of denormal numbers are inexact
     else:
         similarity = -(directions - moves / payload["learning_rate"]).norm(dim=1)
     similarity = torch.where((lengths > 0) & similarity.isfinite(), similarity, 0.0)
@@ -206,9 +206,9 @@ def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payloa
 def _gradients(
     classifier: Classifier, models: Tensor, x: Tensor, y: Tensor, rng: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses ``(K,)`` and gradients ``(K, parameters)`` of all models, and these with their buffers after the batch.
+    """Return losses ``(K,)`` and gradients ``(K, parameters)`` of all models, and models with updated buffers.
 
-    Losses are NaN, and so the reply is refused, where a batch norm was given a single sample to learn from.
+    Losses are NaN, so that the reply is refused, if a batch norm would train on a single sample.
     """
     losses, gradients, after = [], [], []
     with classifier.resident() as resident:

@@ -1,4 +1,4 @@
-"""Hierarchical clustering of local updates (Briggs, Fan, Andras 2020; algorithm 1)."""
+"""Federated learning with hierarchical clustering of local updates (Briggs, Fan, Andras 2020; algorithm 1)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Linkage = Literal["average", "complete", "single", "ward"]
 
 @dataclass(frozen=True)
 class HierarchicalMethod(UpdateMethod):
-    """Trains one model for some rounds, then cuts a tree of the clients' updates once, at a given height.
+    """Trains one model for some rounds, then clusters clients once by a tree of their updates, cut at a height.
 
     Attributes
     ----------
     clustering_round : int
-        The round, counted from 1, whose updates the clients are clustered by; there must be as many `rounds`.
+        The round, counted from 1, whose updates are clustered; at most `rounds`.
     distance : {"cosine", "euclidean", "manhattan", "similarity"}
-        Between updates; the paper tries the first three (its L2 and L1). "similarity" reproduces a
+        Distance between updates; the paper tries the first three (its L2 and L1). "similarity" reproduces a
         mistake in the code of OCFL (baseline BCL): cosine similarities used as distances, so that the most
         dissimilar clients merge first.
     linkage : {"average", "complete", "single", "ward"}
@@ -51,7 +51,7 @@ class HierarchicalMethod(UpdateMethod):
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
 
     def init(self, fed: Federation) -> Any:
-        """One new model, and all clients in one cluster; refused if the clustering round never comes."""
+        """Return one new model, and all clients in one cluster; check that the clustering round comes."""
         check_clustering_round(self.clustering_round, self.rounds)
         return super().init(fed)
 
@@ -62,9 +62,9 @@ class HierarchicalMethod(UpdateMethod):
     def divided(
         self, fed: Federation, state: SplitState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Divide all clients at once, by cutting the tree."""
+        """Cluster all clients at once, by cutting the tree of their updates."""
         distances = distances_between(part.compared, self.distance)
-        # As distances, similarities would give negative heights, which SciPy refuses; one more on all changes nothing.
+        # Similarities as distances would give negative heights, which SciPy refuses; adding 1 to all changes nothing.
         shift = 1.0 if self.distance == "similarity" else 0.0
         return cut(distances + shift, self.linkage, self.threshold + shift), distances, {}
 
@@ -80,7 +80,7 @@ def distances_between(updates: Tensor, distance: Distance) -> Tensor:
 
 
 def cut(distances: Tensor, method: Linkage, threshold: float) -> list[int]:
-    """Return the part of each client, 0..m-1, where the tree of `distances` is cut at height `threshold`."""
+    """Return the cluster of each client, 0..m-1, where the tree of `distances` is cut at height `threshold`."""
     if len(distances) < 2:
         return [0] * len(distances)
     tree = linkage(squareform(distances.numpy(), checks=False), method)

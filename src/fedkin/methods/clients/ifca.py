@@ -43,8 +43,8 @@ class IFCAMethod(ClientMethod):
         Whether a client chooses by the loss on all of its data, or on one batch.
     averaging : {"models", "gradients"}
         Option II of the algorithm: clients train, a cluster's model becomes its members' mean. Option I: clients send
-        one gradient (of what `identity` names), and a cluster's sum of them is divided by the number of *all* that
-        answered.
+        one gradient (on the data that `identity` names), and a cluster's sum of them is divided by the number of *all*
+        clients that replied.
     start : {"random", "kmeans"}
         "random" initialises K models independently. "kmeans" has each trained by one client, chosen as k-means++
         chooses centres: with probability proportional to its loss under the models so far (as in HypCluster; Mansour et
@@ -102,7 +102,7 @@ class IFCAMethod(ClientMethod):
     def _in_one_exchange(
         self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means, worst: _Worst
     ) -> Participation:
-        """Write every client's choice to `labels` and add its update to `means`."""
+        """Write every client's choice to `labels` and add its update to `means`, in one exchange."""
         payload = self._payload(state) | {"averaging": self.averaging}
         position, found = positions(fed), {}
         asked = dict.fromkeys(self.participants(fed, state), payload)
@@ -119,9 +119,9 @@ class IFCAMethod(ClientMethod):
     def _in_two_exchanges(
         self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means
     ) -> Participation:
-        """The same with secure sums: every client's choice, then the sum of every cluster that three or more chose.
+        """Do the round with secure sums: first the clients' choices, then the sums of clusters of three or more.
 
-        Masks cancel within a cluster, so clusters must be known first.
+        Masks cancel within a cluster, so that clusters must be known first.
         """
         position = positions(fed)
         asked = dict.fromkeys(self.participants(fed, state), self._payload(state))
@@ -146,7 +146,7 @@ class IFCAMethod(ClientMethod):
         }
 
     def _moves(self, means: Means) -> Tensor:
-        """Return what is added to every cluster's model."""
+        """Return the change of every cluster's model."""
         updates = means.all()
         total = sum(means.weights)
         if self.averaging == "gradients" and total > 0:
@@ -154,7 +154,7 @@ class IFCAMethod(ClientMethod):
         return updates
 
     def _seeded(self, fed: Federation, state: ClientMethodState) -> Tensor:
-        """Return K models, each trained from the first by one client (see `start`)."""
+        """Return K models, each the first model trained by one client (see `start`)."""
         models: list[Tensor] = []
         chances = dict.fromkeys(fed.ids, 1.0)
         for k in range(self.n_clusters):
@@ -166,7 +166,7 @@ class IFCAMethod(ClientMethod):
         return torch.stack(models)
 
     def _trained_by_one(self, fed: Federation, state: ClientMethodState, chances: dict[int, float], k: int) -> Tensor:
-        """Return the first model as trained by one client, sampled by `chances`; if it fails, by another."""
+        """Return the first model trained by one client, sampled by `chances`; if it fails, by another."""
         clients, weights = list(chances), torch.tensor(list(chances.values()))
         if not clients or not weights.sum() > 0:
             raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
@@ -214,7 +214,7 @@ def choose(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def _chosen(client: Client, payload: Payload) -> tuple[Tensor, int]:
-    """Return the rows that a client chooses by, int64 ``(m,)``, and which model has the lowest loss on them."""
+    """Return the rows that a client chooses by, int64 ``(m,)``, and the model with the lowest loss on them."""
     classifier, x, y = Classifier.of(payload["module"]), client.x, labels_of(client)
     if payload["identity"] == "all":
         return torch.arange(len(x)), classifier.fitting(payload["models"], x, y)
@@ -223,7 +223,7 @@ def _chosen(client: Client, payload: Payload) -> tuple[Tensor, int]:
 
 
 class _Worst:
-    """Keeps the trained models of the clients with the highest losses, as many as there are clusters."""
+    """Collects the trained models of the clients with the highest losses, as many as there are clusters."""
 
     def __init__(self, clusters: int) -> None:
         self.clusters = clusters
@@ -234,7 +234,7 @@ class _Worst:
         self.kept = sorted([*self.kept, (loss, client, model)], key=lambda one: (-one[0], one[1]))[: self.clusters]
 
     def reseeded(self, models: Tensor, labels: Tensor, shared: int) -> Tensor:
-        """Return `models` with these in place of clusters without a client, but for shared layers."""
+        """Return `models` with the collected ones in place of empty clusters' models, except for shared layers."""
         sizes = labels[labels >= 0].bincount(minlength=len(models))
         models = models.clone()
         for cluster, (_, _, model) in zip((sizes == 0).nonzero()[:, 0].tolist(), self.kept, strict=False):

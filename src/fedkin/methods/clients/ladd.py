@@ -1,7 +1,7 @@
 """LADD: clustering clients by the style of their images (Shenaj et al. 2023, section 4.2), before training.
 
-A style is the amplitudes of the lowest spatial frequencies: light, colour, background. Built as the baseline of Prigent
-et al. (2024), whose code computes it per class and is given the number of clusters.
+A style is the amplitudes of the lowest spatial frequencies: light, colour, background. It is implemented as the
+baseline of Prigent et al. (2024), whose code computes it per class with a given number of clusters.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ FILLING = "style_filling"
 
 @dataclass(frozen=True)
 class LADDState(OneShotState):
-    """State with the number of classes."""
+    """State of LADD: the messages, and the number of classes."""
 
     classes: int = 0
 
 
 @dataclass(frozen=True)
 class LADDMethod(OneShotMethod):
-    """Clusters the clients' styles by k-means, then averages per cluster. Styles are sent as they are.
+    """Clusters clients once by k-means of the styles of their images, then averages per cluster.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class LADDMethod(OneShotMethod):
         Raises
         ------
         FedkinError
-            If samples are no images.
+            If samples are not images.
         """
         classifier = self.classifier(fed)
         if len(classifier.shape) != 3:
@@ -89,25 +89,25 @@ class LADDMethod(OneShotMethod):
 
     @property
     def needed(self) -> int:
-        """One more than the minimum number of clusters."""
+        """Number of messages needed to form clusters: one more than the minimum number of clusters."""
         return (self.n_clusters or _MIN_CLUSTERS) + 1
 
     def messages(self, fed: Federation, state: LADDState, clients: Sequence[int]) -> dict[int, Tensor]:
-        """Return the clients' styles, in one exchange."""
+        """Ask clients for their styles, in one exchange."""
         how = self._how(state)
         length = (how["segments"] * math.prod(window_shape(state.module["shape"], self.window)),)
         replies = fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length})
         return {client: reply["style"] for client, reply in replies.items()}
 
     def clustered(self, fed: Federation, state: LADDState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Cluster by k-means, with the given number of clusters or the best by silhouette."""
+        """Cluster styles by k-means, with the given number of clusters or the best by silhouette."""
         points = messages.double().numpy()
         seed = draw_seed(fed.rng("grouping"))
         counts = [self.n_clusters] if self.n_clusters else range(_MIN_CLUSTERS, _MAX_CLUSTERS + 1)
         possible = [count for count in counts if count < len(points)]
-        # On one thread, for sums over several depend on which is first.
+        # On one thread, as sums over several depend on their order.
         with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
-            warnings.simplefilter("ignore", ConvergenceWarning)  # that fewer styles than clusters differ
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct styles than clusters
             found = {k: KMeans(k, n_init=10, random_state=seed).fit_predict(points) for k in possible}
         scores = {k: float(silhouette_score(points, labels)) for k, labels in found.items() if len(set(labels)) > 1}
         best = max(scores, key=scores.__getitem__) if scores else possible[0]
@@ -116,7 +116,7 @@ class LADDMethod(OneShotMethod):
         return clustering, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
 
     def result(self, state: LADDState) -> dict[str, Any]:
-        """As of all methods of this family, with how an unseen client's style is computed."""
+        """Return the common result with what an unseen client needs for its style."""
         return super().result(state) | self._how(state)
 
     @staticmethod
@@ -172,7 +172,7 @@ def style_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, 
 
 
 def low_frequencies(x: Tensor, window: float) -> Tensor:
-    """Return the lowest frequencies' amplitudes in images: ``(n, C, side, side)``, that of the mean in the middle."""
+    """Return the lowest spatial frequencies' amplitudes in images: ``(n, C, side, side)``, 0 in the middle."""
     _, height, width = window_shape(list(x.shape[1:]), window)
     amplitudes: Tensor = torch.fft.fftshift(torch.fft.fft2(x).abs(), dim=(-2, -1))
     top, left = x.shape[-2] // 2 - height // 2, x.shape[-1] // 2 - width // 2
@@ -180,6 +180,6 @@ def low_frequencies(x: Tensor, window: float) -> Tensor:
 
 
 def window_shape(shape: Sequence[int], window: float) -> tuple[int, int, int]:
-    """Channels, height and width of the window in images of `shape`; no more than these have."""
+    """Return channels, height and width of the frequency window for images of `shape`, at most their size."""
     side = 2 * math.floor(window * min(shape[1:])) + 1
     return (shape[0], min(side, shape[1]), min(side, shape[2]))

@@ -1,4 +1,4 @@
-"""Clients whose cluster is not known, such as late ones, join that of the model with the lowest loss on their data."""
+"""Placement of clients whose cluster is unknown, such as late ones, in the cluster of lowest loss on their data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedkin.methods.clients.client_tasks import losses, lowest_loss
 
 
 def placed_by_loss(fed: Federation, state: ClientMethodState, clients: Sequence[int]) -> dict[int, int]:
-    """Return the cluster of each of the clients that reply, in one exchange; none for no clients."""
+    """Return the cluster of lowest loss for each client that replies, in one exchange; none for no clients."""
     if not clients:
         return {}
     payload = {"module": state.module, "models": state.models}

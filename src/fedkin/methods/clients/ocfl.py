@@ -20,14 +20,14 @@ from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistan
 
 @dataclass(frozen=True)
 class OCFLState(SplitState):
-    """State with what the trigger needs.
+    """State of OCFL: the previous round's distances between updates, by which clustering is triggered.
 
     Attributes
     ----------
     present : list of int
         Clients whose updates were compared in the previous round; empty in the first.
     distances : Tensor
-        float64 ``(n, n)`` between their updates; 0 between those of different models.
+        float64 ``(n, n)``: cosine distances between their updates; 0 between updates of different models.
     fired : bool
         Whether the clients have been clustered, even into a single cluster.
     """
@@ -89,13 +89,13 @@ class OCFLMethod(UpdateMethod):
     state_type: ClassVar[type[SplitState]] = OCFLState
 
     def watching(self, state: OCFLState) -> bool:
-        """Whether the clients are not clustered yet, or may be placed again."""
+        """Whether the clients are not clustered yet, or may be reassigned."""
         return not state.fired or self.again is not None
 
     def divided(
         self, fed: Federation, state: OCFLState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Divide all clients at once, when the temperature triggers it."""
+        """Cluster all clients at once, if the temperature triggers it."""
         distances = cosine_distances(part.compared)
         common = [client for client in part.clients if client in state.present]
         before = _temperature_of(common, state.present, state.distances)
@@ -120,7 +120,7 @@ class OCFLMethod(UpdateMethod):
         if len(seen.clients) < 2:
             return {}
         fired = seen.values["fired"]
-        if fired:  # from the next round on there are several models
+        if fired:  # there are several models from the next round on
             return {"present": [], "distances": _blocks([]), "fired": True}
         return {"present": seen.clients, "distances": seen.distances, "fired": False}
 
@@ -131,17 +131,17 @@ class OCFLMethod(UpdateMethod):
         return [int(cluster) for seen in watched for cluster, rises in seen.values["rises"].items() if rises]
 
     def rises(self, before: float, now: float) -> bool:
-        """Whether a cluster's temperature has risen so far that its clients are placed again."""
+        """Whether a cluster's temperature has risen enough for its clients to be reassigned."""
         return self.again is not None and now - before >= self.again
 
     def fires(self, before: float | None, now: float) -> bool:
-        """Whether clients are to be clustered, by the temperatures of the last round, if any, and of this one."""
+        """Whether to cluster the clients, by the temperature of this round and of the last, if any."""
         if self.trigger == "printed":
             return before is None or now >= before
         return before is not None and now > before
 
     def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
-        """Return the part of each client, by Gamma."""
+        """Return the cluster of each client, by their cosine distances (Gamma)."""
         rng = fed.rng("grouper", state.steps)
         if self.clusterer == "kmeans":
             return from_distances.kmeans(distances, self.n_clusters, rng)
@@ -155,24 +155,24 @@ class OCFLMethod(UpdateMethod):
 
 
 def _rose(seen: UpdateDistances) -> bool:
-    """Whether any of the temperatures of a clustered round has risen."""
+    """Whether any temperature of a round after the clustering has risen."""
     return any(seen.values["rises"].values())
 
 
 def _blocks(watched: Sequence[UpdateDistances]) -> Tensor:
-    """Return the distances of all clusters as one matrix, 0 between clusters."""
+    """Return the distances of all clusters as one block-diagonal matrix, 0 between clusters."""
     return (
         torch.block_diag(*(seen.distances for seen in watched)) if watched else torch.zeros(0, 0, dtype=torch.float64)
     )
 
 
 def _temperature_of(some: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:
-    """Return the temperature over `some` of the clients; ``None`` for fewer than two."""
+    """Return the clustering temperature over the clients `some`; ``None`` for fewer than two."""
     at = torch.tensor([clients.index(client) for client in some], dtype=torch.int64)
     return temperature(distances[at][:, at]) if len(at) > 1 else None
 
 
 def temperature(distances: Tensor) -> float:
-    """Clustering temperature of a matrix of cosine distances (eq. 4), in [0, 1]; 0 of a single client."""
+    """Return the clustering temperature of a matrix of cosine distances (eq. 4), in [0, 1]; 0 for a single client."""
     n = len(distances)
     return float(distances.norm()) / math.sqrt(4 * n * (n - 1)) if n > 1 else 0.0

@@ -1,7 +1,7 @@
-"""PACFL: clustering clients by the principal angles between their data's subspaces (Vahidian et al. 2023; algorithm 1).
+"""PACFL: clustering clients by principal angles between subspaces of their data (Vahidian et al. 2023; algorithm 1).
 
-A client sends the first left singular vectors of its samples, once. The angles between two clients' vectors say how
-alike their data are; a tree of the angles is cut at a height.
+A client sends the first left singular vectors of its samples, once. The angles between two clients' vectors measure
+the similarity of their data; a tree of the angles is cut at a height.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEGLIGIBLE = 1e-6
 
 @dataclass(frozen=True)
 class PACFLState(OneShotState):
-    """State with the number of vectors' sets that a client sends: the number of classes, or 1."""
+    """State of PACFL: the messages, and the number of bases per client, the number of classes or 1."""
 
     segments: int = 1
 
@@ -46,29 +46,29 @@ class PACFLState(OneShotState):
 class PACFLMethod(OneShotMethod):
     """Clusters clients once by the angles between the subspaces of their data, then averages per cluster.
 
-    The vectors are sent as they are. Differences from the paper and the authors' code: an angle is that of two lines,
-    since the sign of a singular vector means nothing. "mean" divides equation 3's sum by the number of angles, so that
+    The vectors are sent without noise. Differences from the paper and the authors' code: an angle is that of two lines,
+    since the sign of a singular vector is arbitrary. "mean" divides equation 3's sum by the number of angles, so that
     the threshold depends on neither `vectors` nor classes. The tree is one of average linkage over all pairs.
 
     Attributes
     ----------
     bases : {"class", "client"}
-        Whether vectors are those of each class by itself, as in the authors' code, which also tells label flips apart;
-        or of all samples together, as in algorithm 1, for which an unseen client needs no labels.
+        Whether vectors are those of each class by itself, as in the authors' code, which also separates clients with
+        swapped labels; or of all samples together, as in algorithm 1, for which an unseen client needs no labels.
     vectors : int
         p, the number of singular vectors of each class or client. The paper takes 3 to 5 and a threshold for each data
-        set; of few samples all but the first are noise, and one threshold serves more data sets.
+        set; with few samples all but the first are noise, and with one vector a threshold serves more data sets.
     angle : {"mean", "smallest"}
-        How far two clients are apart, in degrees: the mean angle between vectors of the same place (equation 3), over
-        those that both clients have; or the smallest principal angle between the subspaces (equation 2).
+        Distance of two clients, in degrees: the mean angle between vectors of equal index (equation 3), over those that
+        both clients have; or the smallest principal angle between the subspaces (equation 2).
     threshold : float or None
         beta: clusters at a greater angle stay separate, in degrees. None cuts where the gap between heights of the tree
         is widest, which always separates at least two clusters.
     linkage : {"average", "complete", "single"}
-        Of the tree.
+        Linkage of the tree.
     min_size : int
-        Minimum number of clients in a cluster; smaller ones join the nearest. With `refresh` and for clients that come
-        later, also of a new cluster.
+        Minimum number of clients in a cluster; smaller ones join the nearest. It also holds for new clusters, which
+        form after a `refresh` and of clients that join later.
     """
 
     bases: Literal["class", "client"] = "class"
@@ -96,14 +96,14 @@ class PACFLMethod(OneShotMethod):
         )
 
     def messages(self, fed: Federation, state: PACFLState, clients: Sequence[int]) -> dict[int, Tensor]:
-        """Return the clients' vectors, in one exchange."""
+        """Ask clients for their singular vectors, in one exchange."""
         how = self._how(state)
         length = state.segments * self.vectors * math.prod(state.module["shape"])
         replies = fed.ask(describe_subspace, dict.fromkeys(clients, how), {"vectors": (length,)})
         return {client: reply["vectors"] for client, reply in replies.items()}
 
     def clustered(self, fed: Federation, state: PACFLState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Cut the tree of the angles."""
+        """Cluster clients by cutting the tree of the angles."""
         angles = angles_between(self._sets(state, messages), self.angle)
         labels, cut, heights = cut_angles(angles, self.linkage, self.threshold)
         labels = without_small(labels, angles, self.smallest(len(messages)))
@@ -111,15 +111,15 @@ class PACFLMethod(OneShotMethod):
         return found, {"mode": "principal angles", "cut": cut, "heights": heights}
 
     def placed(self, fed: Federation, state: PACFLState, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """Return labels after messages `new` of the clients at `rows`, and for each new cluster that of its model.
+        """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster.
 
-        A client joins the cluster at the smallest mean angle. Those beyond the threshold form clusters by themselves if
-        there are enough of them; otherwise they keep their cluster, or join the nearest.
+        A client joins the cluster at the smallest mean angle. Clients beyond the threshold form clusters of their own
+        if there are enough of them; otherwise they keep their cluster, or join the nearest.
         """
         others = torch.ones(len(state.labels), dtype=torch.bool)
         others[rows] = False
         settled = others & (state.labels != UNKNOWN)
-        if not settled.any():  # everyone has sent anew: compare with what everyone sent before
+        if not settled.any():  # all clients have new vectors: compare with their former ones
             settled = state.labels != UNKNOWN
         known, of_known = self._sets(state, state.messages[settled]), state.labels[settled]
         sets = self._sets(state, new)
@@ -141,9 +141,9 @@ class PACFLMethod(OneShotMethod):
         return labels, parents
 
     def result(self, state: PACFLState) -> dict[str, Any]:
-        """As of all methods, with the clients' vectors, by which an unseen client is assigned."""
+        """Return the common result with the clients' vectors, by which an unseen client is assigned."""
         result = super().result(state) | self._how(state) | {"angle": self.angle, "messages": state.messages}
-        del result["centroids"]  # a mean of subspaces is none
+        del result["centroids"]  # a mean of subspaces is not a subspace
         return result
 
     @staticmethod
@@ -182,7 +182,7 @@ class PACFLMethod(OneShotMethod):
     holds={"vectors": Array((None,), minimum=-1.001, maximum=1.001)},
 )  # fmt: skip
 def describe_subspace(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the first singular ``vectors`` of each class or of all samples, zeros where there are no more."""
+    """Report the first singular ``vectors`` of each class or of all samples, padded with zeros."""
     return [{"vectors": vectors_of(client, payload)} for client, payload in zip(clients, payloads, strict=True)]
 
 
@@ -193,7 +193,7 @@ def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
     ----------
     client : Client
     how : mapping
-        ``bases`` as in `PACFLMethod`, their ``count``, and the number of ``segments``: classes, or 1.
+        ``bases`` as in `PACFLMethod`, the ``count`` of vectors, and the number of ``segments``: classes, or 1.
     """
     x = client.x.flatten(1)
     found = torch.zeros(how["segments"], how["count"], x.shape[1])
@@ -211,7 +211,7 @@ def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
 def cut_angles(
     angles: Tensor, method: AngleLinkage, threshold: float | None
 ) -> tuple[Tensor, float | None, list[float]]:
-    """Cut the tree of clients' angles.
+    """Cut the tree of the angles between clients.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def cut_angles(
     labels : Tensor, (n,) int64
         0..k-1 in order of first appearance.
     cut : float or None
-        Height of the cut; ``None`` where there are too few clients for a gap.
+        Height of the cut; ``None`` if there are too few clients for a gap.
     heights : list of float
         The greatest heights, greatest first, at most 40.
     """
@@ -251,7 +251,7 @@ def _widest_gap(heights: Sequence[float]) -> float | None:
 
 
 def without_small(labels: Tensor, angles: Tensor, smallest: int) -> Tensor:
-    """Return `labels` ``(n,)`` with clients of clusters below the `smallest` size in the nearest large enough one.
+    """Return `labels` ``(n,)`` with clients of clusters below the `smallest` size moved to the nearest large one.
 
     Unchanged if no cluster is large enough.
     """
@@ -264,7 +264,7 @@ def without_small(labels: Tensor, angles: Tensor, smallest: int) -> Tensor:
 
 
 def _to_clusters(angles: Tensor, labels: Tensor, clusters: int) -> Tensor:
-    """Return mean `angles` ``(m, n)`` to the members of each cluster ``(m, clusters)``; infinite where it has none."""
+    """Return mean `angles` ``(m, n)`` to the members of each cluster: ``(m, clusters)``, infinite for empty ones."""
     members = torch.nn.functional.one_hot(labels, clusters).double()
     counts = members.sum(0)
     return torch.where(counts > 0, angles @ members / counts.clamp_min(1), torch.inf)

@@ -1,4 +1,4 @@
-"""What every method of clustered federated learning records of a round."""
+"""Record of a round, common to all methods of clustered federated learning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Participation:
-    """Which clients replied in a round, and their losses.
+    """Clients that replied in a round, and their losses.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Participation:
     loss : float or None
         Their mean training loss.
     losses : dict of int to float
-        The same by client; empty with secure sums.
+        Training loss by client; empty with secure sums.
     """
 
     answered: list[int]
@@ -35,12 +35,12 @@ class Participation:
 
     @classmethod
     def each(cls, losses: Mapping[int, float]) -> Participation:
-        """Return the participation of clients whose losses are known."""
+        """Return the participation of the clients with these losses."""
         return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
 
 
 def round_record(fed: Federation, heard: Participation | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
-    """Return the record of a round, with what every method of this family reports.
+    """Return the record of a round, with the values that all methods of this family report.
 
     ``loss``: mean training loss over the clients that replied; ``losses``: the same by client; ``clusters``: the number
     of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of

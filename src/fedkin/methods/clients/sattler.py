@@ -26,7 +26,7 @@ SattlerLinkage = Literal["complete", "single"]
 
 @dataclass(frozen=True)
 class SattlerState(SplitState):
-    """State with the largest norm so far, and the clients' choices among cached models.
+    """State of Sattler's method: the largest update norm so far, and clients' choices of cached models.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class SattlerMethod(UpdateMethod):
         round so far (how far they are from convergence). "absolute": both are lengths, as in the paper (0.4 and 1.6
         there).
     separation : float
-        A cut is made only if no two clients of different halves have updates of at least this cosine: the paper's
+        A cut is made only if no two clients of different halves have updates with at least this cosine: the paper's
         criterion on gamma_max, ``sqrt((1 - gamma_max) / 2)``. At 0 the halves' updates must oppose each other, since
         noise alone brings many similar clients below `mean_below`; 1 cuts whatever the angle.
     linkage : {"complete", "single"}
@@ -89,11 +89,11 @@ class SattlerMethod(UpdateMethod):
     state_type: ClassVar[type[SplitState]] = SattlerState
 
     def watching(self, state: SattlerState) -> bool:
-        """True: every round may bring a split."""
+        """Return True: every round may bring a split."""
         return True
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """As `UpdateMethod.step`; the last round also asks clients which cached model serves them best."""
+        """Do a round as `UpdateMethod.step`; the last one also has clients choose among cached models."""
         after, record = super().step(fed, state)
         if self.cache and after.finished and after.splits:
             after = dataclasses.replace(after, choices=self._best_cached(fed, after))
@@ -122,12 +122,12 @@ class SattlerMethod(UpdateMethod):
         return (halves.tolist() if most_alike < self.separation else None), distances, values
 
     def kept(self, state: SattlerState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-        """Keep the largest norm so far."""
+        """Return the largest update norm so far, for the next state."""
         norms = [largest for one in watched for _, largest in one.values["norms"].values()]
         return {"greatest_norm": max([state.greatest_norm, *norms])}
 
     def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:
-        """Return, by client, the split whose model has a lower loss on its data than its cluster's model, if any."""
+        """Return, by client, the split whose cached model has a lower loss on its data than its cluster's, if any."""
         payloads, ancestors = {}, {}
         for at, client in enumerate(fed.ids):
             cluster = int(state.labels[at])
@@ -143,7 +143,7 @@ class SattlerMethod(UpdateMethod):
         return choices
 
     def result(self, state: SattlerState) -> dict[str, Any]:
-        """With the clients' choices among the cached models."""
+        """Return the result of `UpdateMethod`, with each client's choice of a cached model."""
         return {**super().result(state), "choices": state.choices}
 
     @staticmethod
@@ -167,6 +167,6 @@ def _ancestors(splits: list[dict[str, Any]], cluster: int) -> list[int]:
 
 
 def bipartition(distances: Tensor, linkage: SattlerLinkage = "complete") -> list[int]:
-    """Return two halves, 0 and 1 by client, found by complete or single linkage."""
+    """Return the half of each client, 0 or 1, found by complete or single linkage."""
     search = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage=linkage)
     return [int(label) for label in search.fit_predict(distances.numpy())]

@@ -1,4 +1,4 @@
-"""Mean updates from secure sums: the server learns one sum per cluster, and no single update."""
+"""Mean updates from secure aggregation: the server learns one sum per cluster, and no single update."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def add_sums(
     starts: Mapping[int, Tensor],
     clusters: Mapping[int, int],
 ) -> Participation:
-    """Have clients train from `starts`, and add the sum of each cluster's updates to `means`.
+    """Have clients train from `starts`, and add the secure sum of each cluster's updates to `means`.
 
     Parameters
     ----------
     means : Means
     method : ClientMethod
-        Which says how clients train, and the weight of an update.
+        Method that defines how clients train, and the weight of an update.
     fed : Federation
     state : ClientMethodState
     starts : mapping of int to Tensor
         Models ``(size,)`` by client.
     clusters : mapping of int to int
-        The cluster of each of them.
+        Cluster by client.
     """
     by = "samples" if method.weighting == "samples" else None
     terms = [Term("update", (state.models.shape[1],), by), Term("samples"), Term("loss")]

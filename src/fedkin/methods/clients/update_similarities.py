@@ -1,4 +1,4 @@
-"""How similar the updates of clients are."""
+"""Cosine similarities between the updates of clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLUMNS = 1 << 20
 
 
 def length_compared(classifier: Classifier, compare: str) -> int:
-    """Return the length of the part of an update that `UpdateMethod.compare` names, from its beginning."""
+    """Return the number of leading values of an update that `compare` selects (see `UpdateMethod`)."""
     return {"parameters": classifier.parameters, "floats": classifier.floats, "everything": classifier.size}[compare]
 
 
@@ -39,7 +39,7 @@ def cosine_distances(updates: Tensor) -> Tensor:
 
 
 def nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:
-    """Return the cluster of the part whose mean update has the smallest angle with `update`."""
+    """Return the cluster, among those of a split, whose mean update has the smallest angle with `update`."""
     directions = split["directions"][:, :compared].double()
     similarities = directions @ update[:compared].double() / directions.norm(dim=1).clamp_min(1e-300)
     return int(split["clusters"][int(similarities.argmax())])

@@ -1,4 +1,4 @@
-"""Clustering by the clients' updates: what OCFL, Sattler's and Briggs's methods have in common.
+"""Base of methods that split clusters by the clients' updates: OCFL's, Sattler's, Briggs's and FedGroup.
 
 Clients with similar data have similar updates of the same model. A *split* divides one cluster into several by the
 updates of one round. The state keeps every split: the model the clients started from, and each new cluster's mean
@@ -30,15 +30,15 @@ MeansOf = Callable[[int, int], Means]
 
 @dataclass(frozen=True)
 class SplitState(ClientMethodState):
-    """State with the history of splits.
+    """State of methods that split clusters by updates: the history of splits.
 
     Attributes
     ----------
     splits : list of dict
         In order of time: ``round``, counted from 1; ``cluster``, the number of the cluster divided; ``model``
-        ``(size,)``, its model then; ``clients``, which replied; ``parts``, the part of each; ``distances`` ``(n, n)``
-        between their updates; ``clusters``, the number of each part as a cluster, where the first part keeps the old
-        one; ``directions`` ``(parts, size)``, their mean updates.
+        ``(size,)``, its model before the split; ``clients``, those that replied; ``parts``, the part of each client;
+        ``distances`` ``(n, n)`` between their updates; ``clusters``, the cluster that each part becomes, where the
+        first part keeps the old number; ``directions`` ``(parts, size)``, the parts' mean updates.
     pending : dict of str to int
         Clients that missed a split of their cluster, and its position in `splits`.
     """
@@ -49,7 +49,7 @@ class SplitState(ClientMethodState):
 
 @dataclass(frozen=True)
 class Round:
-    """One cluster's part of a round, as `UpdateMethod.divided` sees it.
+    """Updates of one cluster's members in a round, the input of `UpdateMethod.divided`.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Round:
     updates : Tensor
         float32 ``(n, size)``, in order of `clients`.
     compared : Tensor
-        ``(n, some)``: the part of the updates that is compared.
+        ``(n, some)``: the leading part of the updates that is compared.
     weights : list of float
         Weights of the updates in a mean.
     """
@@ -73,7 +73,7 @@ class Round:
 
 @dataclass(frozen=True)
 class UpdateDistances:
-    """What `UpdateMethod.divided` found of a cluster: the clients, their distances ``(n, n)``, and values to record."""
+    """Distances between the updates of a cluster's clients, ``(n, n)``, with values to record."""
 
     clients: list[int]
     distances: Tensor
@@ -88,7 +88,7 @@ class UpdateMethod(ClientMethod):
     ----------
     compare : {"parameters", "floats", "everything"}
         Which part of an update is compared: trainable parameters; these and a batch norm's running statistics; or the
-        whole state, in which a batch norm's counter of batches outweighs everything else.
+        whole state, in which a batch norm's counter of batches dominates.
     """
 
     compare: Literal["parameters", "floats", "everything"] = "parameters"
@@ -101,24 +101,24 @@ class UpdateMethod(ClientMethod):
 
     @abstractmethod
     def divided(self, fed: Federation, state: Any, part: Round) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Decide whether and how one cluster is divided.
+        """Decide whether and how to divide one cluster.
 
         Returns
         -------
         parts : list of int or None
             The part, 0..m-1, that each of the round's clients goes to; ``None`` if the cluster stays whole.
         distances : Tensor, (n, n)
-            Between their updates.
+            Distances between their updates.
         values : dict
             Values for the record, such as the temperature; dictionaries of several clusters are merged.
         """
 
     def kept(self, state: Any, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-        """Return fields of the next state that follow from a watched round; none by default."""
+        """Return fields of the next state that follow from the round's distances; none by default."""
         return {}
 
     def unsettled(self, state: Any, watched: Sequence[UpdateDistances]) -> list[int]:
-        """Return clusters whose clients are to be placed again, by the first split; none by default."""
+        """Return clusters whose clients are to be reassigned, by the first split; none by default."""
         return []
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -155,20 +155,22 @@ class UpdateMethod(ClientMethod):
         return after, round_record(fed, losses, work.labels, **values | _merged(watched))
 
     def _watch(self, fed: Federation, state: Any, part: Round, work: _Working) -> UpdateDistances:
-        """Divide one cluster if the method says so."""
+        """Divide one cluster if `divided` says so; return its clients' distances."""
         parts, distances, values = self.divided(fed, state, part)
         if parts is not None and len(set(parts)) > 1:
             work.divide(part, renumbered(parts), distances, state.steps + 1, self.means_of)
         return UpdateDistances(part.clients, distances, values)
 
     def result(self, state: Any) -> dict[str, Any]:
-        """With the splits, by which unseen clients are assigned."""
+        """Return the common result with the splits, by which unseen clients are assigned."""
         return {**super().result(state), "splits": state.splits, "compare": self.compare}
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Return the cluster of an unseen client: at every split of its cluster it trains the model of that time, and
-        joins the part with the most similar mean update.
+        """Return the cluster of an unseen client, by the similarity of its updates at every split.
+
+        At each split of its cluster it trains the model from before the split, and joins the part with the most similar
+        mean update.
         """
         classifier, cluster = Classifier.of(result["module"]), 0
         for split in result["splits"]:
@@ -183,12 +185,12 @@ class UpdateMethod(ClientMethod):
 
 
 def check_clustering_round(clustering_round: int, rounds: int) -> None:
-    """Refuse a round to cluster clients in, counted from 1, that never comes.
+    """Check that the clustering round, counted from 1, is one of the run's rounds.
 
     Raises
     ------
     FedkinError
-        If it is beyond the last of `rounds`.
+        If it is greater than `rounds`.
     """
     if clustering_round > rounds:
         raise FedkinError(
@@ -198,7 +200,7 @@ def check_clustering_round(clustering_round: int, rounds: int) -> None:
 
 
 class _Working:
-    """The parts of the state that a round changes.
+    """Working copy of the parts of a `SplitState` that a round changes.
 
     Attributes
     ----------
@@ -216,7 +218,7 @@ class _Working:
         return int(self.labels[self.position[client]])
 
     def starts(self, clients: Sequence[int]) -> dict[int, Tensor]:
-        """Return the model each client trains: its cluster's, or that of the split it has missed."""
+        """Return the model each client trains: its cluster's, or that of the split it missed."""
         models = list(self.models)
         return {
             client: self.splits[self.pending[str(client)]]["model"]
@@ -226,7 +228,7 @@ class _Working:
         }
 
     def place(self, client: int, update: Tensor, compared: int) -> None:
-        """Place a client that missed a split in a cluster; if that was divided since, the client is still pending."""
+        """Assign a client that missed a split to a part; if its new cluster was divided since, it stays pending."""
         at = self.pending.pop(str(client))
         cluster = nearest(self.splits[at], update, compared)
         for later in range(at + 1, len(self.splits)):
@@ -236,7 +238,7 @@ class _Working:
         self.labels[self.position[client]] = cluster
 
     def divide(self, part: Round, parts: list[int], distances: Tensor, number: int, means_of: MeansOf) -> None:
-        """Split a cluster in round `number`; members that were missing become unknown and pending."""
+        """Split a cluster in round `number`; its members that did not reply become pending, of unknown cluster."""
         count = max(parts) + 1
         means = means_of(count, part.updates.shape[1])
         for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
@@ -269,7 +271,7 @@ class _Working:
 
 
 def _by_cluster(updates: Mapping[int, tuple[Tensor, float]], work: _Working, compared: int) -> list[Round]:
-    """Return the round's updates by cluster."""
+    """Group the round's updates by cluster."""
     members: dict[int, list[int]] = {}
     for client in updates:
         members.setdefault(work.cluster(client), []).append(client)
@@ -281,7 +283,7 @@ def _by_cluster(updates: Mapping[int, tuple[Tensor, float]], work: _Working, com
 
 
 def _merged(watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-    """Return the values of all clusters; dictionaries of the same name are merged."""
+    """Return the clusters' values in one dictionary; nested dictionaries of the same name are merged."""
     values: dict[str, Any] = {}
     for one in watched:
         for name, value in one.values.items():

@@ -1,4 +1,4 @@
-"""What the server does with class sums: the budget of two releases, the centre of all directions, the clusters."""
+"""Server side of class sums with Gaussian noise: their privacy budget, centre and clusters."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _NEEDED = {
 
 
 def check_settings(method: Any) -> None:
-    """Refuse settings of the method that sums do not go with, rather than ignore them.
+    """Raise an error for settings that have no effect with class sums.
 
     Raises
     ------
     FedkinError
-        If there are any.
+        If there are such settings.
     """
     for name, (needed, reason) in _NEEDED.items():
         value = getattr(method, name)
@@ -59,16 +59,16 @@ def check_settings(method: Any) -> None:
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Messages of class sums, within a budget of each sample.
+    """Collects clients' noisy class sums under a privacy budget per sample, and clusters them.
 
     Attributes
     ----------
     epsilon, delta : float
-        What both releases of a client cost one of its samples.
+        Budget of differential privacy of each sample, for both releases of its client together.
     segments : int
-        Classes.
+        Number of classes.
     width : int
-        Numbers of a code.
+        Length of a code.
     """
 
     epsilon: float
@@ -78,7 +78,7 @@ class ClassSums:
 
     @property
     def budget(self) -> float:
-        """The same as mu of Gaussian differential privacy."""
+        """The budget as mu of Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta)
 
     @property
@@ -87,14 +87,14 @@ class ClassSums:
         return SENSITIVITY / (self.budget * math.sqrt(1 - _CENTRE_FRACTION))
 
     def centre(self, fed: Federation, how: Payload) -> tuple[Tensor, float, list[int]]:
-        """Ask all clients for the sum of their directions.
+        """Ask all clients for the noisy sum of their codes' directions, and return their common mean.
 
         Returns
         -------
         centre : Tensor
             float32 ``(width,)``, the mean of all; empty if nobody replied.
         radius : float
-            The length that directions are clipped to about it, in (0, 1].
+            Distance from the centre that directions are clipped to, in (0, 1].
         answered : list of int
         """
         deviation = SENSITIVITY / (self.budget * math.sqrt(_CENTRE_FRACTION))
@@ -106,12 +106,12 @@ class ClassSums:
             return torch.zeros(0), 1.0, []
         total = torch.stack(list(sent.values())).sum(0)
         centre = total[:-1] / (total[-1] / COUNTED).clamp_min(1.0)
-        centre = centre / centre.norm().clamp_min(1.0)  # as the mean of vectors of length 1
+        centre = centre / centre.norm().clamp_min(1.0)  # a mean of unit vectors is no longer than 1
         radius = _RADIUS * math.sqrt(max(_SMALLEST, 1 - float(centre.square().sum())))
         return centre.float(), radius, sorted(sent)
 
     def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> dict[int, Tensor]:
-        """Ask clients for their sums ``(segments * (width + 1),)``; those whose budgets do not suffice send none."""
+        """Ask clients for class sums ``(segments * (width + 1),)``; clients without enough budget are left out."""
         asked = how | {"deviation": self.deviation, "budget": self.budget}
         expected = {"sums": reals(self.segments, self.width + 1)}
         replies = fed.ask(send_class_sums, dict.fromkeys(clients, asked), expected)
@@ -135,12 +135,12 @@ class ClassSums:
         }
 
     def nearest(self, centroids: Tensor, messages: Tensor) -> Tensor:
-        """Return the clusters that messages ``(m, d)`` belong to, int64 ``(m,)``, given their mean ones ``(K, d)``."""
+        """Return the nearest cluster of each message ``(m, d)``, int64 ``(m,)``, by the mean messages ``(K, d)``."""
         found = [nearest_by_class_means(centroids, one, self.segments, self.deviation) for one in messages]
         return torch.tensor(found, dtype=torch.int64)
 
     def described(self) -> dict[str, Any]:
-        """Return what an unseen client needs to know of the noise."""
+        """Return the noise parameters that an unseen client needs for its message."""
         return {"message": "sums", "deviation": self.deviation, "budget": self.budget}
 
     def _check_budgets(self, fed: Federation) -> None:
@@ -152,12 +152,12 @@ class ClassSums:
 
 
 def assigned(result: Mapping[str, Any], newcomer: Client) -> int:
-    """Return the cluster of an unseen client, given the result of a run with sums.
+    """Return the cluster of an unseen client by its noisy class sums, for a run with ``message="sums"``.
 
     Raises
     ------
     FedkinError
-        If its own budget does not allow it the message.
+        If the client's own budget does not allow the message.
     """
     sums = class_sums_of(newcomer, result)
     if sums is None:

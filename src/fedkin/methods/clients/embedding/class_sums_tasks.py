@@ -1,7 +1,7 @@
-"""Tasks of clients that describe their data by class sums with Gaussian noise, in place of flipped bits.
+"""Tasks of clients that describe their data by class sums with Gaussian noise, instead of randomised bits.
 
-Of a sample only the direction of its code counts, a vector of length 1. What leaves a client are sums over samples,
-which one sample changes by at most a known length, with noise that an account covers; see `fedkin.privacy.releases`.
+A sample contributes the direction of its code, a vector of length 1. What leaves a client are sums over samples, whose
+sensitivity to one sample is bounded, with noise charged to a privacy account; see `fedkin.privacy.releases`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHARED: Expected = {"encoder": ENCODER, "vector": updates("size"), "deviation":
 
 @task(takes=_SHARED, holds={"total": reals(None)}, may_be_empty=True)
 def send_code_total(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the sum of directions of a client's codes, and half the number of its samples, with noise: ``(width + 1,)``.
+    """Send the noisy sum of the directions of a client's codes, and half the number of samples: ``(width + 1,)``.
 
     The reply is empty if the client's budget does not suffice.
     """
@@ -49,7 +49,7 @@ def send_code_total(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     may_be_empty=True,
 )
 def send_class_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the sum and half the number of a client's samples by class, with noise: ``(classes, width + 1)``.
+    """Send each class's noisy sum of directions and half its number of samples: ``(classes, width + 1)``.
 
     The reply is empty if the client's budget does not suffice.
     """
@@ -65,8 +65,8 @@ def class_sums_of(client: Client, how: Mapping[str, Any]) -> Tensor | None:
     client : Client
         With labels; classes beyond the segments are left out.
     how : mapping
-        ``encoder`` and ``vector``; ``centre`` ``(width,)`` of all directions and ``radius``, the length around it that
-        is 1 in these sums; ``segments``; ``deviation`` of the noise, and the ``budget`` of the run.
+        ``encoder`` and ``vector``; ``centre`` ``(width,)`` of all directions and ``radius``, the distance from it that
+        is scaled to 1 in these sums; ``segments``; ``deviation`` of the noise, and the ``budget`` of the run.
     """
     y = labels_of(client)
     rows = _counted(clipped((directions(client.x, how) - how["centre"].double()) / how["radius"]))
@@ -77,7 +77,7 @@ def class_sums_of(client: Client, how: Mapping[str, Any]) -> Tensor | None:
 
 
 def directions(x: Tensor, how: Mapping[str, Any]) -> Tensor:
-    """Codes of samples, each of length 1: float64 ``(n, width)``; zeros where a code has no direction."""
+    """Return the samples' codes scaled to length 1: float64 ``(n, width)``; codes of zero stay zero."""
     codes = Encoder.of(how["encoder"]).codes(how["vector"], x).double().nan_to_num(0.0, 0.0, 0.0)
     return normalize(codes, dim=1)
 

@@ -3,9 +3,9 @@
 A client encodes its samples, takes the mean code of every class, rounds it to bits and flips each with a certain
 probability. The server clusters these messages before any model of a cluster is trained.
 
-With ``message="sums"``, which is not the paper's, it sends sums of its classes' codes with Gaussian noise instead. They
-guarantee (epsilon, delta)-differential privacy for one sample, and their noise is known, so that two clients are enough
-for a cluster; see `known_noise`.
+With ``message="sums"``, which is not from the paper, it sends sums of its classes' codes with Gaussian noise instead.
+They guarantee (epsilon, delta)-differential privacy for one sample, and their noise is known, so that two clients are
+enough for a cluster; see `known_noise`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _PRETRAINING = 10
 
 @dataclass(frozen=True)
 class EmbeddingMethod(OneShotMethod):
-    """Clusters clients by quantised, randomised mean codes of their classes; then federated averaging per cluster.
+    """Clusters clients once by quantised, randomised mean codes of their classes, then averages per cluster.
 
     Differences from the paper: after an ``exact`` or ``gap`` cut, k-means moves clients until none changes; all
-    clusters start from one model; and a round's clients are drawn over all clients, as in the authors' code, not per
+    clusters start from one model; and a round's clients are sampled from all clients, as in the authors' code, not per
     cluster.
     ``docs/fidelity/embedding.md`` lists all of them.
 
@@ -65,34 +65,34 @@ class EmbeddingMethod(OneShotMethod):
     pretraining_learning_rate : float
         Adam's learning rate in such a round (authors' code for MNIST: 0.001).
     pretraining_steps : int
-        Clients with few samples make more passes, until they have made so many optimiser steps, since an encoder
-        that has learnt little separates little. The default is the authors' for MNIST.
+        Minimum number of optimiser steps of a client in such a round: with few samples it makes more passes, since an
+        under-trained encoder hardly separates clients. The default is the authors' for MNIST.
     message : {"bits", "sums"}
-        Flipped bits, as in the paper; or the sum of each class's codes, each of length 1 and clipped about the mean of
-        all, and half of their number, with Gaussian noise. Sums need labels, are sent once, and find clusters of two
-        clients and clusters with classes of their own.
+        Randomised bits, as in the paper; or noisy sums: of each class, the sum of its codes, which are scaled to length
+        1 and clipped around the mean of all, and half their number, with Gaussian noise. Sums need labels, are sent
+        once, and can find clusters of two clients and clusters that have classes of their own.
     form : {"classes", "prototypes"}
         Mean codes of the classes, for which clients need labels; or centres of `prototypes` clusters of their codes,
         for which they do not. The server matches these across clients. Without labels the run ends after clustering.
     prototypes : int
         Clusters of each client's codes.
     normalise : {"segment", "vector"}
-        Codes are mapped to [0, 1] per class, as in the authors' code, or all together, as in the paper, which finds the
-        clusters less well.
+        Codes are mapped to [0, 1] per class, as in the authors' code, or all together, as in the paper, which recovers
+        the clusters less well.
     batch_statistics : bool
         Whether the encoder's batch norm uses the statistics of the samples at hand, as in the authors' code, which
         never leaves training mode.
     flip : float
         Probability P in [0, 0.5] with which each bit is flipped (eq. 1).
     epsilon : float or None
-        Of bits, a budget of a client's whole message, from which P follows (`fedkin.privacy.accounting`). Of sums, the
-        budget of each sample, by default 8, from which the noise follows (`fedkin.privacy.gaussian`); more than 10 is
-        no guarantee.
+        For bits, the budget of a client's whole message, from which P follows (`fedkin.privacy.accounting`). For sums,
+        the budget of each sample, by default 8, from which the noise follows (`fedkin.privacy.gaussian`); more than 10
+        is no guarantee.
     delta : float
-        Of sums, the chance with which `epsilon` may fail, in (0, 1).
+        For sums, the delta of (epsilon, delta)-differential privacy, in (0, 1).
     flips : list of float
-        Probabilities that clients choose for themselves (section VII), client i the one at i modulo their number. It
-        stands for a setting at each client.
+        Flip probabilities chosen by the clients themselves (section VII): client i uses the entry at i modulo the
+        length. The list simulates a setting at each client.
     clustering : {"exact", "gap", "bayes"}
         How the tree of bits is cut, see `fedkin.methods.clients.one_shot.tree_cuts`. Sums are cut above their noise.
     """
@@ -129,7 +129,7 @@ class EmbeddingMethod(OneShotMethod):
             check_settings(self)
 
     def init(self, fed: Federation) -> EmbeddingState:
-        """Return a classifier if there are labels, the file's encoder or a new one, and no client in a cluster yet."""
+        """Return the first state: the classifier if there are labels, the encoder from the file or a new one."""
         shape, classes = self.described(fed, labels_needed=self.form == "classes")
         made = Pretrained.load(Path(self.encoder)) if self.encoder else new_encoder(fed, shape, self.autoencoder)
         encoder = made.fitted_to(shape, self.encoder or self.autoencoder)
@@ -146,7 +146,7 @@ class EmbeddingMethod(OneShotMethod):
         return dataclasses.replace(state, module=classifier.spec(), models=classifier.initial(fed.rng("init"))[None])
 
     def step(self, fed: Federation, state: Any) -> tuple[EmbeddingState, Record]:
-        """A round of pre-training while there are any, then as `OneShotMethod.step`."""
+        """Do a round of pre-training while any is left, then proceed as `OneShotMethod.step`."""
         if state.steps < self.pretraining:
             return self._pretrain(fed, state)
         sums = self._sums(state)
@@ -156,7 +156,7 @@ class EmbeddingMethod(OneShotMethod):
         return after
 
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> dict[int, Tensor]:
-        """One exchange: the clients' sums; or their bits (algorithm 1), matched where they are prototypes."""
+        """Ask clients for their messages: noisy sums, or bits (algorithm 1), with prototypes in a common order."""
         sums = self._sums(state)
         if sums is not None:
             return sums.ask(fed, self._how(state), clients)
@@ -172,14 +172,14 @@ class EmbeddingMethod(OneShotMethod):
         return found
 
     def aligned(self, state: EmbeddingState, messages: Tensor) -> tuple[EmbeddingState, Tensor]:
-        """Prototypes of all clients in one order, which the state's template remembers."""
+        """Bring the prototypes of all clients into a common order; the state keeps it as its template."""
         if self.form == "classes":
             return state, messages
         template, messages = matched(messages, state.segments)
         return dataclasses.replace(state, template=template), messages
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Algorithm 2, or another way to cut the same tree; of sums, what is above their noise."""
+        """Cluster bits by cutting a Ward tree (algorithm 2), or class sums by a cut above their noise."""
         sums = self._sums(state)
         if sums is not None:
             return sums.clustered(messages, self.smallest(len(messages)), fed.rng("grouping"))
@@ -201,7 +201,7 @@ class EmbeddingMethod(OneShotMethod):
         return found, values
 
     def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """As of all methods of this family; by sums, clients join the cluster of the nearest class means."""
+        """Return labels after new messages as `OneShotMethod.placed`; with sums, by the nearest class means."""
         sums = self._sums(state)
         if sums is None:
             return super().placed(fed, state, rows, new)
@@ -210,7 +210,7 @@ class EmbeddingMethod(OneShotMethod):
         return labels, []
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
-        """As of all methods of this family, with what an unseen client needs for its message."""
+        """Return the result of `OneShotMethod`, with what an unseen client needs for its message."""
         sums = self._sums(state)
         if sums is not None:
             return super().result(state) | self._how(state) | sums.described() | {"form": self.form}
@@ -220,7 +220,7 @@ class EmbeddingMethod(OneShotMethod):
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Return the cluster of an unseen client, by one message as private as those of the others (section V)."""
+        """Return the cluster of an unseen client by one message, as private as the others' messages (section V)."""
         if result.get("message") == "sums":
             return assigned(result, newcomer)
         message, _ = message_of(newcomer, result)
@@ -229,7 +229,7 @@ class EmbeddingMethod(OneShotMethod):
 
     @staticmethod
     def true_bits(client: Client, result: Mapping[str, Any]) -> Tensor:
-        """Return a client's bits ``(segments, width)`` before any flip."""
+        """Return a client's bits ``(segments, width)`` before randomisation."""
         return true_bits(client, result)[0]
 
     @staticmethod
@@ -238,7 +238,7 @@ class EmbeddingMethod(OneShotMethod):
         return bool(result["form"] == "classes")
 
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
-        """Return how messages are made, apart from the flips or the noise."""
+        """Return the settings by which clients make messages, apart from flips or noise."""
         how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
         if self.message == "sums":
             return how | {"centre": state.centre, "radius": state.radius}
@@ -249,7 +249,7 @@ class EmbeddingMethod(OneShotMethod):
         }
 
     def _sums(self, state: EmbeddingState) -> ClassSums | None:
-        """What asks for sums and clusters them; ``None`` where messages are bits."""
+        """Return the collector of class sums, or ``None`` if messages are bits."""
         if self.message == "bits":
             return None
         return ClassSums(
@@ -260,7 +260,7 @@ class EmbeddingMethod(OneShotMethod):
         )
 
     def _with_centre(self, fed: Federation, state: EmbeddingState, sums: ClassSums) -> tuple[EmbeddingState, Record]:
-        """One exchange: the mean direction of all codes, about which class sums are clipped."""
+        """Find the mean direction of all codes, around which class sums are clipped, in one exchange."""
         centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
         if not answered:
             return self._again(fed, state)
@@ -269,18 +269,18 @@ class EmbeddingMethod(OneShotMethod):
 
     @property
     def rounds_before_training(self) -> int:
-        """Rounds of pre-training, the one of messages, and one for the centre of sums."""
+        """Number of rounds of pre-training, one of messages and, with sums, one for their centre."""
         return self.pretraining + 1 + (self.message == "sums")
 
     @property
     def pretraining(self) -> int:
-        """Rounds of pre-training."""
+        """Number of rounds of pre-training."""
         if self.pretraining_rounds is not None:
             return self.pretraining_rounds
         return 0 if self.encoder else _PRETRAINING
 
     def _pretrain(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
-        """One round of federated averaging of the autoencoder."""
+        """Do one round of federated averaging of the autoencoder."""
         training = Descent(
             epochs=self.pretraining_epochs,
             batch_size=self.batch_size,
@@ -304,7 +304,7 @@ class EmbeddingMethod(OneShotMethod):
         return state.next(vector=means.moved(state.vector[None])[0]), record
 
     def _flips(self, bits: int) -> list[float]:
-        """Probabilities that clients take in turn, for a message of so many bits."""
+        """Return the flip probabilities that clients take in turn, for a message of `bits` bits."""
         if self.epsilon is not None:
             return [flip_probability(self.epsilon, bits)]
         return self.flips or [self.flip]

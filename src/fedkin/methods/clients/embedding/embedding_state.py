@@ -1,4 +1,4 @@
-"""What the server of clustering by embeddings knows between steps."""
+"""State of one-shot clustering by embeddings."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fedkin.methods.clients.one_shot.one_shot import OneShotState
 
 @dataclass(frozen=True)
 class EmbeddingState(OneShotState):
-    """State with the encoder.
+    """State of one-shot clustering by embeddings: the messages, and the encoder that they are made with.
 
     Attributes
     ----------
     encoder : dict
-        Plain values that `Encoder.of` makes it from.
+        Plain values that `Encoder.of` makes the encoder from.
     vector : Tensor
-        Its model ``(size,)``.
+        The encoder's model ``(size,)``.
     segments : int
-        Parts of a message: one for each class, or for each prototype.
+        Number of parts of a message: one for each class, or for each prototype.
     template : Tensor
-        float32 ``(segments, width)``, what unlabelled clients' prototypes are matched to; empty with labels.
+        float32 ``(segments, width)``, the mean prototypes to which each client's are matched; empty with labels.
     centre : Tensor
-        float32 ``(width,)``, of all directions of codes; empty before it is known, and where messages are bits.
+        float32 ``(width,)``, the mean direction of all codes; empty before it is known, and if messages are bits.
     radius : float
-        Length around the centre that is 1 in class sums.
+        Distance from the centre that is scaled to 1 in class sums.
     """
 
     encoder: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Tasks of one-shot clustering by embeddings: train the encoder, and describe the client's data in a few bits."""
+"""Tasks of clients in one-shot clustering by embeddings: train the encoder, and describe their data in a few bits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def extent(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def new_encoder(fed: Federation, shape: tuple[int, ...], name: str) -> Pretrained:
-    """Return an untrained encoder for the clients' data, of the architecture `name` or of the one that suits them."""
+    """Return an untrained encoder for the clients' data, of the architecture `name`; "auto" chooses one."""
     replies = fed.ask_until_all_reply(extent, {}).values()
     in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
     known = choose_autoencoder(shape) if name == "auto" else name
@@ -71,10 +71,10 @@ def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     holds={"bits": octets(None)},
 )  # fmt: skip
 def embed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the client's message (algorithm 1): ``bits``, eight in a byte, equally many for all clients.
+    """Report the client's message of randomised bits (algorithm 1), as ``bits``, eight to a byte.
 
-    Random answers are sampled once and remembered, so that many messages reveal no more than one while the data stay
-    the same.
+    Messages of all clients have equal length. Random answers are sampled once and remembered, so that many messages
+    reveal no more than one while the data stay the same.
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
@@ -85,7 +85,7 @@ def embed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 
 def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return a client's message, and what it must remember to repeat it.
+    """Return a client's randomised bits, and the random draws it must remember to repeat them.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str
 
 
 def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return a client's bits ``(segments, width)`` before any flip, and what it must remember to repeat them."""
+    """Return a client's bits ``(segments, width)`` before randomisation, and the draws it must remember."""
     encoder = Encoder.of(how["encoder"])
     filling = filling_of(client, FILLING, how["segments"], encoder.width)
     remembered = {FILLING: filling}
@@ -124,10 +124,10 @@ def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str,
 
 
 def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
-    """Return centres of clusters of codes ``(prototypes, width)``, in any order; padded with `filling`."""
+    """Return the cluster centres of codes ``(prototypes, width)``, in any order; padded with `filling`."""
     segments = filling.clone()
     found = min(len(segments), len(codes.unique(dim=0)))
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on their order
         clusters = KMeans(found, n_init=3, random_state=seed).fit(codes.double().numpy())
     segments[:found] = torch.from_numpy(clusters.cluster_centers_).float()
     return segments

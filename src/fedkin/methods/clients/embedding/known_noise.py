@@ -1,12 +1,13 @@
-"""Clusters of clients by class means whose noise is known.
+"""Clustering of clients by noisy class means whose noise level is known.
 
-Where the noise of a message is known, two clients are enough for a cluster: they are alike if they differ by no more
-than their noise. A rule that estimates the noise from what is left inside clusters needs clusters of several clients.
+If the noise of messages is known, two clients are enough for a cluster: they are similar if they differ by no more
+than their noise. A rule that estimates the noise from the variance inside clusters needs clusters of several clients.
 
-Clients are first divided by their classes: two differ if more classes belong to one of them alone than to both. Inside
-of each part, a Ward tree of the class means is cut at the height that the tree would have if there were nothing but
-noise. That of a mean has two parts: the noise that was added, and the sampling of the client's data, which is known
-since vectors have a length of at most 1. Clients of one cluster also differ otherwise, so sampling counts 1.8 times.
+Clients are first divided by their classes: two differ if more classes belong to only one of them than to both. Inside
+each part, a Ward tree of the class means is cut at the height that the tree would have if there were nothing but noise.
+The noise of a mean has two parts: the noise that was added, and the sampling of the client's data, whose variance is
+bounded since vectors have a length of at most 1. Clients of one cluster also differ otherwise, so the variance of
+sampling is multiplied by 1.8.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ MAX_CLIENTS = 5_000
 _PRESENT, _CLEARLY, _SHOWN = 2.0, 4.0, 6.0
 """In standard deviations of a count: above the first a class is taken to be present; above the second it surely is; a
 client that lacks it differs by that if in the other's proportion it would have more than the third."""
-_DIFFERENT = 0.5  # of the classes of two clients, above which they have to be in common
-_OWN = 0.8  # so many times more than its own counts the variance of sampling
-_DRAWS, _MARGIN = 20, 1.02  # trees of noise alone, and what their greatest height is multiplied by
+_DIFFERENT = 0.5  # fraction of two clients' classes that must be common to both
+_OWN = 0.8  # added factor of the variance of sampling
+_DRAWS, _MARGIN = 20, 1.02  # number of trees of noise alone, and factor of their greatest height
 _MAX_REPORTED = 40
 
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """What noisy sums say of each class of each client.
+    """Mean codes of each class of each client, with the noise of each, from noisy sums.
 
     Attributes
     ----------
     means : float64 (n, classes, width)
         Zero where the class is not present.
     variances : float64 (n, classes)
-        Of each number of a mean.
+        Variance of the noise of each number of a mean.
     counts : float64 (n, classes)
-        With noise.
+        Noisy numbers of samples.
     noise : float
         Standard deviation of a count.
     """
@@ -61,7 +62,7 @@ class ClassMeans:
 
     @classmethod
     def of(cls, messages: Tensor, segments: int, deviation: float) -> ClassMeans:
-        """Read messages ``(n, segments * (width + 1))`` with noise of this standard deviation."""
+        """Read class means from messages ``(n, segments * (width + 1))``, whose noise has this standard deviation."""
         parts = messages.detach().cpu().double().numpy().reshape(len(messages), segments, -1)
         sums, counts, noise = parts[..., :-1], parts[..., -1] / COUNTED, deviation / COUNTED
         present = counts > _above(_PRESENT * noise)
@@ -78,13 +79,13 @@ class ClassMeans:
         return self.counts > _above(_PRESENT * self.noise)
 
     def of_clients(self, rows: np.ndarray) -> ClassMeans:
-        """The same of some clients."""
+        """Return the class means of the clients at `rows`."""
         return ClassMeans(self.means[rows], self.variances[rows], self.counts[rows], self.noise)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Labels of the clients with about the same classes, and the tree they were read off."""
+    """Clusters among clients with similar sets of classes, and the tree they were cut from."""
 
     labels: Integers
     heights: list[float] = field(default_factory=list)
@@ -101,7 +102,7 @@ def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) 
     min_size : int
         Minimum number of clients in a cluster, at least 1.
     rng : torch.Generator
-        For the noise that heights are compared with.
+        Random generator of the simulated noise that heights are compared with.
 
     Returns
     -------
@@ -132,10 +133,10 @@ def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) 
 
 
 def nearest_by_class_means(centroids: Tensor, message: Tensor, segments: int, deviation: float) -> int:
-    """Return the cluster that a message belongs to.
+    """Return the cluster whose class means are nearest to a message.
 
-    Of the clusters that have at least half as many classes in common with it as any, in proportion to those of either,
-    it is the one whose means of these classes are nearest.
+    Only clusters with a similar set of classes count: their Jaccard similarity to the message's classes is at least
+    half the greatest one.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def nearest_by_class_means(centroids: Tensor, message: Tensor, segments: int, de
     message : Tensor (segments * (width + 1),)
     segments : int
     deviation : float
-        Of the noise of one message.
+        Standard deviation of the noise of one message.
     """
     own, clusters = (ClassMeans.of(one, segments, deviation) for one in (message[None], centroids))
     common = own.present & clusters.present
@@ -156,12 +157,12 @@ def nearest_by_class_means(centroids: Tensor, message: Tensor, segments: int, de
 
 
 def _above(count: float) -> float:
-    """A count that noise does not reach; without noise, what rounds to none."""
+    """Return the threshold for a noisy count: `count`, but at least 0.5."""
     return max(count, 0.5)
 
 
 def _by_classes(found: ClassMeans, min_size: int) -> Integers:
-    """Parts of clients that have more classes in common than not, on average: 0..p-1 ``(n,)``."""
+    """Divide clients by average linkage into parts with similar sets of classes: 0..p-1 ``(n,)``."""
     n = len(found.counts)
     labels = np.zeros(n, dtype=np.int64)
     if n < 2 * min_size:
@@ -179,11 +180,11 @@ def _by_classes(found: ClassMeans, min_size: int) -> Integers:
 
 
 def _alike(found: ClassMeans) -> Floats:
-    """Which part of the classes of two clients both have, ``(n, n)``; 1 where noise hides all."""
+    """Return the fraction of two clients' classes that both have, ``(n, n)``; 1 where noise hides all."""
     totals = np.maximum(found.counts.sum(1), 1.0)
     both, one = np.zeros((2, len(totals), len(totals)))
     for counts, present in zip(found.counts.T, found.present.T, strict=True):
-        expected = (counts / totals)[:, None] * totals[None]  # in the other's data
+        expected = (counts / totals)[:, None] * totals[None]  # count expected in the other client's data
         lacks = (counts > _above(_CLEARLY * found.noise))[:, None] & ~present[None]
         lacks &= expected > _above(_SHOWN * found.noise)
         both += present[:, None] & present[None]
@@ -192,7 +193,7 @@ def _alike(found: ClassMeans) -> Floats:
 
 
 def _by_means(found: ClassMeans, min_size: int, draws: np.random.Generator) -> _Part:
-    """Clusters of clients with about the same classes, by a tree that is cut above the noise."""
+    """Cluster clients with similar sets of classes by a Ward tree of class means, cut above the noise."""
     n = len(found.means)
     if n < max(2, 2 * min_size):
         return _Part(np.zeros(n, dtype=np.int64))
@@ -210,9 +211,10 @@ def _by_means(found: ClassMeans, min_size: int, draws: np.random.Generator) -> _
 
 
 def _points(found: ClassMeans) -> tuple[Floats, Floats]:
-    """Means about those of all clients, and standard deviations of their noise: ``(n, classes * width)`` each.
+    """Return centred class means and the standard deviations of their noise: ``(n, classes * width)`` each.
 
-    A class that a client lacks says nothing: it has the mean of all, without noise.
+    Class means are taken relative to the mean of all clients; for a class that a client lacks they are 0, without
+    noise.
     """
     n, _, width = found.means.shape
     weights = np.where(found.present, 1 / np.maximum(found.variances, 1e-12), 0.0)

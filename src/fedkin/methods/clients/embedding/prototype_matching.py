@@ -1,4 +1,4 @@
-"""Matching of unlabelled clients' prototypes, which every client numbers in its own order."""
+"""Matching of prototypes across unlabelled clients, each of which numbers them in its own order."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _SWEEPS = 5
 
 
 def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
-    """Put every message's segments in a common order.
+    """Put the prototypes of all messages in a common order.
 
-    It starts from the order of the client that the others match best; then every client is matched to the mean of all,
-    until nothing changes. This works on messages already sent, so it costs no privacy.
+    The order of the message that the others match best comes first; then every message is matched to the mean of all,
+    until nothing changes. Only messages already sent are used, so matching costs no privacy.
 
     Parameters
     ----------
     messages : Tensor
-        uint8 ``(n, segments * width)``, each of its own order.
+        uint8 ``(n, segments * width)``, each in its own order.
     segments : int
 
     Returns
@@ -44,7 +44,7 @@ def matched_to(template: Tensor, message: Tensor) -> Tensor:
 
 
 def _most_central(parts: Tensor, tried: int = 20) -> Tensor:
-    """Return the one of some evenly spaced messages that the others match best."""
+    """Return the message, out of some evenly spaced ones, that the others match best."""
     some = parts[:: max(1, len(parts) // tried)]
     costs = [
         sum(float(_costs(one.float(), other)[_assignment(one.float(), other)].sum()) for other in some) for one in some
@@ -63,5 +63,5 @@ def _assignment(template: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _costs(template: Tensor, part: Tensor) -> Tensor:
-    """Squared distances between segments ``(segments, segments)``."""
+    """Return the squared distances between segments ``(segments, segments)``."""
     return torch.cdist(template, part.float()).square()

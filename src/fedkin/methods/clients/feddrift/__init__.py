@@ -1,1 +1,1 @@
-"""FedDrift: as many models as there are concepts at a time, while clients drift."""
+"""FedDrift: one model per concept of the data, while clients' data drift."""

@@ -1,8 +1,8 @@
-"""FedDrift: as many models as there are concepts at a time, while clients drift (Jothimurugesan et al. 2023; AISTATS).
+"""FedDrift: one model per concept of the data, while clients' data drift (Jothimurugesan et al. 2023; AISTATS).
 
-At the beginning of a time step every client judges all models on its data. One whose best model has become worse than
-it was trains a model of its own for a while. Models that are as good on each other's clients as on their own become
-one.
+At the beginning of a time step every client evaluates all models on its data. A client whose best model has become
+worse than before trains a model of its own for some time steps. Models that are as good on each other's clients as on
+their own are merged.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _NEVER = -1.0
 
 @dataclass(frozen=True)
 class FedDriftState(ClientMethodState):
-    """State with what drift is seen by.
+    """State of FedDrift: the error by which drift is detected, and the isolation of clients that drifted.
 
     Attributes
     ----------
     errors : Tensor
-        float64 ``(n,)``: of each client, the error of its best model in the last time step; -1 where there is none.
+        float64 ``(n,)``: error of each client's best model in the last time step; -1 if there is none.
     until : Tensor
-        int64 ``(n,)``: the time step in which a client that drifted takes part in the clustering again; 0 for others.
+        int64 ``(n,)``: time step in which a client that drifted takes part in the clustering again; 0 for others.
     """
 
     errors: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
@@ -50,9 +50,9 @@ class FedDriftMethod(ClientMethod):
     A time step is `period` rounds. Data are those that a client has when it is asked: samples of earlier time steps are
     not kept, and a client's samples stand for those of the last time step as long as its model is as good on them.
 
-    Differences from the authors' code: models are judged on samples that a client never trains on, where the paper's
+    Differences from the authors' code: models are evaluated on samples that a client never trains on, where the paper's
     are new in every time step. All models begin equal. Merged models are weighted by clients, not by clients and time
-    steps. A model that nobody has is dropped, where the code keeps a given number. A client that joins later is
+    steps. A model without clients is dropped, where the code keeps a given number. A client that joins later is
     compared with the others of its cluster.
 
     Attributes
@@ -65,11 +65,11 @@ class FedDriftMethod(ClientMethod):
     isolation : int
         W, the time steps in which a client that drifted trains alone.
     held_out : float
-        Fraction of a client's samples by which it judges models, and on which it does not train; at least one. 0
-        judges by all samples that it trains on.
+        Fraction of a client's samples, at least one, on which it evaluates models and does not train. With 0 it
+        evaluates them on all samples, which it also trains on.
     start : {"alone", "together"}
         Whether every client begins with a model of its own, as in the experiments of the authors' code, or all with
-        one. Concepts that differ from the beginning are found in the first case only.
+        one. Concepts that differ from the beginning are found only with "alone".
     """
 
     period: Count = 4
@@ -122,7 +122,7 @@ class FedDriftMethod(ClientMethod):
         return state.next(models=moved, finished=self.finished(state)), record
 
     def _begun(self, fed: Federation, state: FedDriftState) -> FedDriftState:
-        """Return the state of the first time step, in which nothing has been learnt: the error is 1."""
+        """Return the state at the beginning of the first time step, with an error of 1 for every client."""
         position = positions(fed)
         labels, errors = state.labels.clone(), state.errors.clone()
         for number, client in enumerate(fed.present):
@@ -132,7 +132,7 @@ class FedDriftMethod(ClientMethod):
         return dataclasses.replace(state, labels=labels, errors=errors, models=state.models.repeat(count, 1))
 
     def _clustered(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, dict[str, Any]]:
-        """Return the state after all clients have judged all models, and which drifted and which models merged."""
+        """Have all clients evaluate all models; return the new state, and the drifted clients and merged models."""
         payload = {"module": state.module, "models": state.models, "held_out": self.held_out}
         replies = fed.ask(
             judge, dict.fromkeys(fed.present, payload), {"errors": reals(len(state.models), minimum=0, maximum=1)}
@@ -150,7 +150,7 @@ class FedDriftMethod(ClientMethod):
         return _without_unused(merged), values
 
     def placed(self, state: FedDriftState, rows: Sequence[int], judged: Tensor) -> tuple[FedDriftState, set[int]]:
-        """Return the state with clients at their best models, or at new ones if they have drifted, and which have.
+        """Assign clients to their best models, or to new ones if they have drifted; return the state and who drifted.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class FedDriftMethod(ClientMethod):
         rows : sequence of int
             Positions of the clients.
         judged : Tensor, (m, K) float64
-            Their errors under all models.
+            Error of every model at each client.
         """
         now = state.steps // self.period
         alone = state.until > now
@@ -182,10 +182,10 @@ class FedDriftMethod(ClientMethod):
         return dataclasses.replace(state, labels=labels, errors=errors, until=until, models=models), drifted
 
     def members(self, before: FedDriftState, after: FedDriftState, rows: Sequence[int], judged: Tensor) -> Tensor:
-        """Return whose samples count as those of which model, bool ``(m, K)`` for the models `before`.
+        """Return whose samples count as whose model's, bool ``(m, K)`` for the models `before`.
 
-        They count for the model that a client has now, and for the one it had as long as that is as good as it was.
-        Models that are trained alone have none.
+        A client's samples count for the model it has now, and for its last one while that has not become worse. Models
+        that a single client trains in isolation have none.
         """
         count = len(before.models)
         found = torch.zeros(len(rows), count, dtype=torch.bool)
@@ -198,13 +198,13 @@ class FedDriftMethod(ClientMethod):
         return found & self._used(before)
 
     def merged(self, state: FedDriftState, between: Tensor, members: Tensor) -> tuple[FedDriftState, list[list[int]]]:
-        """Return the state with similar models averaged into one each, and the models that were.
+        """Average similar models into one each; return the state and the lists of models merged.
 
         Parameters
         ----------
         state : FedDriftState
         between : Tensor, (K, K) float64
-            Errors of models on each other's clients.
+            Error of every model on every model's clients.
         members : Tensor, (m, K) bool
         """
         judged = members.any(0).nonzero()[:, 0]
@@ -222,14 +222,14 @@ class FedDriftMethod(ClientMethod):
         return dataclasses.replace(state, models=models, labels=labels), found
 
     def _used(self, state: FedDriftState) -> Tensor:
-        """Which models clients may choose: bool ``(K,)``, not those that a client trains alone."""
+        """Find the models that clients may choose: bool ``(K,)``, without those of isolated clients."""
         used = torch.ones(len(state.models), dtype=torch.bool)
         used[state.labels[state.until > state.steps // self.period]] = False
         return used
 
 
 def _before(state: FedDriftState, row: int, best: int) -> float | None:
-    """Return the error that a client's is compared with: its last, or of a new one the mean of its cluster's others."""
+    """Return the error to compare with: the client's last one or, for a new client, its cluster's mean."""
     if state.errors[row] >= 0:
         return float(state.errors[row])
     others = state.errors[(state.labels == best) & (state.errors >= 0)]

@@ -1,4 +1,4 @@
-"""What FedDrift asks of clients: to judge all models on samples held out, and to train on the others."""
+"""Tasks of FedDrift's clients: evaluate all models on held-out samples, and train on the other samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JUDGED: Mapping[str, Any] = {"module": CLASSIFIER, "held_out": within(0, 1)}
     holds={"errors": reals(None, minimum=0, maximum=1), "samples": is_amount},
 )
 def judge(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report which fraction of the held-out samples each model gets wrong, as ``errors`` ``(K,)``, and their number."""
+    """Report the error rate of each model on the held-out samples, as ``errors`` ``(K,)``, and their number."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         rows, _ = _divided(client, payload["held_out"])
@@ -40,7 +40,7 @@ def judge(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
 )
 def train_on_kept(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Train on the samples that are not held out; report the update, their number and the training loss."""
+    """Train on all but the held-out samples; report the update, their number and the training loss."""
     jobs: list[Job] = []
     for client, payload in zip(clients, payloads, strict=True):
         _, rows = _divided(client, payload["held_out"])
@@ -53,14 +53,14 @@ def train_on_kept(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
 
 
 def error_of(classifier: Classifier, model: Tensor, x: Tensor, y: Tensor) -> float:
-    """Return the fraction of samples that a model gets wrong; one that has diverged gets them all wrong."""
+    """Return a model's error rate on the samples; 1 for a model that has diverged."""
     logits = classifier.logits(model, x)
     right = (logits.argmax(1) == y) & logits.isfinite().all(1)
     return 1.0 - float(right.double().mean())
 
 
 def _divided(client: Client, fraction: float) -> tuple[Tensor, Tensor]:
-    """Return the rows that models are judged by and those that are trained on, the same in all rounds."""
+    """Return the rows of held-out samples and of training samples, the same in all rounds."""
     n = len(client)
     every = torch.arange(n)
     if fraction == 0 or n < 2:

@@ -1,4 +1,4 @@
-"""How much worse models are on each other's clients, and which of them are one."""
+"""Distances between FedDrift's models, by their errors on each other's clients, and the models to merge."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 def errors_between(judged: Tensor, weights: Tensor, members: Tensor) -> Tensor:
-    """Return the error of every model on every model's clients.
+    """Return the mean error of every model on every model's clients.
 
     Parameters
     ----------
     judged : Tensor, (m, K) float64
-        Errors of clients under all models.
+        Error of every model at each client.
     weights : Tensor, (m,) float64
         Numbers of samples.
     members : Tensor, (m, K) bool
@@ -22,20 +22,20 @@ def errors_between(judged: Tensor, weights: Tensor, members: Tensor) -> Tensor:
     Returns
     -------
     Tensor, (K, K) float64
-        Row: the model; column: whose clients. 0 where a model has none.
+        Row: the model; column: the model whose clients it is evaluated on. 0 for models without clients.
     """
     shares = members.double() * weights[:, None]
     return judged.T @ shares / shares.sum(0).clamp_min(1e-12)
 
 
 def distances_of(between: Tensor) -> Tensor:
-    """Return how much worse models are on each other's clients than on their own: ``(K, K)``, symmetric, from 0 up."""
+    """Return how much worse models are on each other's clients than on their own: ``(K, K)``, symmetric, at least 0."""
     worse = between - between.diagonal()[:, None]
     return torch.maximum(worse, worse.T).clamp_min(0).fill_diagonal_(0)
 
 
 def merges(distances: Tensor, threshold: float) -> list[list[int]]:
-    """Return the parts of a tree of complete linkage over `distances` ``(K, K)``, K above 1, cut at `threshold`."""
+    """Return groups of models to merge: complete linkage of `distances` ``(K, K)``, K above 1, cut at `threshold`."""
     tree = linkage(squareform(distances.numpy(), checks=False), "complete")
     parts: dict[int, list[int]] = {}
     for at, part in enumerate(fcluster(tree, threshold, criterion="distance").tolist()):

@@ -1,1 +1,1 @@
-"""What methods share that cluster clients once, before training, by one message from each."""
+"""Base of methods that cluster clients once, before training, by one message from each."""

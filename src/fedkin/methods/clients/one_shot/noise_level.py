@@ -1,4 +1,4 @@
-"""The height that a Ward tree would have if there were nothing to separate inside clusters."""
+"""Noise level of a Ward tree: the height that it would have if clusters had no substructure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 
 from fedkin.clustering.ward import Floats, Integers, top_height
 
-_SAMPLE = 500  # clients whose permuted embeddings are clustered
-_FEW = 250  # clients up to which there are 20 permutations; beyond, heights vary less and 5 do
-_OWN = 0.8  # so many times more than flips counts what clients' own variance adds to the squared noise level
-_MARGIN = 1.02  # of the noise level, above the greatest height of so few permutations
-_FASTER = 0.03  # added to the power of growth, which itself grows with the number of clients
+_SAMPLE = 500  # clients whose permuted embeddings are clustered, at most
+_FEW = 250  # up to so many clients 20 permutations; beyond, heights vary less and 5 are enough
+_OWN = 0.8  # added factor of the clients' own variance in the squared noise level
+_MARGIN = 1.02  # factor of the noise level, as so few permutations miss the greatest height
+_FASTER = 0.03  # added to the exponent of growth, which itself grows with the number of clients
 
 
 def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
-    """Return the greatest height that the tree would have if columns were independent inside clusters.
+    """Return the greatest height that a Ward tree would have if columns were independent inside clusters.
 
     It is the greatest height of Ward trees of the same points after every column was permuted inside of each cluster.
     Clients of one cluster also differ in ways that are not independent between columns; that part of their variance,
-    all but what flips cause, counts 1.8 times.
+    all that flips do not cause, is multiplied by 1.8.
 
-    For more than 500 clients the trees are of so many, and the level is extrapolated by the power of the number of
-    clients with which the mean height grew from a quarter of them.
+    For more than 500 clients the trees are those of a sample of 500, and the level is extrapolated by a power law in
+    the number of clients, fitted to the growth of the mean height from a quarter of the sample to all of it.
 
     Parameters
     ----------
@@ -31,10 +31,10 @@ def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, 
     labels : int64 (n,)
         0..k-1, the clusters found so far.
     finer : int64 (n,)
-        The same after the next split, in whose clusters the clients' own variance is measured: measured
-        before, what the split may explain would count against it.
+        Labels after the next split, in whose clusters the clients' own variance is measured: before the split, the
+        variance that it explains would count as noise.
     flips : float or None
-        Probability of a flip. Without it, or for other numbers than bits, all variance is taken to be the clients' own.
+        Probability of a flip. If None, as for embeddings other than bits, all variance is taken to be the clients' own.
     draws : Generator
     """
     n = len(x)

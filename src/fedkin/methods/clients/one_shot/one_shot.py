@@ -1,6 +1,6 @@
-"""Clustering clients once, before training, by one small message from each.
+"""Base of methods that cluster clients once, before training, by one small message from each.
 
-What the embeddings of Prigent et al. (2024, algorithm 3) and the styles of LADD have in common: every client sends a
+The embeddings of Prigent et al. (2024, algorithm 3) and the styles of LADD have this in common: every client sends a
 message, the server clusters the messages, and every cluster trains its own model. An unseen client sends a message and
 joins the cluster with the nearest centroid (section V). With `refresh`, clients send new messages from time to time and
 change clusters if their data have changed (section VII, where it is future work).
@@ -36,12 +36,12 @@ _FAR = 4.0
 
 @dataclass(frozen=True)
 class OneShotState(ClientMethodState):
-    """State with the clients' messages.
+    """State of one-shot clustering: the clients' messages.
 
     Attributes
     ----------
     messages : Tensor
-        ``(n, d)``, the last message of each client, zeros where there is none; uint8 bits, or float32.
+        ``(n, d)``, the last message of each client, zeros if there is none; uint8 bits, or float32.
     rounds : int
         Rounds of training done.
     attempts : int
@@ -55,7 +55,7 @@ class OneShotState(ClientMethodState):
 
 @dataclass(frozen=True)
 class OneShotMethod(FedAvgMethod):
-    """Base of methods that cluster clients by one message each, and then average within clusters.
+    """Base of methods that cluster clients by one message from each, and then average within clusters.
 
     Attributes
     ----------
@@ -79,18 +79,18 @@ class OneShotMethod(FedAvgMethod):
 
     @abstractmethod
     def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> dict[int, Tensor]:
-        """Return the messages ``(d,)`` of the clients that replied, in one exchange."""
+        """Ask clients for their messages ``(d,)``, in one exchange; return those that replied."""
 
     @abstractmethod
     def clustered(self, fed: Federation, state: Any, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Return clusters of messages ``(m, d)``, and plain values for the record."""
 
     def aligned(self, state: Any, messages: Tensor) -> tuple[Any, Tensor]:
-        """Make the first messages ``(m, d)`` comparable; the state remembers how. By default they are unchanged."""
+        """Bring the first messages ``(m, d)`` to a common form, which the state keeps; by default unchanged."""
         return state, messages
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Cluster the clients if they are not yet; otherwise a round of training, after new messages if any."""
+        """Cluster the clients if they are not yet; otherwise do a round of training, after new messages if any."""
         if not state.messages.numel():
             return self._form(fed, state)
         missing: dict[int, str] = {}
@@ -106,15 +106,15 @@ class OneShotMethod(FedAvgMethod):
 
     @property
     def rounds_before_training(self) -> int:
-        """Rounds in which nobody trains a cluster's model."""
+        """Number of rounds before any cluster's model is trained."""
         return 1
 
     def descent(self, step: int = 0) -> Descent:
-        """Return how clients train; learning rates are counted from the first round of training."""
+        """Return the settings of the clients' training; learning rates count from the first round of training."""
         return super().descent(max(0, step - self.rounds_before_training))
 
     def means(self, state: ClientMethodState) -> Means:
-        """Return what averages a round's updates, with the shared layers over all clusters."""
+        """Return an empty accumulator of mean updates, with the shared layers averaged over all clusters."""
         clusters, size = state.models.shape
         return self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
 
@@ -147,7 +147,7 @@ class OneShotMethod(FedAvgMethod):
         return after, dataclasses.replace(record, answered=sorted(replies), missing=missing)
 
     def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Retry in the next step, a limited number of times."""
+        """Return a state that retries in the next step; raise an error after the last attempt."""
         attempts = state.attempts + 1
         if attempts == MAX_ATTEMPTS or not fed.missing:
             reasons = "; ".join(sorted(set(fed.missing.values()))) or "there are no more clients"
@@ -158,7 +158,7 @@ class OneShotMethod(FedAvgMethod):
         return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
 
     def _heard(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, dict[str, Any]]:
-        """Return the state after new messages, from new clients or from all, and the changes of clusters."""
+        """Ask new clients, or all in a refresh, for messages; return the state and the changes of clusters."""
         position = positions(fed)
         due = self.refresh and state.rounds and state.rounds % self.refresh == 0
         asked = [i for i in fed.present if due or state.labels[position[i]] == UNKNOWN]
@@ -178,9 +178,9 @@ class OneShotMethod(FedAvgMethod):
         return dataclasses.replace(state, labels=labels, messages=messages, models=models), changes
 
     def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """Return labels after messages `new` of the clients at `rows`, and for each new cluster that of its model."""
+        """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster."""
         centroids, reach = circles(state.messages, state.labels, len(state.models))
-        # Not by products: those of an infinite centroid are undefined.
+        # Not by matrix products, which are undefined for infinite centroids.
         distances = pairwise_distances(new.double(), centroids)
         nearest = distances.argmin(1)
         far = distances.gather(1, nearest[:, None])[:, 0] > reach[nearest]
@@ -196,7 +196,7 @@ class OneShotMethod(FedAvgMethod):
                 parents.append(int(labels[members].mode().values))
                 labels[members] = len(state.models) + len(parents) - 1
                 centroids = torch.cat([centroids, new[far][part].double().mean(0, keepdim=True)])
-        if parents:  # some that took the nearest cluster, or kept theirs, are nearer to a new one
+        if parents:  # some clients placed before are nearer to a new cluster
             distances = pairwise_distances(new.double(), centroids)
             nearest = distances.argmin(1)
             labels[rows] = torch.where(nearest >= len(state.models), nearest, labels[rows])
@@ -205,8 +205,8 @@ class OneShotMethod(FedAvgMethod):
     def _separated(self, fed: Federation, state: Any, rows: Tensor, new: Tensor, nearest: Tensor) -> Tensor:
         """Whether a new message separates its client from the nearest cluster: bool ``(m,)``.
 
-        Flipped bits hide in one message what several together show: if the cluster is divided anew, clients that form a
-        part of their own do not belong to it.
+        Flipped bits can hide in one message what several messages together show: if the cluster is divided again,
+        clients that form a part of their own do not belong to it.
         """
         smallest = self.smallest(len(fed.present))
         messages = state.messages.clone()
@@ -225,7 +225,7 @@ class OneShotMethod(FedAvgMethod):
         return separated[rows]
 
     def _new_clusters(self, fed: Federation, state: Any, strangers: Tensor, reach: float) -> list[Tensor]:
-        """Return the sets of strangers that are similar and numerous enough to form a cluster."""
+        """Return groups of clients far from all clusters, similar and numerous enough to form a cluster."""
         smallest = self.smallest(len(fed.present))
         found = cluster(strangers, "gap", smallest, fed.rng("strangers", state.steps))
         centroids, _ = circles(strangers, found.labels, int(found.labels.max()) + 1)
@@ -238,7 +238,7 @@ class OneShotMethod(FedAvgMethod):
         return companies
 
     def result(self, state: Any) -> dict[str, Any]:
-        """As of all methods, with the clusters' centroids ``(K, d)``; d is 0 before there are messages."""
+        """Return the common result with the clusters' centroids ``(K, d)``; d is 0 before there are messages."""
         if not state.messages.numel():
             return super().result(state) | {"centroids": torch.zeros(len(state.models), 0)}
         centroids, _ = circles(state.messages, state.labels, len(state.models))
@@ -246,7 +246,7 @@ class OneShotMethod(FedAvgMethod):
 
 
 def circles(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
-    """Where clusters are and how far they reach.
+    """Return the centroid and the radius of each cluster of messages.
 
     Parameters
     ----------
@@ -259,10 +259,10 @@ def circles(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Te
     Returns
     -------
     centroids : Tensor, (K, d) float64
-        Infinite for a cluster without members: no client is near it.
+        Infinite for a cluster without members, so that no client is near it.
     reach : Tensor, (K,) float64
         Mean distance of a member from the centroid of the others, plus four standard deviations, which are pooled over
-        all clusters because a small one estimates its spread badly. A client beyond is far from the cluster.
+        all clusters because small ones estimate their own badly. A client beyond is far from the cluster.
     """
     centroids = torch.full((clusters, messages.shape[1]), torch.inf, dtype=torch.float64)
     distances: dict[int, Tensor] = {}
@@ -287,7 +287,7 @@ def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
 
 
 def _changes(clients: Sequence[int], before: Sequence[int], after: Sequence[int]) -> dict[str, Any]:
-    """Return which clients changed clusters, and which are new and where."""
+    """Return the clients that changed clusters, and the new clients with their clusters."""
     every = list(zip(clients, before, after, strict=True))
     moved = [[client, old, new] for client, old, new in every if UNKNOWN != old != new]
     newcomers = [[client, new] for client, old, new in every if old == UNKNOWN]

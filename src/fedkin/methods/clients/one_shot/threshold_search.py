@@ -1,4 +1,4 @@
-"""The authors' choice of a threshold for a Ward tree (Prigent et al., algorithm 2)."""
+"""Threshold search of a Ward tree by a Gaussian process, as in the authors' code (Prigent et al., algorithm 2)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PENALTY = -500.0
 
 
 def admissible(tree: Tree, min_size: int) -> Floats:
-    """Minus the Calinski-Harabasz index of every cut.
+    """Return minus the Calinski-Harabasz index of every cut of a tree, NaN for cuts that are not admissible.
 
-    NaN where there are 2 clusters or fewer, one is too small, or no threshold is between two merges of equal height.
+    A cut is not admissible if it has 2 clusters or fewer, if one is too small, or between two merges of equal height.
     """
     score = -tree.calinski_harabasz()
     score[1:-1][tree.heights[1:] == tree.heights[:-1]] = np.nan
@@ -31,9 +31,9 @@ def admissible(tree: Tree, min_size: int) -> Floats:
 
 
 def tried_thresholds(value: Callable[[float], float], low: float, high: float) -> list[float]:
-    """Return the thresholds in [low, high] that the authors' code tries in order to maximise `value`, in turn.
+    """Return the thresholds in [low, high] that the authors' code tries to maximise `value`, in order.
 
-    30 are sampled with a fixed seed, 5 by the upper confidence bound of a Gaussian process.
+    30 are sampled with a fixed seed, 5 chosen by the upper confidence bound of a Gaussian process.
     """
     random = np.random.RandomState(1)
     tried = [float(threshold) for threshold in random.uniform(low, high, 30)]
@@ -47,7 +47,7 @@ def tried_thresholds(value: Callable[[float], float], low: float, high: float) -
 def _most_promising(
     tried: list[float], values: list[float], low: float, high: float, random: np.random.RandomState
 ) -> float:
-    """Threshold with the greatest upper confidence bound (2.576 standard deviations) of a Gaussian process."""
+    """Return the threshold with the greatest upper confidence bound (2.576 sigma) of a Gaussian process."""
     process = GaussianProcessRegressor(
         Matern(nu=2.5), alpha=1e-6, normalize_y=True, n_restarts_optimizer=5, random_state=1
     )

@@ -1,4 +1,4 @@
-"""Clusters of clients by their embeddings, read off one Ward tree (Prigent et al., section IV and algorithm 2).
+"""Clusters of clients by their embeddings, cut from one Ward tree (Prigent et al., section IV and algorithm 2).
 
 Three ways to cut the tree:
 
@@ -9,7 +9,7 @@ Three ways to cut the tree:
 
 The noise level (`noise_level`) is the height that the tree would have if there were nothing to separate inside
 clusters. Clusters are sought from one upwards until no further split rises above the level; where the first does not,
-there is nothing to separate, and one cluster is the answer.
+there is nothing to separate, and the result is one cluster.
 
 A cluster has at least `min_size` clients. For ``bayes`` and the paper's objective a cut with any smaller cluster is not
 admissible. For ``exact`` and ``gap`` only a merge of two parts of that size or more divides a cluster; what comes off
@@ -42,23 +42,23 @@ Objective = Literal["noise", "paper"]
 
 MODES: tuple[Mode, ...] = ("bayes", "exact", "gap")
 
-_MAX_REPORTED = 40  # heights and candidates that are reported
-_LARGE_GAP = 1 / 2  # of the largest, in logarithms
+_MAX_REPORTED = 40  # number of heights and candidates that are reported
+_LARGE_GAP = 1 / 2  # fraction of the largest gap, in logarithms
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """Clusters of clients, and what they were read off.
+    """Clusters of clients, and the tree cut that they come from.
 
     Attributes
     ----------
     labels : Tensor
         int64 ``(n,)``, 0..k-1 in order of first appearance.
     separable : bool
-        False where there is nothing to separate; all labels are 0 then, and that is the answer.
+        False if there is nothing to separate; all labels are 0 then.
     cut : float or None
         Height at which the tree was cut, in the units of Euclidean distance times the square root of cluster sizes
-        (SciPy's convention); ``None`` where it was not.
+        (SciPy's convention); ``None`` if it was not cut.
     heights : list of float
         The greatest merge heights, greatest first, at most 40.
     noise : float or None
@@ -88,7 +88,7 @@ def cluster(
     limit: int = 10_000,
     sample: int = 5_000,
 ) -> Clustering:
-    """Cluster clients by their embeddings.
+    """Cluster clients by their embeddings, with a Ward tree.
 
     Parameters
     ----------
@@ -97,13 +97,13 @@ def cluster(
     mode : {"bayes", "exact", "gap"}
         See the module.
     min_size : int
-        Minimum number of clients in a cluster, at least 1; if n is below twice that, the answer is one cluster.
+        Minimum number of clients in a cluster, at least 1; if n is below twice that, the result is one cluster.
     rng : torch.Generator
-        For the permutations and the sample; the search of ``bayes`` has the authors' fixed seed.
+        Random generator of the permutations and the sample; the search of ``bayes`` has the authors' fixed seed.
     objective : {"noise", "paper"}
         Objective of ``exact``.
     flips : float or None
-        Probability of a flip, in [0, 0.5], where points are bits and it is the same for all: variance beyond what flips
+        Probability of a flip, in [0, 0.5], if points are bits with equal flips for all: variance that flips do not
         cause is the clients' own.
     bounds : (float, float)
         Thresholds that ``bayes`` searches; the paper's by default, which suit 200 to 7,680 bits.
@@ -131,7 +131,7 @@ def _by_tree(
     flips: float | None,
     bounds: tuple[float, float],
 ) -> Clustering:
-    """Clusters read off one tree of all points."""
+    """Cluster points by one tree of all."""
     bits = bool(((points == 0) | (points == 1)).all())
     x: Any = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
     if not bits:
@@ -153,7 +153,7 @@ def _by_sample(
     rng: torch.Generator,
     by_tree: Callable[[Tensor, int], Clustering],
 ) -> Clustering:
-    """Clusters of a sample of the points, which all others join."""
+    """Cluster a random sample of the points by a tree, and assign all other points to the nearest cluster."""
     rows = torch.randperm(len(points), generator=rng)[:sample]
     found = by_tree(points[rows], max(2, min_size * sample // len(points)))
     if not found.separable:
@@ -181,11 +181,11 @@ def _finest(tree: Tree, min_size: int) -> Clustering:
 
 
 def _searched(tree: Tree, min_size: int, low: float, high: float) -> Clustering:
-    """Algorithm 2 as in the authors' code.
+    """Search for a cut by algorithm 2, as in the authors' code.
 
-    The best admissible cut that was tried is taken; where none was, there is one cluster. The authors' code takes the
-    first threshold then, whatever it gives. So it does where the index of all admissible cuts is above 500, as with
-    many clients and few flips: the penalty for cuts that are not admissible is better then.
+    The best admissible cut that was tried is returned; if none was, there is one cluster. The authors' code then takes
+    the first threshold, whatever its clusters. It also does so if the index of all admissible cuts is above 500, as
+    with many clients and few flips: the penalised score of cuts that are not admissible is then higher.
     """
     score = admissible(tree, min_size)
 
@@ -215,7 +215,7 @@ def _above_noise(
     heights = tree.heights[splits]
     draws = np.random.default_rng(draw_seed(rng))
     labels = np.zeros(len(x), dtype=np.int64)
-    count = 0  # splits that are done
+    count = 0  # splits so far
 
     def divided(count: int) -> Integers:
         return refined(x, joined(x, tree.divided(splits[:count], min_size)), min_size)
@@ -244,7 +244,7 @@ def _above_noise(
 
 
 def _gaps(heights: Floats, level: float) -> Floats:
-    """Logarithm of every height over the next; a height is never taken to be below half the noise level."""
+    """Return the logarithm of the ratio of every height to the next; heights are at least half the noise level."""
     floored = np.maximum(np.append(heights, 0.0), level / 2)
     return np.asarray(np.log(floored[:-1] / floored[1:]))
 
@@ -260,7 +260,7 @@ def _clustering(
     *,
     candidates: list[dict[str, Any]],
 ) -> Clustering:
-    """The clustering of these labels; without them, one cluster."""
+    """Return the `Clustering` of these labels, or of one cluster if there are none."""
     numbers = [0] * tree.leaves if labels is None else renumbered(labels.tolist())
     heights = [float(height) for height in tree.heights[::-1][:_MAX_REPORTED]]
     return Clustering(torch.tensor(numbers), labels is not None, cut, heights, noise, candidates)
