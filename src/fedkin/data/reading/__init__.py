@@ -1,1 +1,1 @@
-"""Reading data sets: files, arrays, tables and names on the Hugging Face hub."""
+"""Reading of data sets: files, arrays, tables, and names on the Hugging Face hub."""

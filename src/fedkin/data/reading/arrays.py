@@ -1,4 +1,4 @@
-"""Arrays of any kind as samples a client can hold."""
+"""Conversion of arrays of any kind to the tensors that clients hold."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table
 
 _PIECE = 1000
-"""Samples in a file that are looked at together."""
+"""Samples in a batch when a file on disk is checked."""
 _SHAPES = "(n, features) or (n, channels, height, width)"
 
 
 def as_tensor(value: Any, where: str) -> Tensor:
-    """Samples given as an array, tensor, DataFrame of numbers or nested lists, copied into a float32 tensor.
+    """Convert an array, tensor, DataFrame of numbers or nested lists to a new float32 tensor.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def as_tensor(value: Any, where: str) -> Tensor:
 
 
 def _checked_on_disk(x: Tensor, where: str) -> Tensor:
-    """Samples in a file, looked at piece by piece."""
+    """Check samples that are mapped from a file, in batches."""
     bad = sum(int((~torch.isfinite(part.flatten(1)).all(1)).sum()) for part in x.split(_PIECE))
     if bad:
         raise FedkinError(
@@ -93,7 +93,7 @@ def _checked_on_disk(x: Tensor, where: str) -> Tensor:
 def as_dataset(
     value: Any, name: str, where: str, label: str | None = None, options: TableOptions | None = None
 ) -> Dataset:
-    """What a user gives as samples: of a DataFrame a table, of anything else an array as `as_tensor` takes it.
+    """Convert samples to a data set: a DataFrame to a table, anything else to an array, see `as_tensor`.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def as_dataset(
 
 
 def plain_numbers(table: Table, where: str) -> Tensor:
-    """A table of numbers and booleans without empty cells, as float32 ``(rows, columns)``.
+    """Return a table of numbers and booleans without empty cells as float32 ``(rows, columns)``.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def plain_numbers(table: Table, where: str) -> Tensor:
 def read_npz(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
 ) -> Dataset:
-    """A ``.npz`` file: its array ``x``, or its only array with two or more dimensions, and labels if it has any.
+    """Read a ``.npz`` file: its array ``x``, or its only array with two or more dimensions, and labels if it has any.
 
     Its columns have no names, so `options` say nothing about them.
     """
@@ -170,7 +170,7 @@ def read_npz(
 
 
 def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, where: str) -> tuple[Tensor, list[str]]:
-    """The labels in one array, one for each sample."""
+    """Return the labels in one array as class indices, after checking that there is one for each sample."""
     y, classes = encode_labels(arrays[name], f"Array '{name}' of {where}")
     if len(y) != samples:
         raise FedkinError(f"{where} holds {samples} samples, but {len(y)} labels in '{name}'.")
@@ -178,7 +178,7 @@ def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, wher
 
 
 def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse clients whose samples differ in shape.
+    """Check that the samples of all clients have the same shape.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
 
 
 def unmasked(value: Any) -> Any:
-    """A masked array, or a list of them, with NaN where something is masked; anything else as it is."""
+    """Return a masked array, or a list of them, with NaN for masked elements; anything else is returned unchanged."""
     several = isinstance(value, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in value)
     if not several and not isinstance(value, np.ma.MaskedArray):
         return value

@@ -1,4 +1,4 @@
-"""Files of samples: one of them, or one for each client."""
+"""Reading of files of samples: single files, and folders with one file per client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load_clients(
     label: str | None = None,
     options: TableOptions | None = None,
 ) -> list[Dataset]:
-    """One data set per client, with their class indices made to agree.
+    """Load one data set per client, with class indices that mean the same at all of them.
 
     Columns of tables may differ from client to client, in their order, too; arrays are all of one shape.
 
@@ -41,7 +41,7 @@ def load_clients(
     ----------
     source : str, Path, sequence or mapping
         A folder with ``.npz``, ``.csv``, ``.tsv`` and ``.parquet`` files, taken in order of file name; others are
-        ignored; or what each client has, in order or by the client's name: the path of a file, a DataFrame, or an
+        ignored; or the data of each client, in order or by the client's name: the path of a file, a DataFrame, or an
         array as `fedkin.data.reading.arrays.as_tensor` takes it.
     label : str, optional
         The column or array of labels of every client. Without it, files may have a column of a usual name, and
@@ -87,7 +87,7 @@ def _at_odds(
     label: str | None,
     complete: bool,
 ) -> list[str]:
-    """A sentence for each thing that clients, or tables and options, have against each other.
+    """Return a sentence for each contradiction among clients, or between their tables and the options.
 
     What options name is looked for only where the names of all columns are known.
     """
@@ -98,12 +98,12 @@ def _at_odds(
 
 
 def collected(clients: Any) -> Any:
-    """A list of what an iterator of clients gives, which can be gone through once alone; anything else as it is."""
+    """Return an iterator of clients as a list, since it can be read only once; anything else is returned unchanged."""
     return list(clients) if isinstance(clients, Iterator) else clients
 
 
 def _listed(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, str, Any]]:
-    """Name, place for sentences, and data or path of each client."""
+    """Return the name, the name for error messages, and the data or path of each client."""
     if isinstance(source, str | Path):
         paths = _files_in(str(source))
         return [(path.name, f"'{path}'", path) for path in paths]
@@ -118,7 +118,7 @@ def _listed(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[tupl
 
 
 def _named(at: int, given: Any, files: Counter[str]) -> tuple[str, str, Any]:
-    """A listed client: of a file its name, or where others are called alike its path."""
+    """Return a client in a list under a name: of a file its file name, or its path if others have the same."""
     if not isinstance(given, str | Path):
         return f"Client {at}", f"Client {at}", given
     name = Path(given).name
@@ -142,7 +142,7 @@ def _files_in(source: str) -> list[Path]:
 
 
 def _others(folder: Path) -> str:
-    """What a folder without any file of data holds instead, for the end of a sentence."""
+    """Return what a folder without data files holds instead, as the end of an error message."""
     there = sorted(shown_in(folder))
     if not there:
         return ", and it is empty"
@@ -150,7 +150,7 @@ def _others(folder: Path) -> str:
 
 
 def ignored_in(source: object) -> list[str]:
-    """Files beside those of the clients, in a folder of these, that could be a client's but cannot be read."""
+    """Return files in a folder of clients' files that could hold a client's data but have an unsupported format."""
     if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
         return []
     names = shown_in(folder)
@@ -159,14 +159,14 @@ def ignored_in(source: object) -> list[str]:
 
 
 def holds_clients(source: str) -> list[str]:
-    """Names of the files that a folder holds directly, and that may be one client's each; empty for anything else."""
+    """Return the names of data files directly in a folder, each perhaps one client's; empty if there is no folder."""
     folder = expanded(source)
     names = shown_in(folder) if folder.is_dir() else []
     return sorted(name for name in names if Path(name).suffix.lower() in READERS and (folder / name).is_file())
 
 
 def files_of_clients(source: str) -> list[str]:
-    """As `holds_clients`, but none of embedded data, a name on the hub, and a folder with splits of one data set."""
+    """Do the same as `holds_clients`, but return none for data sets that are embedded, on the hub, or have splits."""
     if source in EMBEDDED or source.startswith(HUB):
         return []
     names = holds_clients(source)
@@ -176,7 +176,7 @@ def files_of_clients(source: str) -> list[str]:
 def read_file(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
 ) -> Dataset:
-    """A ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file.
+    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def read_file(
 
 
 def expanded(source: str) -> Path:
-    """The path, ``~`` being a home.
+    """Return the path with ``~`` replaced by the home directory.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def expanded(source: str) -> Path:
 
 
 def missing(source: str, path: Path) -> FedkinError:
-    """An error for a name or path that is nowhere, with the nearest one there is."""
+    """Return an error for a name or path that does not exist, which suggests the nearest one that does."""
     root = os.environ.get("FEDKIN_DATA")
     near = similar_path(path, {name: name for name in (*EMBEDDED, *(shown_in(expanded(root)) if root else ()))})
     if path.suffix.lower() in READERS or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:

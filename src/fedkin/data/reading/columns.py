@@ -1,4 +1,4 @@
-"""Columns of a DataFrame as numbers: what each holds, and its values as `fedkin.core.table` has them."""
+"""Conversion of a DataFrame's columns to numbers, with the kind of each column."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ distinct numbers, is one of numbers with wrong cells."""
 
 
 def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) -> tuple[Column, Values]:
-    """What one column of a DataFrame holds, and its values, float64 ``(rows,)`` with NaN for empty cells.
+    """Return the kind of a DataFrame's column, and its values, float64 ``(rows,)`` with NaN for empty cells.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
 
 
 def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Column, Values]:
-    """A column of text, or of Python's own objects, by what all its distinct values look like."""
+    """Infer the kind of a column of texts or Python objects from its distinct values."""
     import pandas as pd
 
     codes, distinct = _distinct(cells, here)
@@ -122,7 +122,7 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
 
 
 def _rounded(numbers: npt.NDArray[np.object_]) -> Values:
-    """Python's numbers as floats, infinite if they are beyond them."""
+    """Return Python numbers as floats, infinite if they are out of range."""
 
     def rounded(number: Any) -> float:
         try:
@@ -134,7 +134,10 @@ def _rounded(numbers: npt.NDArray[np.object_]) -> Values:
 
 
 def _is_pair(words: Sequence[str] | npt.NDArray[np.object_], pair: tuple[str, str]) -> bool:
-    """Whether the words are two opposites; of whole words one is enough, for a client may have just one of them."""
+    """Return whether the words are a pair of opposites such as yes and no.
+
+    A single word is enough, unless it is one letter: a client may have only one of the two.
+    """
     if len(words) > 4:
         return False
     lower = {word.lower() for word in words}
@@ -150,7 +153,7 @@ def _boolean(
 
 
 def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str, decimal: str) -> None:
-    """Refuse columns of numbers in which some cells are none, or all have another decimal sign than was said."""
+    """Refuse a column of numbers in which some cells are no numbers, or all have another decimal separator."""
     if decimal == "." and all(NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in words):
         example = next((word for word in words if "," in word), None)
         if example is not None:
@@ -165,7 +168,7 @@ def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int6
 
 
 def _check_mostly_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str) -> None:
-    """Refuse a column of numbers with some wrong cells, naming the first of these."""
+    """Refuse a column of numbers in which some cells are no numbers, naming the first of these."""
     numeric = np.array([NUMBER.fullmatch(word) is not None for word in words])
     filled = codes >= 0
     wrong = filled & ~np.append(numeric, False)[codes]
@@ -196,14 +199,14 @@ def _category(name: str, codes: npt.NDArray[np.int64], words: npt.NDArray[np.obj
 
 
 def _words(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
-    """The distinct texts of a column, without blanks around, and the index of each cell's; -1 where it is empty."""
+    """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks."""
     return _merged(*_distinct(cells, here), here)
 
 
 def _merged(
     codes: npt.NDArray[np.int64], distinct: npt.NDArray[Any], here: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
-    """`_words` of distinct values, of which some may have one text or stand for an empty cell."""
+    """Merge distinct values with the same text, and set those that stand for empty cells to -1; see `_words`."""
     index: dict[str, int] = {}
     merged = np.full(len(distinct) + 1, -1)
     for at, value in enumerate(distinct):
@@ -214,7 +217,7 @@ def _merged(
 
 
 def _distinct(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Codes of a column's cells, -1 where pandas calls them missing, and its distinct values."""
+    """Factorise a column: return each cell's code, -1 where pandas calls it missing, and the distinct values."""
     try:
         codes, distinct = cells.factorize()
         return codes, np.asarray(distinct, dtype=object)
@@ -225,7 +228,7 @@ def _distinct(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.N
 
 
 def as_text(value: Any, here: str = "The column") -> str:
-    """A value as a name: whole numbers without decimals."""
+    """Return a value as text; floats that are integers have no decimals."""
     if not isinstance(value, _NAMES) and not any(hasattr(value, own) for own in _NAMED_BY):
         raise FedkinError(f"{here} holds {value!r}, of type {type(value).__name__}, which is of no use here.")
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -234,7 +237,7 @@ def as_text(value: Any, here: str = "The column") -> str:
 
 
 def _at(codes: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> Values:
-    """`values` at the codes; NaN at -1."""
+    """Return `values` at the codes; NaN at -1."""
     padded: Values = np.append(values.astype(np.float64), np.nan)
     return padded[codes]
 
@@ -245,7 +248,7 @@ def _floats(cells: pd.Series) -> Values:
 
 
 def _days(cells: pd.Series) -> Values:
-    """Days since 1970-01-01 in UTC."""
+    """Return dates as days since 1970-01-01 in UTC."""
     from pandas import to_datetime
 
     stamps = to_datetime(cells, utc=True).dt.tz_localize(None).to_numpy("datetime64[us]")

@@ -1,4 +1,4 @@
-"""CSV files as programs and people write them: any usual separator, quotes, byte order marks, blanks."""
+"""Reading of CSV files as programs and people write them: any usual separator, quotes, byte order marks, blanks."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ _EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "N
 
 
 def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
-    """A CSV file with a header, numbers and truth values as such and all else as text.
+    """Read a CSV file with a header, into numbers, booleans and text.
 
     The separator is the one of comma, semicolon, tab, bar and blanks by which rows have as many cells as the header, or
-    the one that a first line such as ``sep=;`` says. Numbers with leading zeros stay text. What spreadsheets leave
-    behind is no data: rows of nothing but separators, such columns without a name, and row numbers before the first
-    named column.
+    the one that a first line such as ``sep=;`` names. Numbers with leading zeros stay text. What spreadsheets leave
+    behind is dropped: empty rows, empty columns without a name, and row numbers before the first named column.
 
     Raises
     ------
@@ -91,7 +90,7 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
 
 
 def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.DataFrame:
-    """A file's cells under their names, without what a spreadsheet leaves behind."""
+    """Name a file's columns, and drop empty and nameless ones and row numbers that a spreadsheet has left."""
     import pandas as pd
 
     nameless = [at for at, name in enumerate(header) if is_nameless(name)]
@@ -112,7 +111,7 @@ def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.D
 
 
 def _reason(error: Exception) -> str:
-    """Why pandas could not read a file, in plain words where it is a usual reason."""
+    """Return why pandas could not read a file, in plain words for the usual reasons."""
     said = (str(error).splitlines() or ["empty"])[0]
     if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", said):
         expected, line, seen = found.groups()
@@ -145,13 +144,13 @@ def _text(path: Path, where: str) -> str:
 
 
 def _without_separator_line(text: str) -> tuple[str, str | None]:
-    """The text without a first line such as ``sep=;``, which spreadsheets write, and the separator that it says."""
+    """Remove a first line such as ``sep=;``, which spreadsheets write; return the text and the separator, if any."""
     found = re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE)
     return (text[found.end() :], found[1]) if found else (text, None)
 
 
 def _whole_numbers(frame: pd.DataFrame) -> list[int]:
-    """Positions of columns in which a number may have been written with leading zeros."""
+    """Return the positions of columns of integers, which may have been written with leading zeros."""
     from pandas.api import types
 
     def whole(column: pd.Series) -> bool:
@@ -163,7 +162,7 @@ def _whole_numbers(frame: pd.DataFrame) -> list[int]:
 
 
 def _check_thousands(frame: pd.DataFrame, text: str, options: dict[str, Any], where: str) -> None:
-    """Refuse columns in which a point seems to part thousands, such as 937 beside 1.937 and 12.500.
+    """Refuse columns in which a point seems to separate thousands, such as 937 beside 1.937 and 12.500.
 
     Raises
     ------
@@ -191,7 +190,10 @@ def _check_thousands(frame: pd.DataFrame, text: str, options: dict[str, Any], wh
 
 
 def _may_part_thousands(frame: pd.DataFrame) -> list[int]:
-    """Positions of columns whose fractions all have three decimals at most, and some whole number three digits."""
+    """Return the positions of columns in which a point may separate thousands.
+
+    Their fractions have at most three decimals, and some integer in them has three digits.
+    """
     at = [at for at, kind in enumerate(frame.dtypes) if isinstance(kind, np.dtype) and kind.kind == "f"]
     values = np.abs(frame.iloc[:, at].to_numpy(dtype=np.float64))
     filled = ~np.isnan(values)

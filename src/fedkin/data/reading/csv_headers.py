@@ -1,4 +1,4 @@
-"""First lines of CSV files: the names of columns, what parts them, and whether they are names at all."""
+"""Recognition of the header of a CSV file: names of columns, the separator, and whether there is a header at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROBED_ROWS = 200
 
 
 def header_of(text: str, said: str | None = None) -> tuple[list[str], str]:
-    """Names in the first line, and the separator by which most rows have as many cells as it, or the one `said`."""
+    """Return the names in the first line, and the separator: `said`, or the one that fits most rows."""
     best: tuple[float, int] = (-1.0, 0)
     found, chosen = next(iter(_rows(text, said or ",")), []), said or ","
     for separator in () if said else _SEPARATORS:
@@ -39,14 +39,14 @@ def header_of(text: str, said: str | None = None) -> tuple[list[str], str]:
 
 
 def _has_blanks_between(lines: list[list[str]]) -> bool:
-    """Whether blanks part the columns: all lines have as many words, of which some are numbers but in the first."""
+    """Return whether blanks separate the columns: all lines have as many words, and some of the second are numbers."""
     if len(lines) < 2 or len(lines[0]) < 2 or len({len(line) for line in lines}) > 1:
         return False
     return any(re.fullmatch(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?", word) for word in lines[1])
 
 
 def _rows(text: str, separator: str) -> list[list[str]]:
-    """The first rows, without empty lines."""
+    """Return the first rows of a file, without empty lines."""
     probe = text[:_PROBE] if len(text) <= _PROBE else text[:_PROBE].rpartition("\n")[0] or text
     rows: list[list[str]] = []
     try:
@@ -61,7 +61,7 @@ def _rows(text: str, separator: str) -> list[list[str]]:
 
 
 def check_names(names: list[str], where: str) -> None:
-    """Refuse a first line of numbers alone, but for positions counted from 0.
+    """Refuse a first line of nothing but numbers, unless they count columns from 0.
 
     Raises
     ------
@@ -75,12 +75,12 @@ def check_names(names: list[str], where: str) -> None:
 
 
 def is_nameless(name: str) -> bool:
-    """Whether a column has no name, or the one by which pandas writes that."""
+    """Return whether a column has no name, or the one that pandas gives to such columns."""
     return not name or name.startswith("Unnamed: ")
 
 
 def check_is_header(names: list[str], frame: pd.DataFrame, where: str) -> None:
-    """Refuse a first line that is a row of data, as most of its cells look like those below them.
+    """Refuse a first line that looks like a row of data, since most of its cells resemble those below them.
 
     A text does if it is among the values of its column; a number if its column holds numbers, unless such names are in
     order, as years and wavelengths are.

@@ -1,4 +1,4 @@
-"""A data set in memory, and labels of any type as class indices."""
+"""Data sets in memory, and the encoding of labels of any type as class indices."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 
 
 class SplitError(FedkinError):
-    """A data set has no split of this name."""
+    """Error of a data set that has no split of the requested name."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples and, where there are any, their classes.
+    """Data set in memory: samples and, where there are any, their classes.
 
     Attributes
     ----------
     name : str
-        What the user called it, or the name of its file.
+        Name that the user gave, or that of its file.
     x : Tensor
         Of a table its float64 values; else float32, images ``(n, channels, height, width)`` in [0, 1] or numbers
         ``(n, features)`` as they are.
@@ -59,7 +59,7 @@ class Dataset:
         return len(self.x)
 
     def rows(self, index: Tensor) -> Dataset:
-        """The samples at int64 or bool `index`, with their labels and clusters."""
+        """Return the samples at int64 or bool `index`, with their labels and clusters."""
         table = None if self.table is None else self.table.rows(index)
         return replace(
             self,
@@ -76,7 +76,7 @@ class Dataset:
 
 
 def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:
-    """Labels of any plain type as indices into their sorted names.
+    """Encode labels of any plain type as indices into their sorted names.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _is_missing(label: Any) -> bool:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """The distinct names, numerically if all are numbers and alphabetically otherwise."""
+    """Return the distinct names, sorted numerically if all are numbers and alphabetically otherwise."""
     distinct = sorted(set(names))
     try:
         return sorted(distinct, key=float)

@@ -1,4 +1,4 @@
-"""Samples that are too many for memory, in a file that the system maps into it piece by piece."""
+"""Storage of samples that are too many for memory, in a memory-mapped temporary file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ LARGE = 2**30
 
 
 def new_store(count: int, shape: tuple[int, ...], dtype: torch.dtype, where: str) -> Tensor:
-    """Room for samples ``(count, *shape)``: in memory, or if it is large on disk, where nothing of it stays afterwards.
+    """Allocate a tensor ``(count, *shape)``: in memory, or if it is large in a memory-mapped temporary file.
 
-    The file is in the folder for temporary files, which ``TMPDIR`` names, and has no name there.
+    The file is in the folder for temporary files, which ``TMPDIR`` names. It has no name there, so that nothing of it
+    remains.
 
     Raises
     ------
@@ -44,5 +45,5 @@ def new_store(count: int, shape: tuple[int, ...], dtype: torch.dtype, where: str
 
 
 def is_on_disk(x: Tensor) -> bool:
-    """Whether a tensor is a file mapped into memory."""
+    """Return whether a tensor is mapped from a file."""
     return x.untyped_storage().filename is not None

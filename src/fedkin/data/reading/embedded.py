@@ -1,4 +1,4 @@
-"""Data sets that scikit-learn brings along."""
+"""Data sets that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedkin.data.reading.table_options import TableOptions
 
 
 def embedded(name: str, options: TableOptions | None = None) -> Dataset:
-    """One of `fedkin.data.reading.names.EMBEDDED`: digits are images, others tables of numbers as float32 has them."""
+    """Load one of `fedkin.data.reading.names.EMBEDDED`: digits as images, the others as tables of float32 numbers."""
     from sklearn import datasets
 
     if name == "blobs":

@@ -1,4 +1,4 @@
-"""Data sets in Hugging Face form: a hub name, or a directory laid out like one."""
+"""Reading of data sets in Hugging Face form: a name on the hub, or a directory laid out like one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_huggingface(
     cluster: str | None = None,
     options: TableOptions | None = None,
 ) -> Dataset:
-    """One split of a data set that ``datasets.load_dataset`` can read.
+    """Read one split of a data set that ``datasets.load_dataset`` can load.
 
     If a column holds images, the first such column is `x` and all others but the label's and the cluster's are ignored.
     Else all columns but these are those of a table.
@@ -39,7 +39,7 @@ def read_huggingface(
     source : str
         A directory or a hub name.
     name : str
-        What the user called it.
+        Name that the user gave.
     label : str, optional
         The column of labels; by default the first of `LABEL_NAMES`, else the only ``ClassLabel`` column, else, with
         images, the only integer column, else none.
@@ -91,7 +91,7 @@ def read_huggingface(
 
 
 def decode_images(files: list[dict[str, Any]], where: str) -> Tensor:
-    """Encoded images of one size, as float32 ``(n, channels, height, width)`` in [0, 1].
+    """Decode images of one size to float32 ``(n, channels, height, width)`` in [0, 1].
 
     Grey images have one channel; if any of them is in colour, all become RGB.
 
@@ -135,7 +135,7 @@ def _decode(file: dict[str, Any] | None, row: int, where: str) -> npt.NDArray[np
 def label_column(
     features: dict[str, Any], label: str | None, cluster: str | None, where: str, images: bool
 ) -> str | None:
-    """The column of labels: the one named, one of a usual name, the only ``ClassLabel``; ``None`` if there is none.
+    """Return the name of the labels' column: the one given, a usual name, the only ``ClassLabel``, or ``None``.
 
     Raises
     ------

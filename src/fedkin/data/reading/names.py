@@ -1,4 +1,4 @@
-"""What fedkin offers as data, one line each; imports nothing, so that listing it costs nothing."""
+"""Names of the embedded data sets, one line each; this module imports nothing, so that listing them costs nothing."""
 
 HUB = "hf:"
 """Before a name on the hub, which nothing else asks for."""

@@ -1,4 +1,4 @@
-"""Data by name or path."""
+"""Loading of data sets by name or path."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MAX_KEPT = 4
 
 
 def keep_read() -> None:
-    """Keep the last few data sets in Hugging Face layout for as long as this process lives: decoding them takes long.
+    """Cache the last few data sets in Hugging Face layout in this process, since decoding them takes long.
 
-    For a process that works on one experiment after another, while nobody changes the data.
+    This is for a process that runs several experiments, while nobody changes the data.
     """
     global _KEPT
     _KEPT = OrderedDict()
@@ -38,7 +38,7 @@ def load(
     options: TableOptions | None = None,
     must_have: bool = True,
 ) -> Dataset:
-    """A data set by name or path.
+    """Load a data set by name or path.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def load(
 
 
 def _unknown(read: ReadSoFar, options: TableOptions | None, labels: Sequence[str | None]) -> list[str]:
-    """A sentence for each column that options name and a table lacks."""
+    """Return a sentence for each column that the options name and the table lacks."""
     return [] if options is None else options.unknown({*read.names, *(name for name in labels if name is not None)})
 
 
@@ -112,7 +112,7 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
 
 
 def _of_clients(source: str) -> str:
-    """What to do with a folder that may have one file per client, for the end of an error."""
+    """Return advice on a folder that may have one file per client, as the end of an error message."""
     names = holds_clients(source)
     if not names:
         return ""
@@ -123,7 +123,7 @@ def _of_clients(source: str) -> str:
 def _read_kept(
     place: str, source: str, label: str | None, split: str, cluster: str | None, options: TableOptions
 ) -> Dataset:
-    """A data set in Hugging Face layout, read or remembered; what is remembered is the receiver's to change."""
+    """Read a data set in Hugging Face layout, or copy it from the cache."""
     if _KEPT is None:
         return read_huggingface(place, source, label, split, cluster, options)
     key = (place, label, split, cluster, repr(options))

@@ -1,4 +1,4 @@
-"""Errors about tables, with what could be read of them all the same, so that all problems can be reported at once."""
+"""Errors about tables, which carry what could be read, so that all problems can be reported at once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fedkin.core.table import Table
 
 @dataclass(frozen=True)
 class ReadSoFar:
-    """A table some of whose columns could not be read.
+    """Readable part of a table some of whose columns could not be read.
 
     Attributes
     ----------
     table : Table
-        The columns that could, of any values.
+        The columns that could be read, whatever their values.
     unread : frozenset of str
-        Names of those that could not.
+        Names of the columns that could not be read.
     left_out : tuple of str
-        Names of those that were dropped.
+        Names of the columns that were dropped.
     """
 
     table: Table
@@ -29,12 +29,12 @@ class ReadSoFar:
 
     @property
     def names(self) -> set[str]:
-        """Names of all columns but those of labels."""
+        """Names of all columns except those of labels."""
         return {*self.table.names, *self.unread, *self.left_out}
 
 
 class TableError(FedkinError):
-    """One table cannot be used.
+    """Error of a table that cannot be used.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class TableError(FedkinError):
 
 
 class ClientsError(FedkinError):
-    """Clients' data cannot be used.
+    """Error of clients' data that cannot be used.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class ClientsError(FedkinError):
 
 
 class DecimalCommaError(FedkinError):
-    """A column, `here`, holds numbers with a decimal comma, such as `example`, where a point was said."""
+    """Error of a column that holds numbers with a decimal comma, such as `example`, where a point is expected."""
 
     def __init__(self, here: str, example: str) -> None:
         super().__init__(_decimal_comma(f"{here} holds", example, "the column"))
@@ -73,7 +73,7 @@ class DecimalCommaError(FedkinError):
 
 
 def decimal_commas(errors: Mapping[str, DecimalCommaError], where: str) -> str:
-    """One sentence for several columns of one table, by name."""
+    """Return one sentence for several columns of a table with decimal commas."""
     first, *others = errors.values()
     if not others:
         return str(first)
@@ -89,5 +89,5 @@ def _decimal_comma(hold: str, example: str, them: str) -> str:
 
 
 def problems_of(error: FedkinError) -> list[str]:
-    """A sentence for each problem of an error."""
+    """Return a sentence for each problem of an error."""
     return error.problems if isinstance(error, TableError | ClientsError) else str(error).splitlines()

@@ -1,4 +1,4 @@
-"""What a user says about the columns of tables where the files alone do not."""
+"""Options for the columns of tables, where the files alone do not determine how to read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTO, NO_ID = "auto", "none"
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What to do with columns, by name; a table that lacks one is left as it is.
+    """Options for the columns of tables, by name; a table without a named column is left as it is.
 
     Attributes
     ----------
@@ -65,13 +65,13 @@ class TableOptions:
 
     @property
     def named(self) -> dict[str, str]:
-        """Every column that an option names, with the option's name."""
+        """Return every column that an option names, with the option's name."""
         named = dict.fromkeys(self.drop, "drop") | dict.fromkeys(self.categorical, "categorical")
         named |= dict.fromkeys(self.ordinal, "ordinal")
         return named if self.id in (AUTO, NO_ID) else named | {self.id: "id"}
 
     def unknown(self, columns: Iterable[str]) -> list[str]:
-        """A sentence for each named column that is not among `columns`."""
+        """Return a sentence for each named column that is not among `columns`."""
         known = set(columns)
         return [
             str(unknown_name(f"column in {at}", name, known)) for name, at in self.named.items() if name not in known

@@ -1,4 +1,4 @@
-"""Tables: CSV and Parquet files, DataFrames."""
+"""Reading of tables: CSV and Parquet files, and DataFrames."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
 def read_table(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
 ) -> Dataset:
-    """A ``.csv``, ``.tsv`` or ``.parquet`` file.
+    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def frame_to_dataset(
     cluster: str | None = None,
     options: TableOptions | None = None,
 ) -> Dataset:
-    """A DataFrame as a data set, of whose columns `label` and `cluster` are none of the table's.
+    """Convert a DataFrame to a data set; the columns `label` and `cluster` are not part of its table.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def frame_to_table(
     problems: Sequence[str] = (),
     left_out: tuple[str, ...] = (),
 ) -> Table:
-    """The columns of a DataFrame, by what they hold; errors know of `left_out`, the columns that were dropped.
+    """Convert a DataFrame to a table, inferring the kinds of its columns; `left_out` are columns that were dropped.
 
     Columns of numbers are read all at once.
 
@@ -160,7 +160,7 @@ def _column(column: Column, where: str) -> str:
 def _read(
     frame: pd.DataFrame, where: str, options: TableOptions, found: list[str]
 ) -> tuple[list[Column], npt.NDArray[np.float64], list[str]]:
-    """What the columns of a DataFrame hold, their values, and those that cannot be read, with sentences in `found`."""
+    """Return a DataFrame's columns, their values, and names of unreadable ones, whose problems are added to `found`."""
     values = np.empty(frame.shape)
     columns = [Column(str(name)) for name in frame.columns]
     plain = _plain_numbers(frame, options)
@@ -183,7 +183,7 @@ def _read(
 
 
 def _beyond_squares(values: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
-    """Columns whose squares add up to more than crosses between clients and server, or to 0; with their largest."""
+    """Return columns whose sum of squares overflows what may be sent, or underflows to 0, with their maximum."""
     with np.errstate(over="ignore", invalid="ignore"):
         widest = np.abs(np.where(np.isfinite(values), values, 0.0)).max(0)
         beyond = (widest**2 * len(values) > _LARGEST_SUM) | ((widest > 0) & (widest < _SMALLEST))
@@ -191,7 +191,7 @@ def _beyond_squares(values: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
 
 
 def as_frame(value: Any) -> pd.DataFrame | None:
-    """A DataFrame of pandas as it is, one of another library by its ``to_pandas``; ``None`` for anything else."""
+    """Return a pandas DataFrame unchanged, and one with ``to_pandas`` converted; ``None`` for anything else."""
     if "pandas" in sys.modules:
         import pandas as pd
 
@@ -204,7 +204,7 @@ def as_frame(value: Any) -> pd.DataFrame | None:
 
 
 def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which columns hold NumPy's real numbers that float64 holds exactly and nobody has called anything else."""
+    """Return which columns hold NumPy numbers that float64 holds exactly, unless an option names them otherwise."""
     wide = ("i8", "u8")
     special = {*options.categorical, *options.ordinal}
     plain = [

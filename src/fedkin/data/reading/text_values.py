@@ -1,4 +1,4 @@
-"""Texts that are numbers, dates or times of day, as people write them, and those that are nearly such."""
+"""Parsing of numbers, dates and times of day in text, as people write them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MANY = 10
 
 
 def as_numbers(words: Words, decimal: str) -> Values | None:
-    """Texts that are numbers all, also with thousands apart or typographic signs; times of day are hours.
+    """Parse texts as numbers, with separators of thousands or typographic signs; times of day become hours.
 
     Times may have AM and PM; 58 % is 0.58 where all are percentages. ``None`` for others, and for codes with leading
     zeros or of very many digits.
@@ -65,14 +65,14 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
 
 
 def _plain(word: str, decimal: str, parted: bool) -> str:
-    """A number as Python writes it, where `parted` without what parts its thousands; other texts as they are."""
+    """Return a number in Python's notation, without separators of thousands if `parted`; other texts unchanged."""
     if parted and _GROUPED[decimal].fullmatch(word):
         word = word.replace("'", "").replace("." if decimal == "," else ",", "")
     return word.replace(",", ".", 1) if decimal == "," else word
 
 
 def _could_be_decimal(word: str) -> bool:
-    """Whether the comma in a number may as well stand before decimals, as in 1,234."""
+    """Return whether the comma in a number may be a decimal separator, as in 1,234."""
     return word.count(",") == 1 and "." not in word and "'" not in word
 
 
@@ -82,20 +82,20 @@ def _hours(word: str) -> float:
 
 
 def _hours_of_half(half: re.Match[str]) -> float:
-    """Hours from midnight of a time such as 12:05 PM."""
+    """Return the hours since midnight of a time such as 12:05 PM."""
     return _hours(f"{int(half[1]) % 12}{half[2]}") + (12 if half[3].lower() == "p" else 0)
 
 
 @dataclass(frozen=True)
 class Ambiguous:
-    """Dates such as `example`, which cannot be read for the reason that `why` ends a sentence with."""
+    """Result of parsing ambiguous dates such as `example`; `why` ends the sentence that explains it."""
 
     example: str
     why: str
 
 
 def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
-    """Texts that are dates all, as pandas' timestamps in UTC; ``None`` for others.
+    """Parse texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
 
     Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31, and
     English names of months, as in 31 Dec 2024; all but the last also with a time of day. One column may have several.
@@ -140,7 +140,7 @@ def _year_first(texts: Sequence[str]) -> Any | None:
 
 
 def _with_short_years(words: Words, filled: int) -> Ambiguous | None:
-    """Whether texts are many dates with years of two digits, such as 31/12/24."""
+    """Return `Ambiguous` if the texts are many dates with years of two digits, such as 31/12/24, else ``None``."""
     parts = [_SHORT_YEAR.fullmatch(word) for word in words]
     if not _too_diverse(len(words), filled) or not all(parts):
         return None
@@ -150,7 +150,7 @@ def _with_short_years(words: Words, filled: int) -> Ambiguous | None:
 
 
 def _by_parts(texts: Sequence[str]) -> Any | Ambiguous | None:
-    """Dates of two numbers and a year: with dots the day is first; else the numbers must tell."""
+    """Parse dates of two numbers and a year; with dots the day is first, else a number above 12 must show which is."""
     parts = [part for text in texts if (part := _PARTS.fullmatch(text)) is not None]
     first, second = max(int(part[1]) for part in parts), max(int(part[3]) for part in parts)
     dots = all(part[2] == "." for part in parts)
@@ -174,12 +174,12 @@ _DATES: dict[str, tuple[re.Pattern[str], Callable[[Sequence[str]], Any]]] = {
 
 
 def _too_diverse(distinct: int, filled: int) -> bool:
-    """Whether so many distinct texts in so many cells are hardly categories."""
+    """Return whether so many distinct texts in so many cells are hardly categories."""
     return distinct > _MANY or (distinct > 3 and 2 * distinct > filled)
 
 
 def with_unit(words: Words, filled: int) -> str | None:
-    """An example of numbers with a unit or sign beside them, in a column too diverse for one of categories.
+    """Return an example of a number with a unit or sign, if a column holds only such and is too diverse for categories.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables that were read one by one, put under the same columns."""
+"""Common columns for tables that were read one by one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fedkin.data.reading.dataset import in_order
 
 
 def united(tables: Sequence[Table], where: Sequence[str]) -> list[Table]:
-    """Tables of one data set under the columns of the first, with the categories of all.
+    """Give the tables of one data set the columns of the first, and the categories of all.
 
     Parameters
     ----------
     tables : sequence of Table
     where : sequence of str
-        What each is, for errors' sentences.
+        Name of each table, for error messages.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Data that are split already: one file, table or array per client, taken as they are."""
+"""Scenario of data that are split already: one file, table or array per client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class ClientFiles:
-    """Data that are split already, taken as they are.
+    """Data that are split already: one file, table or array per client, used as they are.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class ClientFiles:
     table: TableOptions | None = None
 
     def build(self, seed: int = 0) -> Population:
-        """The clients, in order of file name or as listed; only what is held out is random.
+        """Build the clients, in order of file name or as listed; only the held-out samples are drawn at random.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class ClientFiles:
 
 
 def _ignored(data: object) -> list[str]:
-    """A sentence on files that nobody reads though they could hold a client's data."""
+    """Return a sentence on files in an unsupported format that could hold a client's data."""
     found = ignored_in(data)
     if not found:
         return []
@@ -91,7 +91,7 @@ def _ignored(data: object) -> list[str]:
 
 
 def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
-    """Sentences on columns that were taken for labels though nobody has named them."""
+    """Return sentences on columns that were taken for labels though the user has not named them."""
     if label is not None:
         return []
     columns: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Federations that change during a run: clients that move to another cluster, and clients that join late."""
+"""Scenarios that change during a run: clients that move to another cluster, and clients that join late."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fedkin.data.scenarios.planted import InTurns, LabelFlip, Rotation
 
 @dataclass(frozen=True)
 class _Changing(InTurns):
-    """A scenario with hidden clusters, in which something happens at one step.
+    """Base of scenarios with hidden clusters that change at one step.
 
     Attributes
     ----------
     kind : {"rotation", "label-flip"}
-        Which scenario the clusters are those of; client i is in cluster i mod their number.
+        Scenario whose clusters are used; client i is in cluster i mod their number.
     angles : list of int
         For "rotation": per cluster, degrees counter-clockwise, multiples of 90.
     n_clusters : int
@@ -42,7 +42,7 @@ class _Changing(InTurns):
     changed_fraction: Fraction = 0.3
 
     def before(self, data: Labelled, seed: int) -> tuple[Population, Tensor, int]:
-        """The population as if nothing were to happen, the hidden cluster of each client, and how many clusters."""
+        """Return the population without the change, the hidden cluster of each client, and the number of clusters."""
         common = (self.data, self.label, self.test_fraction, self.samples_per_client, self.clients, self.alpha)
         planted = Rotation(*common, self.angles) if self.kind == "rotation" else LabelFlip(*common, self.n_clusters)
         count = len(self.angles) if self.kind == "rotation" else self.n_clusters
@@ -52,16 +52,17 @@ class _Changing(InTurns):
 
 @dataclass(frozen=True)
 class DriftSwap(_Changing):
-    """A fraction of every cluster moves to another cluster during a run, in training and test data alike.
+    """Concept drift: a fraction of every cluster moves to another cluster during a run, training and test data alike.
 
-    Where `changed_fraction` is above 0, at least one client of every cluster goes and one stays; a cluster of one stays
-    whole.
+    Where `changed_fraction` is above 0, at least one client of every cluster moves and one stays; a cluster of one
+    client does not change.
 
     Attributes
     ----------
     to : {"next", "new"}
-        The next cluster's world, and from the last cluster the first one's; or, for all alike, a world that nobody was
-        in before: images turned by a quarter that is free, or mirrored if none is, and labels shifted by `n_clusters`.
+        "next": clients move to the next cluster, from the last one to the first. "new": all move to one new cluster,
+        whose images are rotated by an unused multiple of 90 degrees, or mirrored if there is none, or whose labels are
+        shifted by `n_clusters`.
     """
 
     to: Literal["next", "new"] = "next"
@@ -93,7 +94,7 @@ class DriftSwap(_Changing):
 
 @dataclass(frozen=True)
 class Arrivals(_Changing):
-    """The last clients, in order of id, join in the middle of a run.
+    """Late arrivals: the last clients, in order of id, join in the middle of a run.
 
     Where `changed_fraction` is above 0, at least one client of every cluster joins then, and one takes part from the
     start.
@@ -116,10 +117,10 @@ class Arrivals(_Changing):
 
 
 def population_at(population: Population, step: int) -> Population:
-    """The population as it is in `step`, of one as it was in an earlier step or before the first.
+    """Return the population at `step`, from the population at an earlier step or before the first.
 
-    Clients that drift get their new samples in place, one after another, so that nobody's are held twice; the given
-    population is of no use afterwards.
+    Clients that drift get their new samples in place, one after another, to save memory; the given population must not
+    be used afterwards.
 
     Parameters
     ----------
@@ -151,7 +152,7 @@ def _samples(population: Population, client: int) -> tuple[Tensor, Tensor]:
 
 
 def _of_every_cluster(clusters: Tensor, count: int, fraction: float, seed: int) -> Tensor:
-    """The same fraction of each cluster's clients, drawn from the seed, in order of id; int64."""
+    """Draw the same fraction of each cluster's clients from the seed; int64, in order of id."""
     chosen = [torch.zeros(0, dtype=torch.int64)]
     for cluster in range(count):
         members = (clusters == cluster).nonzero()[:, 0]
@@ -162,7 +163,7 @@ def _of_every_cluster(clusters: Tensor, count: int, fraction: float, seed: int) 
 
 
 def _turned(turns: list[int], before: list[int], after: list[int]) -> SampleTransform:
-    """Images turned on from the angle of one cluster to that of another; a cluster beyond the last is the new world."""
+    """Return the transform that rotates images from one cluster's angle to another's, or to that of a new cluster."""
     free = [turn for turn in range(4) if turn not in turns]
     worlds = [*turns, free[0] if free else 0]
 
@@ -175,7 +176,7 @@ def _turned(turns: list[int], before: list[int], after: list[int]) -> SampleTran
 
 
 def _relabelled(classes: int, before: list[int], after: list[int]) -> SampleTransform:
-    """Labels of one cluster put in terms of another's; in cluster s, class c is called c - s."""
+    """Return the transform from one cluster's labels to another's; in cluster s, class c is called c - s."""
 
     def change(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, (y - (after[client] - before[client])) % classes
@@ -184,7 +185,7 @@ def _relabelled(classes: int, before: list[int], after: list[int]) -> SampleTran
 
 
 def _check_classes(population: Population, later: dict[int, Tensor], what: str) -> None:
-    """A model has outputs for the classes that were there when it was made, and no more."""
+    """Check that clients that drift or join have no new classes, for which models would lack outputs."""
     early = [client.y for client in population.clients if client.id not in later or what == "drifts"]
     known = max(int(y.max()) for y in early if y is not None)
     for client, y in later.items():

@@ -1,4 +1,4 @@
-"""Scenarios without hidden clusters: clients differ by degrees, or not at all.
+"""Scenarios without hidden clusters: Dirichlet, shards and i.i.d. partitions.
 
 Parameters are called as in flwr-datasets, except that ``num_partitions`` is `clients`, as everywhere in fedkin, and
 ``partition_by`` is `label`.
@@ -19,9 +19,10 @@ from fedkin.data.scenarios.split import allocate_in_proportion, dirichlet_split,
 
 @dataclass(frozen=True)
 class Dirichlet(PartitionScenario):
-    """Each class is allocated in proportions of a Dirichlet distribution, see `dirichlet_split` in `split`.
+    """Dirichlet partition: each class is allocated in proportions drawn from a Dirichlet distribution.
 
-    A test split of the data is partitioned in the proportions of each client's training samples.
+    See `fedkin.data.scenarios.split.dirichlet_split`. A test split of the data is partitioned in the proportions of
+    each client's training samples.
 
     Attributes
     ----------
@@ -54,9 +55,10 @@ class Dirichlet(PartitionScenario):
 
 @dataclass(frozen=True)
 class Shards(PartitionScenario):
-    """Blocks of the samples sorted by class, see `fedkin.data.scenarios.split.shard_split`.
+    """Partition into shards: blocks of the samples sorted by class, which are allocated at random.
 
-    A test split of the data is partitioned in the proportions of each client's training samples.
+    See `fedkin.data.scenarios.split.shard_split`. A test split of the data is partitioned in the proportions of each
+    client's training samples.
 
     Attributes
     ----------
@@ -89,9 +91,10 @@ class Shards(PartitionScenario):
 
 @dataclass(frozen=True)
 class Iid(PartitionScenario):
-    """Samples at random, the same number for every client up to one, see `fedkin.data.scenarios.split.iid_split`.
+    """I.i.d. partition: samples at random, the same number for every client up to one.
 
-    A test split of the data is partitioned at random, too, and needs a sample for every client.
+    See `fedkin.data.scenarios.split.iid_split`. A test split of the data is partitioned at random, too, and needs a
+    sample for every client.
 
     Attributes
     ----------
@@ -112,7 +115,10 @@ class Iid(PartitionScenario):
 
 
 def _with_tests_alike(scenario: PartitionScenario, data: Labelled, parts: list[Tensor], seed: int) -> Population:
-    """Drawing anew for the test split would give a client tests of other classes than it trains on."""
+    """Populate clients with tests in the class proportions of their training samples.
+
+    Drawing proportions anew for the test split would test a client on other classes than it trains on.
+    """
     tests = None
     if data.test is not None:
         tests = allocate_in_proportion(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))

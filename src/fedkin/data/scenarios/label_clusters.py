@@ -1,4 +1,4 @@
-"""Hidden clusters of clients that see different classes: the scenarios of OCFL and of gradient-loss clustering."""
+"""Scenarios of hidden clusters of clients that see different classes: those of OCFL and of gradient-loss clustering."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class LabelClusters(PartitionScenario):
         )
 
     def hidden_clusters(self) -> Tensor:
-        """The cluster of each client, int64 ``(clients,)``; it depends on no data.
+        """Return the hidden cluster of each client, int64 ``(clients,)``; it does not depend on data.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class LabelClusters(PartitionScenario):
         return _IMBALANCED.get(self.clients) or apportion(self.clients, [3, 7, 5])
 
     def _weights(self, seed: int) -> Tensor:
-        """Weight of a sample by cluster and class, float64 ``(3, 10)``."""
+        """Return the weight of a sample by cluster and class, float64 ``(3, 10)``."""
         weights = torch.zeros(3, 10, dtype=torch.float64)
         for cluster, classes in enumerate(_OVERLAPPING if self.overlap else _DISJOINT):
             draws = np.random.default_rng(draw_seed(derive_generator(seed, "weights", cluster)))
@@ -168,7 +168,7 @@ class MissingClasses(PartitionScenario):
 
 
 def _disjoint(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
-    """Per client its share of all samples in the mixture of `weights`, less where classes have too few."""
+    """Partition samples by each client's mixture of classes in `weights`; clients get fewer where a class is short."""
     sizes = torch.bincount(y, minlength=weights.shape[1])
     mixture = weights * sizes
     wanted = len(y) // len(weights) * mixture / mixture.sum(1, keepdim=True)
@@ -202,7 +202,7 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
 
 
 def _held(missing: Sequence[Sequence[int]], classes: int) -> Tensor:
-    """Which cluster has which class, bool ``(clusters, classes)``."""
+    """Return which cluster has which class, bool ``(clusters, classes)``."""
     if not missing:
         raise FedkinError("missing names no cluster; give at least one list of classes, which may be empty.")
     held = torch.ones(len(missing), classes, dtype=torch.bool)
@@ -223,6 +223,6 @@ def _equal_shares(y: Tensor, held: Tensor, sizes: Sequence[int], rng: torch.Gene
 
 
 def _renumbering(held: Tensor) -> SampleTransform:
-    """Of each client's classes, given which it has, bool ``(clients, classes)``."""
+    """Return the transform that renumbers each client's classes, given in `held`, bool ``(clients, classes)``."""
     new = held.cumsum(1) - 1
     return lambda client, x, y: (x, new[client][y])

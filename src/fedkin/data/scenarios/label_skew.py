@@ -1,4 +1,4 @@
-"""The scenario of FedCRef: unlabelled clients that see a few classes each."""
+"""Scenario of FedCRef: unlabelled clients that have samples of a few classes each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INITIAL = ("method", "true", "dirty")
 
 @dataclass(frozen=True)
 class LabelSkew(DataSetScenario):
-    """One labelled data set partitioned so that each client sees only some of its classes (FedCRef, section 5.2).
+    """Label skew: each client has samples of a few classes of one labelled data set (FedCRef, section 5.2).
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class LabelSkew(DataSetScenario):
     dirtiness: float = 0.3
 
     def build(self, seed: int) -> Population:
-        """The clients; their state holds ``n_clusters`` and, with simulated starting labels, those as ``given``.
+        """Build the clients; their state holds ``n_clusters`` and, with simulated starting labels, those as ``given``.
 
         Both are int64: ``n_clusters`` a scalar, the number of classes at the client; ``given`` of shape ``(n,)``, in
         ``0..n_clusters-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.

@@ -1,4 +1,4 @@
-"""The scenario of CCFC and SDA-FC: a client for every class, which holds more or less of that class alone."""
+"""Scenario of CCFC and SDA-FC: one client for every class, with a given fraction of samples of that class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedkin.data.scenarios.partition_scenario import DataSetScenario, Labelled, 
 
 @dataclass(frozen=True)
 class OwnClass(DataSetScenario):
-    """One unlabelled client per class, of whose samples a fraction is of that class (CCFC, section 4.1).
+    """One unlabelled client per class, a fraction of whose samples is of that class (CCFC, section 4.1).
 
     The paper draws a client's other samples from the entire data; here as in the authors' code they are what the
     others leave, so that every sample is at exactly one client. With a `heterogeneity` of 1 client c holds all of class
@@ -37,7 +37,7 @@ class OwnClass(DataSetScenario):
     fraction: Annotated[float, Interval(gt=0, le=1)] = 1.0
 
     def build(self, seed: int) -> Population:
-        """The clients, without labels, and the truth; the same for the same seed.
+        """Build the clients, without labels, and the truth; the same for the same seed.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class OwnClass(DataSetScenario):
         return Population(clients, [y[part] for part in parts], data.classes, data.features)
 
     def _pooled(self, seed: int) -> Labelled:
-        """Training and test samples together, or the fraction of them that takes part."""
+        """Return training and test samples together, or the fraction of them that takes part."""
         data = load_labelled(self.data, self.label, self.table)
         x, y = data.x, data.y
         if data.test is not None:
@@ -74,7 +74,7 @@ class OwnClass(DataSetScenario):
 
 
 def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:
-    """Allocate samples so that a fraction `heterogeneity` of client c's samples is of class c.
+    """Partition samples so that a fraction `heterogeneity` of client c's samples is of class c.
 
     Parameters
     ----------

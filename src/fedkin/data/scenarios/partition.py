@@ -1,4 +1,4 @@
-"""Partition of one labelled data set by class, and simulated starting labels."""
+"""Label-skew partition of FedCRef, and simulated starting labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def label_skew(
     rng: torch.Generator,
     overlap: float = 0.0,
 ) -> list[Tensor]:
-    """Give every client a few classes and the same number of samples of each (FedCRef, section 5.2).
+    """Partition samples so that each client has a few classes with the same number of samples (FedCRef, section 5.2).
 
     Client after client, the number of classes K is drawn uniformly from `classes_per_client`, then K distinct classes.
     The set of classes must be one that no earlier client has, until all sets of that size are taken; from then on
@@ -82,7 +82,7 @@ def label_skew(
 
 
 def class_range(n_classes: int, low: int | None = None, high: int | None = None) -> tuple[int, int]:
-    """Least and greatest number of classes per client; by default 2 and half of all, as far as there are so many.
+    """Return the minimum and maximum number of classes per client; by default 2 and half of all.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def class_range(n_classes: int, low: int | None = None, high: int | None = None)
 
 
 def fitting_samples_per_class(y: Tensor, n_clients: int, classes_per_client: tuple[int, int]) -> int:
-    """Samples of a class for one client, such that about all of the smallest class are allocated once; at most 500.
+    """Return how many samples of a class each client gets so that the smallest class is about used up; at most 500.
 
     Rounded to tens, where it is ten or more; never more than the smallest class has.
     """
@@ -117,7 +117,7 @@ def fitting_samples_per_class(y: Tensor, n_clients: int, classes_per_client: tup
 
 
 def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
-    """Starting labels of which a share is wrong: each sample moves to another cluster with probability `dirtiness`.
+    """Corrupt starting labels: each sample moves to another cluster with probability `dirtiness`.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
 
 
 def check_fraction(name: str, value: float) -> None:
-    """Refuse a value outside of [0, 1]."""
+    """Check that a value is in [0, 1]."""
     if not 0 <= value <= 1:
         raise FedkinError(f"{name} is {value}; allowed: 0 to 1.")
 

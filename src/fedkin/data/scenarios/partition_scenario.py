@@ -1,4 +1,4 @@
-"""What all scenarios with labelled clients share: their data, the part held out for tests, the finished population."""
+"""Base classes and functions of scenarios with labelled clients: data, held-out samples, the finished population."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ LARGE = 10_000
 _SMALL_CLIENTS = 20
 
 SampleTransform = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""What makes a client's samples its own: ``(client, x, y) -> (x, y)``, for training and test alike."""
+"""Transform of a client's samples, ``(client, x, y) -> (x, y)``, for training and test samples alike."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A labelled data set with its official test split, if it has one.
+    """Labelled data set, with its official test split if it has one.
 
     Attributes
     ----------
     name : str
-        What the user called it.
+        Name that the user gave.
     x, y : Tensor
         Training samples, see `Dataset.x`, and their classes, int64 indices into `classes`.
     classes : list of str
@@ -67,7 +67,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class DataSetScenario(ABC):
-    """A scenario of one labelled data set.
+    """Base of scenarios of one labelled data set.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class DataSetScenario(ABC):
 
     @abstractmethod
     def build(self, seed: int) -> Population:
-        """The clients, and what is true of them; the same for the same seed.
+        """Build the clients and the ground truth; the same for the same seed.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class DataSetScenario(ABC):
 
 @dataclass(frozen=True)
 class PartitionScenario(DataSetScenario):
-    """A scenario that partitions one labelled data set among clients; each keeps a training and a test part.
+    """Base of scenarios that partition one labelled data set among clients, each with a training and a test part.
 
     Attributes
     ----------
@@ -111,16 +111,16 @@ class PartitionScenario(DataSetScenario):
     samples_per_client: Count | None = None
 
     def build(self, seed: int) -> Population:
-        """The clients, with labels, tests and hidden clusters; see `DataSetScenario.build`."""
+        """Build the clients, with labels, tests and hidden clusters; see `DataSetScenario.build`."""
         return self.partition(load_labelled(self.data, self.label, self.table), seed)
 
     @abstractmethod
     def partition(self, data: Labelled, seed: int) -> Population:
-        """As `build`, of data that are loaded already; `self.data` and `self.label` are not looked at."""
+        """Do the same as `build`, with data that are loaded already; `self.data` and `self.label` are ignored."""
 
 
 def load_labelled(source: str, label: str | None = None, options: TableOptions | None = None) -> Labelled:
-    """A data set with labels, and its split ``test`` if it has one.
+    """Load a data set with labels, and its split ``test`` if it has one.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def load_labelled(source: str, label: str | None = None, options: TableOptions |
 
 
 def client_of(number: int, data: Dataset | Labelled, rows: Tensor | None = None) -> Client:
-    """A client, without labels, that holds the samples of `data` at int64 `rows`, or all of them."""
+    """Return a client, without labels, with the samples of `data` at int64 `rows`, or with all of them."""
     if data.table is None:
         return Client(number, data.x if rows is None else data.x[rows])
     table = data.table if rows is None else data.table.rows(rows)
@@ -152,7 +152,7 @@ def client_of(number: int, data: Dataset | Labelled, rows: Tensor | None = None)
 
 
 def labels_of(dataset: Dataset) -> Tensor:
-    """The labels, or a sentence that there are none."""
+    """Return the labels of a data set, after checking that it has some."""
     if dataset.y is None:
         or_files = ", or take scenario 'files' if it has one file per client" if holds_clients(dataset.name) else ""
         raise FedkinError(
@@ -173,7 +173,7 @@ def populate(
     clusters: Tensor | None = None,
     change: SampleTransform | None = None,
 ) -> Population:
-    """Build clients from the samples allocated to them.
+    """Build the population from the samples allocated to each client.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def populate(
 
 
 def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """What remains of `part` and what is held out, both in the order they had.
+    """Split `part` into what remains and what is held out, both in their original order.
 
     With a share above 0, of two or more at least one is held out, and at least one always remains.
     """
@@ -244,7 +244,7 @@ def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, 
 
 
 def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
-    """`clients` if given; else the paper's number for data of at least `LARGE` samples, and 20 for smaller ones."""
+    """Return `clients`, or by default the paper's number; 20 for data of fewer than `LARGE` samples."""
     if clients is not None:
         return clients
     return paper if n_samples >= LARGE else _SMALL_CLIENTS

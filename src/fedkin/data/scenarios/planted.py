@@ -1,4 +1,4 @@
-"""Hidden clusters of clients that see the same things differently: rotated, relabelled, or from another domain."""
+"""Scenarios of hidden clusters whose samples are rotated, relabelled, or from another domain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PAPER_CLIENTS = 100
 
 @dataclass(frozen=True)
 class InTurns(PartitionScenario):
-    """A scenario whose clients are in its clusters in turns: client i in cluster i mod their number.
+    """Base of scenarios in which client i is in cluster i mod the number of clusters.
 
     Attributes
     ----------
@@ -47,10 +47,11 @@ class InTurns(PartitionScenario):
 
 @dataclass(frozen=True)
 class Rotation(InTurns):
-    """Clusters whose images are turned by different angles (Prigent et al.); client i is in cluster i mod their number.
+    """Clusters whose images are rotated by different angles (Prigent et al.).
 
-    Sizes and class proportions come from `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test
-    split independently, as in the authors' code. Data must be square images.
+    Client i is in cluster i mod the number of clusters. Sizes and class proportions come from
+    `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test split independently, as in the authors'
+    code. Data must be square images.
 
     Attributes
     ----------
@@ -77,7 +78,7 @@ class Rotation(InTurns):
 
 @dataclass(frozen=True)
 class LabelFlip(InTurns):
-    """Clusters that call the same classes differently: in cluster s, class c is called c - s (Prigent et al.).
+    """Clusters that number the same classes differently: in cluster s, class c is called c - s (Prigent et al.).
 
     Client i is in cluster i mod `n_clusters`; sizes are those of `Rotation`.
 
@@ -132,7 +133,7 @@ class Domain(DataSetScenario):
     shrink: Count = 1
 
     def build(self, seed: int) -> Population:
-        """The clients, with labels, tests and their domains as hidden clusters.
+        """Build the clients, with labels, tests and their domains as hidden clusters.
 
         Raises
         ------
@@ -164,7 +165,7 @@ class Domain(DataSetScenario):
 
 
 def shrunken(x: Tensor, side: int, source: str) -> Tensor:
-    """Images ``(n, C, H, W)`` with squares of `side` pixels averaged: ``(n, C, H // side, W // side)``.
+    """Downsample images ``(n, C, H, W)`` by averaging squares of `side` pixels: ``(n, C, H // side, W // side)``.
 
     Raises
     ------
@@ -192,7 +193,7 @@ def _in_turns(
     n_clusters: int,
     change: SampleTransform,
 ) -> Population:
-    """Clients of all clusters by turns, with samples changed as their cluster's are."""
+    """Populate clients of all clusters in turns, with samples changed as their cluster's are."""
     n = clients_or_default(clients, len(data), _PAPER_CLIENTS)
     if n < n_clusters:
         raise FedkinError(f"clients is {n}; allowed: {n_clusters} or more, one for each cluster.")

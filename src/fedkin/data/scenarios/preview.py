@@ -1,4 +1,4 @@
-"""A small table of who holds what, as text."""
+"""Preview of a scenario: a table of each client's samples, as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = 8
 
 
 def preview(population: Population, clients: int = 6) -> str:
-    """Training samples per client and class, at most 96 columns wide.
+    """Return a table of training samples per client and class, at most 96 columns wide.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def preview(population: Population, clients: int = 6) -> str:
 
 
 def previews(scenarios: dict[str, type], data: str, seed: int = 0) -> dict[str, str]:
-    """By name of scenario, its preview on `data` with default options, or the reason why there is none.
+    """Return, by name of scenario, its preview on `data` with default options, or the reason why there is none.
 
     Data that several scenarios partition are loaded once.
 
@@ -82,7 +82,7 @@ def _population(scenario: Any, loaded: Labelled | FedkinError, seed: int) -> Pop
 
 
 def _kinds(population: Population) -> Tensor | None:
-    """Clients alike in cluster, drift and the step they join at, by number; ``None`` without clusters."""
+    """Number the clients by cluster, drift and step of joining, equal ones alike; ``None`` without clusters."""
     if population.clusters is None:
         return None
     rows = [population.clusters]
@@ -93,7 +93,7 @@ def _kinds(population: Population) -> Tensor | None:
 
 
 def _chosen(clusters: Tensor | None, n: int, wanted: int) -> list[int]:
-    """The first clients of all clusters by turns, in order of id."""
+    """Choose the first clients of all clusters in turns; in order of id."""
     if clusters is None:
         return list(range(min(n, wanted)))
     turn = torch.zeros(n, dtype=torch.int64)
@@ -119,7 +119,7 @@ def _headline(population: Population, shown: int) -> str:
 
 
 def _events(population: Population) -> list[str]:
-    """What is to happen in the middle of a run, one line each."""
+    """Return what happens in the middle of a run, one line each."""
     lines = []
     if population.drift is not None:
         lines.append(f"{len(population.drift.clients)} drift at step {population.drift.step}")
@@ -130,7 +130,7 @@ def _events(population: Population) -> list[str]:
 
 
 def _columns(population: Population, shown: list[int]) -> list[list[str]]:
-    """Client, cluster, train and test, and a column for each class that still fits."""
+    """Return the table's columns: client, cluster, train and test, and as many classes as fit."""
     columns = [["client", *map(str, shown)]]
     if population.clusters is not None:
         columns.append(["cluster", *(str(int(population.clusters[i])) for i in shown)])

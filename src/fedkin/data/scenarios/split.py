@@ -1,4 +1,4 @@
-"""Rules that partition samples among clients, as indices; names and parameters are those of flwr-datasets.
+"""Partitioners: rules that allocate samples to clients, as indices, with the names and parameters of flwr-datasets.
 
 Every rule allocates a sample at most once and draws from the generator it is given. Where clients get samples in a
 random order, their indices are shuffled.
@@ -20,7 +20,7 @@ _ATTEMPTS = 1000
 
 
 def iid_split(n_samples: int, num_partitions: int, rng: torch.Generator) -> list[Tensor]:
-    """Samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``.
+    """Partition samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def dirichlet_split(
     min_partition_size: int = 10,
     self_balancing: bool = False,
 ) -> list[Tensor]:
-    """Each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
+    """Partition each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def dirichlet_split(
 
 
 def capped_dirichlet(y: Tensor, n_clients: int, alpha: float, rng: torch.Generator, min_size: int = 10) -> list[Tensor]:
-    """The Dirichlet split of Prigent et al. (their code): clients that have reached the average get no more.
+    """Dirichlet partition of Prigent et al. (their code): clients that have reached the average size get no more.
 
     As `dirichlet_split` with `self_balancing`, except that the average itself is enough to be left out. The last
     classes therefore miss at some clients even where `alpha` is large.
@@ -89,7 +89,7 @@ def shard_split(
     shard_size: int | None = None,
     keep_incomplete_shard: bool = False,
 ) -> list[Tensor]:
-    """Random blocks of the samples sorted by class (McMahan et al. 2017); flwr-datasets' ``ShardPartitioner``.
+    """Partition into random blocks of samples sorted by class (McMahan et al. 2017); the ``ShardPartitioner``.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
 
 
 def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[Tensor]:
-    """Allocate each class in the proportions in which clients have it already; for the tests of a split.
+    """Allocate each class in the proportions in which clients have it already; for the tests of a partition.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generat
 
 
 def apportion(total: int, weights: Sequence[float]) -> list[int]:
-    """Whole parts of `total` in proportion to `weights`, those with the largest remainders rounded up."""
+    """Split `total` into integers in proportion to `weights`, rounding up those with the largest remainders."""
     quotas = [total * weight / sum(weights) for weight in weights]
     parts = [int(quota) for quota in quotas]
     order = sorted(range(len(parts)), key=lambda i: parts[i] - quotas[i])
@@ -198,7 +198,7 @@ def _dirichlet_counts(
     minimum: int,
     full: Callable[[Tensor, float], Tensor] | None,
 ) -> Tensor:
-    """Samples per class and client; `full` maps sizes and their average to the clients that get no more."""
+    """Draw the samples per class and client; `full` maps sizes and their average to the clients that get no more."""
     _check_partitions(len(y), n)
     alphas = np.full(n, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
     if alphas.shape != (n,) or not (alphas > 0).all():
@@ -229,7 +229,7 @@ def _without(shares: Tensor, left_out: Tensor) -> Tensor:
 
 
 def _cut(total: int, weights: Tensor) -> Tensor:
-    """`total` samples cut at the rounded-down partial sums of `weights`; all zero if they are."""
+    """Split `total` samples at the rounded-down partial sums of `weights`; all parts are zero if all weights are."""
     sums = weights.cumsum(0)
     if float(sums[-1]) == 0:
         return torch.zeros(len(weights), dtype=torch.int64)
@@ -239,7 +239,7 @@ def _cut(total: int, weights: Tensor) -> Tensor:
 
 
 def _gather(index: Tensor, owner: Tensor, n: int, rng: torch.Generator) -> list[Tensor]:
-    """Per owner in ``0..n-1`` its indices, shuffled; owner `n` stands for nobody."""
+    """Return the indices of each owner in ``0..n-1``, shuffled; those of owner `n` are dropped."""
     mixed = torch.randperm(len(index), generator=rng)
     order = mixed[owner[mixed].argsort(stable=True)]
     return list(index[order].split(torch.bincount(owner, minlength=n + 1).tolist())[:n])
