@@ -1,1 +1,1 @@
-"""Methods that give every sample of every client a cluster."""
+"""Methods of federated clustering of samples: each assigns every sample of every client to a cluster."""

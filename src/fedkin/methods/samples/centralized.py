@@ -1,7 +1,7 @@
 """Centralised baselines: k-means and fuzzy c-means of all clients' samples together.
 
-They are not federated: every client sends all of its samples to the server. They show what methods that do not move
-data can be compared with.
+They are not federated: every client sends all of its samples to the server. Methods that do not move data are compared
+with them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def send_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @dataclass(frozen=True)
 class CentralizedMethod(OneRoundMethod):
-    """Base of methods that cluster all samples at the server."""
+    """Base of centralised baselines, which cluster all samples at the server."""
 
     client_task: ClassVar[Task] = send_samples
     points_name: ClassVar[str] = "points"
@@ -42,7 +42,7 @@ class CentralizedMethod(OneRoundMethod):
     baseline = True
 
     def payload(self, state: CentroidState) -> Payload:
-        """The features to send."""
+        """Return the name of the features that clients send."""
         return {"features": state.features}
 
     def cluster(self, fed: Federation, state: CentroidState, replies: dict[int, Payload]) -> RoundOutcome:
@@ -53,12 +53,12 @@ class CentralizedMethod(OneRoundMethod):
 
     @abstractmethod
     def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """Centroids ``(k, width)`` of points ``(n, width)``, and plain values for the record."""
+        """Return centroids ``(k, width)`` of points ``(n, width)``, and plain values for the record."""
 
 
 @dataclass(frozen=True)
 class KMeansMethod(CentralizedMethod):
-    """k-means of all samples together, a centralised baseline: the data are moved.
+    """Centralised baseline: k-means of all samples together; the data leave the clients.
 
     Attributes
     ----------
@@ -74,14 +74,14 @@ class KMeansMethod(CentralizedMethod):
     max_iter: Count = 300
 
     def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """Run Lloyd's algorithm from every start."""
+        """Return the centroids of Lloyd's algorithm, the best of several k-means++ starts."""
         found = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
         return found.centres, {"iterations": found.iterations}
 
 
 @dataclass(frozen=True)
 class FuzzyCMeansMethod(CentralizedMethod):
-    """Fuzzy c-means of all samples together, a centralised baseline: the data are moved.
+    """Centralised baseline: fuzzy c-means of all samples together; the data leave the clients.
 
     A sample belongs to the cluster of the nearest centroid, in which its membership is largest.
 
@@ -104,11 +104,11 @@ class FuzzyCMeansMethod(CentralizedMethod):
     max_iter: Count = 1000
 
     def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """Start from k-means++ seeds."""
+        """Return the centroids of fuzzy c-means, started from k-means++ seeds."""
         seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
         found = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)
         return found.centres, {"iterations": found.iterations, "moved": found.moved}
 
     def result(self, state: CentroidState) -> dict[str, Any]:
-        """The centroids, the name of their features, and the fuzziness."""
+        """Return the centroids, the name of their features, and the fuzziness."""
         return super().result(state) | {"fuzziness": self.fuzziness}

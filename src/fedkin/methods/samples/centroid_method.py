@@ -1,4 +1,4 @@
-"""Bases of methods whose clusters are centroids: a sample belongs to the nearest one, in the space of its features."""
+"""Bases of methods whose clusters are centroids: a sample belongs to the nearest one in its feature space."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ RoundOutcome = tuple[dict[str, Any], dict[str, Any]]
 
 @dataclass(frozen=True)
 class CentroidState(State):
-    """State of the server.
+    """State of methods that find centroids: the centroids, and the features they are in.
 
     Attributes
     ----------
     features : str
-        Features that the centroids are of, see `fedkin.features.extractors.extract`.
+        Name of the centroids' features, see `fedkin.features.extractors.extract`.
     width : int
         Number of features.
     centroids : Tensor
@@ -53,16 +53,16 @@ class CentroidState(State):
 
 
 class NearestCentroidMethod(SampleMethod):
-    """Base of methods whose result is centroids, however many and however found."""
+    """Base of methods whose result is centroids, of any number."""
 
     features: str
 
     def space(self, shape: tuple[int, ...]) -> str:
-        """Name of the features for samples of `shape`."""
+        """Return the name of the features for samples of `shape`."""
         return centroid_features(self.features, shape)
 
     def fields(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Fields of the state that name the features and their number."""
+        """Return the fields of the state that name the features and their number."""
         features = self.space(shape)
         return {"features": features, "width": width_of(features, shape)}
 
@@ -71,27 +71,27 @@ class NearestCentroidMethod(SampleMethod):
         return len(state.centroids) > 0
 
     def result(self, state: Any) -> dict[str, Any]:
-        """The centroids, and the name of their features."""
+        """Return the centroids, and the name of their features."""
         return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)``: that of the nearest centroid; int64 ``(n,)``."""
+        """Return the nearest centroid of each sample ``(n, *shape)``, int64 ``(n,)``."""
         return predict_nearest(result, x)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """1 less the distance to the nearest centroid divided by that to the second nearest: float32 ``(n,)``."""
+        """Return 1 - d1 / d2 with distances d1, d2 to the nearest and second nearest centroid: float32 ``(n,)``."""
         return centroid_margin(result, x)
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Fuzzy c-means' memberships of samples, float32 ``(n, k)``, where the result has a ``fuzziness``."""
+        """Return fuzzy c-means memberships, float32 ``(n, k)``, if the result has a ``fuzziness``."""
         return fuzzy_memberships(result, x)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The features of samples ``(n, *shape)``: float32 ``(n, width)``."""
+        """Return the features of samples ``(n, *shape)``: float32 ``(n, width)``."""
         return extract(result["features"], x)
 
     def conclude(self, fed: Federation, state: Any) -> None:
@@ -121,10 +121,10 @@ class CentroidMethod(NearestCentroidMethod):
 
 @dataclass(frozen=True)
 class OneRoundMethod(CentroidMethod):
-    """Base of methods with a single exchange: clients send points, the server clusters them.
+    """Base of methods with a single exchange: clients send points, and the server clusters them.
 
-    Clients that do not reply are left out, and are assigned to clusters at the end all the same. If no client replies,
-    the next step tries again, up to twenty times.
+    Points of clients that do not reply are missing, but their samples are also assigned at the end. If no client
+    replies, the next step tries again, up to twenty times.
     """
 
     cost = "cheap"
@@ -135,18 +135,18 @@ class OneRoundMethod(CentroidMethod):
 
     @abstractmethod
     def payload(self, state: Any) -> Payload:
-        """The payload of the exchange, the same for all clients."""
+        """Return the payload that asks clients for points, the same for all clients."""
 
     @abstractmethod
     def cluster(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
-        """Cluster the points of one or more `replies`."""
+        """Cluster the points in one or more `replies`."""
 
     def init(self, fed: Federation) -> Any:
-        """Choose the features for the clients' samples."""
+        """Choose the features for the clients' samples, and return the first state."""
         return self.state_type(**self.fields(describe_clients(fed).shape))
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Ask for the points, cluster them, and broadcast the centroids."""
+        """Ask clients for points, cluster them, and broadcast the centroids."""
         payloads = fed.all(**self.payload(state))
         replies = fed.ask(self.client_task, payloads, {self.points_name: ("points", state.width)})
         record = Record(answered=list(replies), missing=dict(fed.missing))
@@ -163,14 +163,14 @@ class OneRoundMethod(CentroidMethod):
 
 @dataclass(frozen=True)
 class PointsState(CentroidState):
-    """State of the server, which keeps apart what each client has sent.
+    """State of one-round methods that keep the points of each client.
 
     Attributes
     ----------
     points : dict of str to Tensor
-        By client id as text: the points that it sent, float32 ``(m, width)``.
+        By client id as text: the points that the client sent, float32 ``(m, width)``.
     sizes : dict of str to Tensor
-        By client id as text: how many samples each stands for, int64 ``(m,)``.
+        By client id as text: number of samples that each point stands for, int64 ``(m,)``.
     """
 
     points: dict[str, Tensor] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class PointsState(CentroidState):
 
 @dataclass(frozen=True)
 class KeptPointsMethod(OneRoundMethod):
-    """Base of methods with a single exchange, of which each client's points are kept: it can be left out afterwards."""
+    """Base of one-round methods that keep each client's points, so that a client can be removed afterwards."""
 
     state_type: ClassVar[type[State]] = PointsState
     forgets = True
@@ -189,17 +189,17 @@ class KeptPointsMethod(OneRoundMethod):
     def cluster_points(
         self, fed: Federation, state: Any, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
     ) -> RoundOutcome:
-        """Cluster points of clients by id as text, as in `PointsState`."""
+        """Cluster points by client, in the form of `PointsState`."""
 
     def cluster(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
-        """Cluster all points received, and keep them."""
+        """Cluster all points received, and keep them in the state."""
         points = {str(client): reply[self.points_name] for client, reply in replies.items()}
         sizes = {str(client): reply["sizes"] for client, reply in replies.items()}
         changes, values = self.cluster_points(fed, state, points, sizes)
         return {**changes, "points": points, "sizes": sizes}, values
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Ask for the points, cluster them, and broadcast the centroids; of points that are there nobody is asked."""
+        """Ask for points, cluster them, and broadcast the centroids; points already in the state are not asked for."""
         if not state.points:
             return super().step(fed, state)
         changes, values = self.cluster_points(fed, state, state.points, state.sizes)
@@ -209,7 +209,7 @@ class KeptPointsMethod(OneRoundMethod):
         return after, Record(answered, dict(fed.missing), values)
 
     def without(self, state: Any, clients: Collection[int]) -> Any:
-        """A finished `state` before its step, with the points of all but these clients."""
+        """Return the finished `state` reset to before its step, without the points of `clients`."""
         kept = {name: own for name, own in state.points.items() if int(name) not in clients}
         if not kept:
             raise FedkinError("Nothing would be left to cluster.")
@@ -219,7 +219,7 @@ class KeptPointsMethod(OneRoundMethod):
 
 
 def centroid_features(name: str, shape: tuple[int, ...]) -> str:
-    """The features between which distances are measured: `name`, or for "auto" those suited to samples of `shape`."""
+    """Return the features to measure distances in: `name`, or for "auto" those suited to samples of `shape`."""
     if name != "auto":
         return name
     return "unit" if len(shape) == 3 else "raw"
@@ -238,7 +238,7 @@ def assign_to_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) 
 
 
 def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Index of the centroid nearest to each sample of ``(n, *shape)``, int64 ``(n,)``; the lowest on ties."""
+    """Return the index of the centroid nearest to each sample ``(n, *shape)``, int64 ``(n,)``; the lowest on ties."""
     if not len(x):
         return torch.zeros(0, dtype=torch.int64)
     batches = [nearest_centroids(extract(result["features"], batch), result["centroids"]) for batch in x.split(_BATCH)]
@@ -246,12 +246,12 @@ def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
 
 
 def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
-    """How much nearer samples are to their own centroid than to the nearest other one, float32 ``(n,)`` in [0, 1].
+    """Return 1 - d1 / d2 with distances d1, d2 to a sample's centroid and the nearest other one: float32 ``(n,)``.
 
     Parameters
     ----------
     result : mapping
-        With ``centroids`` and the ``features`` that they are of.
+        Has ``centroids`` and the name of their ``features``.
     x : Tensor
         ``(n, *shape)``.
     clusters : Tensor, optional
@@ -270,9 +270,9 @@ def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | Non
 
 
 def fuzzy_memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-    """Memberships of samples ``(n, *shape)`` in fuzzy clusters, float32 ``(n, k)``; ``None`` without a ``fuzziness``.
+    """Return memberships ``(n, k)``, float32, of samples in fuzzy clusters; ``None`` without a ``fuzziness``.
 
-    Rows sum to 1, and a sample's greatest membership is that in its nearest centroid.
+    Rows sum to 1, and a sample has its greatest membership in the cluster of the nearest centroid.
     """
     if "fuzziness" not in result:
         return None
@@ -285,14 +285,14 @@ def fuzzy_memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
 
 
 def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
-    """Degrees of membership of fuzzy c-means, by distances from the centroids: both ``(n, k)``."""
+    """Return memberships of fuzzy c-means ``(n, k)``, given distances from the centroids ``(n, k)``."""
     near = distances.amin(1, keepdim=True)
     closeness = torch.where(distances > 0, near / distances, 1.0).pow(2 / (fuzziness - 1))
     return closeness / closeness.sum(1, keepdim=True)
 
 
 def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
-    """Centroids ``(k, width)`` of "unit" features scaled to length 1, as the samples are; others unchanged."""
+    """Return centroids ``(k, width)`` scaled to length 1 if the features are "unit", otherwise unchanged."""
     if features != "unit":
         return centroids
     return normalize(centroids, dim=1)

@@ -1,4 +1,4 @@
-"""Deep embedded clustering (Xie, Girshick, Farhadi 2016) as a baseline: of all samples together, or of each client's.
+"""Deep embedded clustering (DEC; Xie, Girshick, Farhadi 2016) as a baseline: of all samples, or of each client's.
 
 With ``scope="all"`` **the data are moved**: every client sends its samples to the server. It is the centralised
 baseline of FedCRef's paper (section 6.1). With ``scope="client"`` each client clusters its own samples; neither samples
@@ -30,7 +30,7 @@ _SHARED_OPTIONS = [option.name for option in fields(DeepEmbeddedClustering) if o
 
 @dataclass(frozen=True)
 class DECState(State):
-    """State of the server.
+    """State of DEC: the network and its centroids, or the clients' numbers of clusters.
 
     Attributes
     ----------
@@ -49,14 +49,14 @@ class DECState(State):
 
 @dataclass(frozen=True)
 class DECMethod(SampleMethod):
-    """DEC's hyper-parameters; it is one step.
+    """Deep embedded clustering (DEC), in a single step.
 
     Attributes
     ----------
     scope : {"all", "client"}
         "all": the server clusters the samples of all clients that answer. "client": each client clusters its own. Then
         clusters of different clients are unrelated and numbered differently, so that scores over all clients mean
-        little; ``accuracy`` is the mean over clients. Every client has to take part, since new samples have no cluster.
+        little; ``accuracy`` is the mean over clients. Every client must take part, since new samples have no cluster.
     n_clusters : int or "given"
         Clusters of all samples, or of each client's; "given", with ``scope="client"``, is each client's own number. A
         client with fewer samples finds one cluster per sample.
@@ -65,7 +65,7 @@ class DECMethod(SampleMethod):
     code : int
         Length of the code.
     pretrain_steps : int
-        Steps of the autoencoder's training. The paper's 150,000 are of another optimiser.
+        Steps of the autoencoder's training by Adam (the paper: 150,000 by SGD).
     pretrain_learning_rate : float
         Adam's learning rate for the autoencoder.
     learning_rate : float
@@ -73,15 +73,15 @@ class DECMethod(SampleMethod):
     momentum : float
         Momentum of SGD, in self-training.
     batch_size : int
-        Samples per optimiser step, in both.
+        Samples per optimiser step, of both trainings.
     refresh : int or None
-        Steps on one target distribution; by default 20, or an epoch where that is more.
+        Steps before the target distribution is updated; by default 20, or an epoch if that is more.
     max_refreshes : int
-        Maximum number of target distributions.
+        Maximum number of updates of the target distribution.
     tolerance : float
         Self-training ends when a smaller fraction of samples than this has changed cluster since the last target.
     restarts : int
-        k-means starts on the code; the best is kept.
+        Number of k-means starts on the code; the best is kept.
     """
 
     scope: Literal["all", "client"] = "all"
@@ -107,7 +107,7 @@ class DECMethod(SampleMethod):
     soft = True
 
     def sends_samples(self) -> bool:
-        """True with ``scope="all"``."""
+        """Whether clients send samples: True with ``scope="all"``."""
         return self.scope == "all"
 
     def init(self, fed: Federation) -> DECState:
@@ -134,7 +134,7 @@ class DECMethod(SampleMethod):
         return DECState(features=features)
 
     def step(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
-        """Cluster all samples, and broadcast the result; or have each client cluster its own."""
+        """Cluster all samples and broadcast the result, or have each client cluster its own."""
         return self._cluster_all(fed, state) if self.scope == "all" else self._cluster_each(fed, state)
 
     def ready(self, state: DECState) -> bool:
@@ -142,13 +142,13 @@ class DECMethod(SampleMethod):
         return state.finished
 
     def result(self, state: DECState) -> dict[str, Any]:
-        """``n_clusters``; with ``scope="all"`` also the fields of `fedkin.nn.deep_clustering.DeepClusters`."""
+        """Return ``n_clusters``; with ``scope="all"`` also the fields of `fedkin.nn.deep_clustering.DeepClusters`."""
         n_clusters = len(state.found["centroids"]) if state.found else sum(state.clusters.values())
         return {"n_clusters": n_clusters, "scope": self.scope, **state.found}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)``: that of the nearest centroid in the code; int64 ``(n,)``.
+        """Return the cluster of samples ``(n, *shape)``: the centroid nearest to the code; int64 ``(n,)``.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class DECMethod(SampleMethod):
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """The largest soft assignment of samples less the second largest, float32 ``(n,)``.
+        """Return the samples' largest soft assignment minus the second largest, float32 ``(n,)``.
 
         Raises
         ------
@@ -170,15 +170,15 @@ class DECMethod(SampleMethod):
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Soft assignments of samples, float32 ``(n, k)``.
+        """Return soft assignments of samples, float32 ``(n, k)``.
 
-        ``None`` with ``scope="client"``, where a client's samples are in no cluster of another.
+        ``None`` with ``scope="client"``, as a client's samples do not belong to clusters of others.
         """
         return None if result["scope"] == "client" else _found(result).memberships(x.flatten(1)).float()
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The codes of samples ``(n, *shape)``; with ``scope="client"`` the flattened samples."""
+        """Return the codes of samples ``(n, *shape)``; with ``scope="client"`` the flattened samples."""
         return x.flatten(1) if result["scope"] == "client" else _found(result).codes(x.flatten(1))
 
     def _cluster_all(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
@@ -195,7 +195,7 @@ class DECMethod(SampleMethod):
         return state, record
 
     def _cluster_each(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
-        """Have each client cluster its samples; its clusters are numbered after those of the clients before it."""
+        """Have each client cluster its samples; clusters are numbered through all clients."""
         payloads: dict[int, Payload] = {}
         first = 0
         for i in fed.ids:
@@ -238,7 +238,7 @@ def count_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 @task(takes={"search": DEEP_SEARCH, "clusters": counts_to(MANY), "first": is_count})
 def cluster_own_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Cluster the client's own samples; clusters, numbered from ``first`` on, stay at the client."""
+    """Cluster the client's own samples; clusters, numbered from ``first``, stay at the client."""
     for client, payload in zip(clients, payloads, strict=True):
         search = DeepEmbeddedClustering(**payload["search"])
         shares = search.memberships(client.x.flatten(1), payload["clusters"], client.rng)

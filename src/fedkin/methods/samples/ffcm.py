@@ -4,8 +4,8 @@ The server sends centres. Every client runs fuzzy c-means on its own samples fro
 with their supports, the sums of memberships. The server aggregates them to new centres, until convergence.
 
 The paper starts from random centres (``start="uniform"``) and runs up to 1000 rounds with a fuzziness of 2. With that
-fuzziness all centres of images coincide, so the default is 1.1. By default clients start from seeds of their own, and
-the server clusters their centres by k-means.
+fuzziness all centres of images coincide, so the default is 1.1. By default clients start from k-means++ seeds of their
+own, and the server clusters their centres by k-means.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @dataclass(frozen=True)
 class FFCMState(CentroidState):
-    """State of the server, with the previous centres.
+    """State of FFCM: the centres, now and before the last round.
 
     Attributes
     ----------
@@ -101,13 +101,13 @@ class FFCMState(CentroidState):
 
 @dataclass(frozen=True)
 class FFCMMethod(CentroidMethod):
-    """Federated fuzzy c-means; one step is one round.
+    """Federated fuzzy c-means; one step is one communication round.
 
     Attributes
     ----------
     aggregation : {"kmeans", "mean"}
         Aggregation of the clients' centres: k-means of all of them, unweighted; or the mean of those that started from
-        the same centre, weighted by support. A centre that no client sends stays.
+        the same centre, weighted by support. A centre that no client sends stays unchanged.
     fuzziness : float
         Exponent m, above 1.
     local_clusters : int, "given" or None
@@ -116,7 +116,7 @@ class FFCMMethod(CentroidMethod):
         number, int64 ``state["n_clusters"]``. No client looks for more clusters than it has samples.
     tolerance : float
         A client stops when none of its centres moves further than this, in units of the features. The server stops when
-        none does in one round, or in two: centres of unlike clients may oscillate.
+        none does within one round, or within two: centres of dissimilar clients may oscillate.
     rounds : int
         Maximum number of rounds. While clients come and go, centres may not converge.
     local_iterations : int
@@ -141,7 +141,7 @@ class FFCMMethod(CentroidMethod):
     sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean", "start": "uniform"}
 
     def init(self, fed: Federation) -> FFCMState:
-        """Draw random centres, if `start` is "uniform"."""
+        """Return the first state, with random centres if `start` is "uniform"."""
         facts = describe_clients(fed)
         state = FFCMState(**self.fields(facts.shape))
         if self.start == "clients":
@@ -150,7 +150,7 @@ class FFCMMethod(CentroidMethod):
         return replace(state, centroids=extract(state.features, random))
 
     def step(self, fed: Federation, state: FFCMState) -> tuple[FFCMState, Record]:
-        """One round; after the last, broadcast the centres."""
+        """Do one round; after the last, broadcast the centres."""
         payload: Payload = {
             "features": state.features,
             "centroids": state.centroids,
@@ -171,19 +171,19 @@ class FFCMMethod(CentroidMethod):
         return after, Record(answered, missing, {"moved": moved if isfinite(moved) else None, "iterations": iterations})
 
     def result(self, state: FFCMState) -> dict[str, Any]:
-        """The centroids, scaled as the samples are, their features, and the exponent."""
+        """Return the centroids, scaled as the samples are, their features, and the fuzziness."""
         centroids = scaled_like_features(state.features, state.centroids)
         return super().result(state) | {"centroids": centroids, "fuzziness": self.fuzziness}
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Membership of samples in their cluster less that in the next, float32 ``(n,)``."""
+        """Return the samples' largest membership minus the second largest, float32 ``(n,)``."""
         return centroid_margin(result, x)
 
     def _moved(
         self, fed: Federation, state: FFCMState, payloads: dict[int, Payload]
     ) -> tuple[list[int], Tensor, dict[str, int]]:
-        """Clients that answered, the new centres ``(k, width)``, and iterations per client, if known."""
+        """Ask clients for centres; return who replied, the new centres ``(k, width)``, and iterations per client."""
         before = state.centroids
         if fed.secure_sums:
             check_enough(len(payloads))
@@ -198,11 +198,11 @@ class FFCMMethod(CentroidMethod):
         return list(replies), self._aggregated(fed, before, list(replies.values())), iterations
 
     def _aggregated(self, fed: Federation, before: Tensor, replies: list[Payload]) -> Tensor:
-        """New centres ``(k, width)``, in the order of the previous ones if there are any."""
+        """Return new centres ``(k, width)``, in the order of the previous ones if there are any."""
         if self.aggregation == "mean" and len(before):
             return mean_by_index(before, replies)
         pooled = torch.cat([reply["centres"] for reply in replies])
-        # The same seeds in every round, so that centres that clients no longer move stay.
+        # The same seeds in every round, so that centres stay once clients no longer move them.
         found = k_means(pooled.double(), self.n_clusters, fed.rng("kmeans"), _SEEDS_AT_SERVER).centres
         return in_order_of(before, found) if len(before) else found
 
@@ -219,14 +219,14 @@ class FFCMMethod(CentroidMethod):
 
 @task(takes=_MOVE)
 def move_centres_in_place(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """`move_centres`, with replies that can be added up, see `_by_index`."""
+    """Move centres as `move_centres` does, with replies that can be summed over clients (see `_by_index`)."""
     replies = move_centres.run(clients, payloads)
     totals = [_by_index(payload["centroids"], reply) for payload, reply in zip(payloads, replies, strict=True)]
     return [{"sums": sums, "supports": supports} for sums, supports in totals]
 
 
 def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
-    """Means of the centres that started from the same row of `before` ``(k, width)``, weighted by their supports.
+    """Return the means of centres that started from the same row of `before`, weighted by their supports.
 
     A reply has ``centres`` ``(k_l, width)``, ``supports`` ``(k_l,)`` and ``indices`` int64 ``(k_l,)``.
     """
@@ -240,7 +240,7 @@ def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
 
 
 def _by_index(before: Tensor, reply: Payload) -> tuple[Tensor, Tensor]:
-    """A client's centres times supports, float64 ``(k, width)``, and supports ``(k,)``, by their starting centre."""
+    """Return a client's centres times supports ``(k, width)``, float64, and supports ``(k,)``, by starting centre."""
     supports = reply["supports"].double()
     sums = torch.zeros(before.shape, dtype=torch.float64)
     sums.index_add_(0, reply["indices"], supports[:, None] * reply["centres"])
@@ -248,7 +248,7 @@ def _by_index(before: Tensor, reply: Payload) -> tuple[Tensor, Tensor]:
 
 
 def _means(before: Tensor, sums: Tensor, supports: Tensor) -> Tensor:
-    """Sums ``(k, width)`` divided by supports ``(k,)``; a centre of `before` without support stays."""
+    """Return sums ``(k, width)`` divided by supports ``(k,)``; a centre of `before` without support stays."""
     known = supports > 0
     after = before.clone()
     after[known] = (sums[known] / supports[known, None]).float()
@@ -256,7 +256,7 @@ def _means(before: Tensor, sums: Tensor, supports: Tensor) -> Tensor:
 
 
 def in_order_of(before: Tensor, found: Tensor) -> Tensor:
-    """Rows of `found` ``(j, width)`` in the order of the rows of `before` ``(k, width)`` that they are matched to.
+    """Return the rows of `found` ``(j, width)`` in the order of the rows of `before` ``(k, width)`` they match.
 
     Matching minimises the sum of squared distances. With j < k, unmatched rows of `before` stay; with j > k, unmatched
     rows of `found` come last.
@@ -270,7 +270,7 @@ def in_order_of(before: Tensor, found: Tensor) -> Tensor:
 
 
 def _distance(before: Tensor, after: Tensor) -> float:
-    """Largest distance that a centre moved; infinite if their number changed."""
+    """Return the largest distance that a centre moved; infinite if the number of centres changed."""
     return float((after - before).norm(dim=1).max()) if len(before) == len(after) else inf
 
 
@@ -285,7 +285,7 @@ def _wanted(client: Client, payload: Payload) -> int:
 def _start(
     points: Tensor, centroids: Tensor, wanted: int, fuzziness: float, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """A client's first centres ``(k_l, width)``: rows of `centroids` ``(k, width)`` and indices, or own seeds."""
+    """Return a client's first centres ``(k_l, width)``: rows of `centroids` with their indices, or its own seeds."""
     if not len(centroids):
         seeds = kmeans_plusplus_seeds(points, wanted, rng)
         return seeds, torch.arange(len(seeds))

@@ -1,4 +1,4 @@
-"""Local clusters of one client's own samples, which federated methods then refine.
+"""Initial clustering of one client's samples into local clusters, which federated methods then refine.
 
 ``embedding`` maps the samples to the plane (t-SNE, stopped during its early exaggeration, which keeps clusters compact)
 and cuts the tree of Ward's method over that map. It follows curved clusters that k-means on pixels splits. If the
@@ -30,14 +30,14 @@ HOW = ("dec", "embedding", "kmeans")
 COMPONENTS = 50  # principal components per sample
 PERPLEXITY = 10
 EXAGGERATION = 4
-MAX_MAPPED = 3000  # other samples are classified by their nearest mapped neighbours
-MIN_MAPPED = 30  # fewer samples have too few neighbours; their components are the map
-RELATIVE_HEIGHT = 0.3  # of the tallest merge; above it a merge joins two clusters, below it parts of one
+MAX_MAPPED = 3000  # maximum samples on the map; others are classified by their nearest mapped neighbours
+MIN_MAPPED = 30  # with fewer samples, too few for t-SNE, principal components are the map
+RELATIVE_HEIGHT = 0.3  # fraction of the tallest merge, above which a merge joins two clusters
 SAMPLES_PER_CLUSTER = 5  # minimum, when the number of clusters is estimated
 
 
 def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Generator, max_clusters: int = 10) -> Tensor:
-    """Cluster one client's samples.
+    """Cluster one client's samples into local clusters.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Gener
 
 
 def _cluster(rows: SampleMatrix, how: str, n_clusters: int | None, limit: int, rng: torch.Generator) -> ClusterLabels:
-    """At most `limit` clusters, and exactly `limit` if `n_clusters` is given."""
+    """Cluster rows into at most `limit` clusters, and exactly `limit` if `n_clusters` is given."""
     with threadpool_limits(1, user_api="openmp"):  # with several threads the order of sums varies
         points = _components(rows, rng)
         mapped = torch.randperm(len(points), generator=rng)[:MAX_MAPPED].sort().values.numpy()
@@ -98,19 +98,19 @@ def _cluster(rows: SampleMatrix, how: str, n_clusters: int | None, limit: int, r
 
 
 def _components(rows: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
-    """The samples' first principal components, which nearly keep distances."""
+    """Return the samples' first principal components, which nearly preserve distances."""
     search = PCA(min(COMPONENTS, *rows.shape), random_state=draw_seed(rng))
     return np.asarray(search.fit_transform(rows), dtype=np.float32)
 
 
 def _map(points: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
-    """Map samples to the plane; few samples, or a single feature, stay unchanged."""
+    """Map samples to the plane by t-SNE; few samples, or a single feature, stay unchanged."""
     if len(points) < MIN_MAPPED or points.shape[1] < 2:
         return points
     search = TSNE(
         perplexity=min(PERPLEXITY, len(points) / 4),
         early_exaggeration=EXAGGERATION,
-        max_iter=250,  # all of them exaggerated
+        max_iter=250,  # all in early exaggeration
         init="pca",
         random_state=draw_seed(rng),
     )
@@ -121,7 +121,7 @@ def _count(plane: SampleMatrix, limit: int) -> int:
     tree = linkage(plane, "ward")
     heights, sizes = tree[:, 2], np.concatenate([np.ones(len(plane)), tree[:, 3]])
     smaller_side = sizes[tree[:, :2].astype(np.int64)].min(axis=1)
-    heights = heights[smaller_side >= SAMPLES_PER_CLUSTER]  # a single outlier is no cluster
+    heights = heights[smaller_side >= SAMPLES_PER_CLUSTER]  # a single outlier is not a cluster
     tall = int((heights > RELATIVE_HEIGHT * heights.max(initial=0.0)).sum())
     return min(tall + 1, limit)
 

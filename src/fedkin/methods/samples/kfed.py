@@ -69,12 +69,12 @@ def assign_by_local_cluster(clients: Sequence[Client], payloads: Sequence[Payloa
 
 @dataclass(frozen=True)
 class KFedState(PointsState):
-    """State of the server.
+    """State of k-FED: the clients' centres, and the cluster of each local cluster.
 
     Attributes
     ----------
     clusters : dict of str to Tensor
-        By client id as text: the cluster of each of its local clusters, int64.
+        By client id as text: the cluster of each of the client's local clusters, int64.
     """
 
     clusters: dict[str, Tensor] = field(default_factory=dict)
@@ -82,14 +82,14 @@ class KFedState(PointsState):
 
 @dataclass(frozen=True)
 class KFedMethod(KeptPointsMethod):
-    """k-FED.
+    """k-FED: one-shot federated k-means of the clients' local centres.
 
     Attributes
     ----------
     local_clusters : int or None
         Local clusters per client, the paper's k'; by default `n_clusters`. A client with fewer samples finds fewer.
     start : {"first", "largest"}
-        Client whose centres the server starts from: the first that answered, by id, or the one with most samples. The
+        Client whose centres the server starts from: the first that replied, by id, or the one with most samples. The
         server adds the centre furthest from those chosen so far, until there are `n_clusters`.
     server : {"until-stable", "one-round"}
         Iterations of Lloyd's algorithm on the centres.
@@ -108,11 +108,11 @@ class KFedMethod(KeptPointsMethod):
     client_task: ClassVar[Task] = cluster_locally
 
     def payload(self, state: KFedState) -> Payload:
-        """The number of local clusters, and the features."""
+        """Return the number of local clusters and the features, which clients need."""
         return {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
 
     def cluster(self, fed: Federation, state: KFedState, replies: dict[int, Payload]) -> RoundOutcome:
-        """Cluster all centres received; the record says how many iterations each client made."""
+        """Cluster all centres received; the record has the number of iterations of each client."""
         changes, values = super().cluster(fed, state, replies)
         return changes, {**values, "iterations": {str(i): reply["iterations"] for i, reply in replies.items()}}
 

@@ -1,4 +1,4 @@
-"""MUFC: one-shot federated clustering that can forget (Pan, Sima, Prakash, Rana, Milenkovic 2023).
+"""MUFC: one-shot federated clustering with unlearning (Pan, Sima, Prakash, Rana, Milenkovic 2023).
 
 A client draws centroids among its own samples as k-means++ draws seeds, rounds them to a grid, and sends them with the
 sizes of their clusters; the server clusters them by weighted k-means. A client that is to forget samples draws anew
@@ -45,7 +45,7 @@ _POINTS: Expected = {"centres": reals("points", None), "sizes": whole("points"),
 
 @task(takes=_HOW, holds=_POINTS)
 def draw_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send rounded ``centres`` ``(m, width)`` and ``sizes`` of their clusters; the client keeps whose rows they are."""
+    """Send rounded ``centres`` ``(m, width)`` and their clusters' ``sizes``; the client keeps the centres' rows."""
     replies = []
     for client, payload in zip(clients, payloads, strict=True):
         client.state[_PRESENT] = torch.ones(len(client), dtype=torch.uint8)
@@ -55,9 +55,9 @@ def draw_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 @task(takes={**_HOW, "rows": whole(None)}, holds=_POINTS)
 def forget(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Leave out some ``rows``, and send what `draw_centroids` sends.
+    """Remove some ``rows`` from the client's samples, and send what `draw_centroids` sends.
 
-    Centroids before the first that is among them are ``kept``; none is drawn if none of them is.
+    Centroids before the first removed one are ``kept``, the others are drawn anew; none is if no centroid was removed.
     """
     replies = []
     for client, payload in zip(clients, payloads, strict=True):
@@ -77,7 +77,7 @@ def forget(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 @task(takes={"result": CENTROIDS})
 def assign_remaining(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Assign every sample that is not forgotten to its nearest centroid; clusters stay at the client."""
+    """Assign every remaining sample to its nearest centroid; clusters stay at the client."""
     for client, payload in zip(clients, payloads, strict=True):
         clusters = predict_nearest(payload["result"], client.x)
         confidence = centroid_margin(payload["result"], client.x)
@@ -90,7 +90,7 @@ def assign_remaining(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
 
 @dataclass(frozen=True)
 class MUFCState(PointsState):
-    """State of the server; a client's points are its rounded centroids.
+    """State of MUFC: the clients' rounded centroids, and the number of requests to forget.
 
     Attributes
     ----------
@@ -103,9 +103,9 @@ class MUFCState(PointsState):
 
 @dataclass(frozen=True)
 class MUFCMethod(KeptPointsMethod):
-    """k-means++ seeds of every client, rounded and weighted, clustered at the server; it can forget samples.
+    """One-shot k-means of the clients' rounded k-means++ seeds, which supports unlearning.
 
-    Differences from the paper: clients' points are sent as they are, where the paper sums them securely so that the
+    Differences from the paper: clients' points are sent openly, where the paper uses secure aggregation so that the
     server does not learn whose they are. The server weights a point by its size, where the paper puts as many points at
     random into its cell of the grid.
 
@@ -114,7 +114,7 @@ class MUFCMethod(KeptPointsMethod):
     local_clusters : int or None
         Centroids of each client; by default `n_clusters`. A client with fewer different samples has fewer.
     grid : float
-        Distance of the grid's points, in the units of the features; 0 sends centroids, which are samples, as they are.
+        Spacing of the grid, in the units of the features; 0 sends centroids, which are samples, without rounding.
     """
 
     local_clusters: Count | None = None
@@ -125,7 +125,7 @@ class MUFCMethod(KeptPointsMethod):
     client_task: ClassVar[Task] = draw_centroids
 
     def payload(self, state: MUFCState) -> Payload:
-        """The features, the number of centroids, and the grid."""
+        """Return the features, the number of centroids, and the grid, which clients need."""
         return {
             "features": state.features,
             "local_clusters": self.local_clusters or self.n_clusters,
@@ -135,14 +135,14 @@ class MUFCMethod(KeptPointsMethod):
     def cluster_points(
         self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
     ) -> RoundOutcome:
-        """Cluster all points."""
+        """Cluster all points by weighted k-means."""
         centroids = self._centroids(fed, state, points, sizes)
         return {"centroids": centroids}, {"local_clusters": [len(own) for own in points.values()]}
 
     def unlearned(
         self, fed: Federation, state: MUFCState, rows: Mapping[int, Tensor | None]
     ) -> tuple[MUFCState, dict[str, Any]]:
-        """Forget samples, or all of a client; cluster the rest, and send everybody the new clusters.
+        """Forget samples, or all of a client's; cluster the rest, and send all clients the new clusters.
 
         The result has the distribution of a run without these samples, given how samples were prepared: scaling is not
         computed anew.
@@ -151,7 +151,7 @@ class MUFCMethod(KeptPointsMethod):
         ----------
         fed : Federation
         state : MUFCState
-            Of a finished run.
+            State of a finished run.
         rows : mapping of int to Tensor or None
             By client, the rows of its samples to forget, int64 ``(m,)``; ``None`` for the whole client, which is not
             asked for anything.
@@ -160,13 +160,13 @@ class MUFCMethod(KeptPointsMethod):
         -------
         state : MUFCState
         certificate : dict
-            ``clients``: by client as text, ``rows`` forgotten (``None``: all), and how many centroids were ``kept`` and
-            ``drawn`` anew; ``request``, counted from 1; ``samples``, how many are left at all clients.
+            ``clients``: by client as text, ``rows`` forgotten (``None``: all), and the numbers of centroids ``kept``
+            and ``drawn`` anew; ``request``, counted from 1; ``samples``, the number left at all clients.
 
         Raises
         ------
         FedkinError
-            If a client took no part, does not answer, or has no such row; or nothing would be left.
+            If a client took no part, does not reply, or has no such row; or if nothing would be left.
         """
         unknown = [client for client in rows if str(client) not in state.points]
         if unknown:
@@ -207,19 +207,19 @@ class MUFCMethod(KeptPointsMethod):
         return after, {"request": request, "clients": done, "samples": left}
 
     def conclude(self, fed: Federation, state: MUFCState) -> None:
-        """Have every client assign its samples, but for those forgotten."""
+        """Have every client assign its samples, except forgotten ones."""
         broadcast(fed, assign_remaining, fed.all(result=self.result(state)))
 
     def _centroids(
         self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
     ) -> Tensor:
         pooled, weights = torch.cat(list(points.values())), torch.cat(list(sizes.values()))
-        rng = fed.rng("centroids")  # the same whoever was there before
+        rng = fed.rng("centroids")  # independent of forgotten samples
         return scaled_like_features(state.features, weighted_k_means(pooled, weights, self.n_clusters, rng))
 
 
 def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool = True) -> Payload:
-    """Return a reply of centroids that begin with the rows `kept`; more are drawn only if `draws`."""
+    """Return a reply with centroids that begin with the rows `kept`; further ones are drawn only if `draws`."""
     points = extract(payload["features"], client.x)
     present = client.state[_PRESENT].bool()
     rows = drawn_rows(points, present, payload["local_clusters"], client.rng, kept) if draws else list(kept)
@@ -234,18 +234,18 @@ def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool = 
 def drawn_rows(
     points: Tensor, present: Tensor, count: int, rng: torch.Generator, kept: Sequence[int] = ()
 ) -> list[int]:
-    """Draw seeds as k-means++ does: each with probability proportional to its squared distance from those before.
+    """Draw rows as k-means++ seeds: each with probability proportional to its squared distance from those before.
 
     Parameters
     ----------
     points : Tensor, (n, width)
     present : Tensor, (n,) bool
-        Only these are drawn.
+        Rows that may be drawn.
     count : int
-        How many in all; fewer if there are not so many different points.
+        Number of rows in all; fewer if there are not so many distinct points.
     rng : torch.Generator
     kept : sequence of int
-        The first rows, which are drawn already.
+        The first rows, which were drawn before.
 
     Returns
     -------
@@ -264,18 +264,18 @@ def drawn_rows(
 
 
 def _nearer(chances: Tensor, points: Tensor, row: int, first: bool) -> Tensor:
-    """Return squared distances from the nearest seed, now that `row` is one."""
+    """Return squared distances from the nearest seed after `row` was added to the seeds."""
     squares = (points - points[row]).square().sum(1)
     return squares if first else torch.minimum(chances, squares)
 
 
 def weighted_k_means(points: Tensor, weights: Tensor, count: int, rng: torch.Generator) -> Tensor:
-    """Return centroids ``(k, width)`` of `points` ``(n, width)`` with `weights` ``(n,)``, by scikit-learn's k-means.
+    """Return centroids ``(k, width)`` of weighted k-means, by scikit-learn, of `points` ``(n, width)``.
 
-    k is `count`, or the number of different points if that is less.
+    k is `count`, or the number of distinct points if that is less.
     """
     search = KMeans(min(count, len(drop_duplicates(points))), n_init=10, random_state=draw_seed(rng))
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on their order
         search.fit(points.double().numpy(), sample_weight=weights.double().clamp_min(1e-9).numpy())
     return torch.from_numpy(search.cluster_centers_).float()
 

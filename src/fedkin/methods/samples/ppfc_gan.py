@@ -31,14 +31,14 @@ from fedkin.nn.network_forms import DEEP_ENCODER
 
 @dataclass(frozen=True)
 class PPFCGANState(SyntheticState):
-    """State of the server: the shape of the samples, and at the end the deep clustering network.
+    """State of PPFC-GAN: the samples' shape and, at the end, the deep clustering network.
 
     Attributes
     ----------
     encoder : Tensor
-        ``(size,)``, parameters of the network.
+        ``(size,)``: parameters of the network.
     centroids : Tensor
-        ``(k, code)``, among its codes.
+        ``(k, code)``: centroids in the network's codes.
     """
 
     encoder: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -77,7 +77,7 @@ class PPFCGANMethod(SyntheticMethod):
         return len(state.centroids) > 0
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
-        """Train the network on the synthetic samples."""
+        """Train the deep clustering network on the synthetic samples."""
         training = DeepClustering(
             self.pretrain_epochs,
             self.cluster_epochs,
@@ -93,7 +93,7 @@ class PPFCGANMethod(SyntheticMethod):
         broadcast(fed, assign, fed.all(result=self.result(state)))
 
     def result(self, state: Any) -> dict[str, Any]:
-        """The network and its centroids."""
+        """Return the network and its centroids."""
         return {
             "n_clusters": len(state.centroids),
             "centroids": state.centroids,
@@ -103,17 +103,17 @@ class PPFCGANMethod(SyntheticMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)``: that of the centroid nearest to their code; int64 ``(n,)``."""
+        """Return the cluster of samples ``(n, *shape)``: the centroid nearest to the code; int64 ``(n,)``."""
         return predict_by_code(result, x)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """One less the distance of codes to the nearest centroid divided by that to the second nearest."""
+        """Return 1 - d1 / d2 with distances d1, d2 of codes to the nearest and second nearest centroid."""
         return code_margin(result, x)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The codes of samples ``(n, *shape)``: float32 ``(n, code)``."""
+        """Return the codes of samples ``(n, *shape)``: float32 ``(n, code)``."""
         return DeepEncoder.of(result["architecture"]).codes(result["encoder"], x)
 
     def _encoder(self, state: Any) -> DeepEncoder:
@@ -135,10 +135,10 @@ def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def predict_by_code(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Index of the centroid nearest to the code of each sample of ``(n, *shape)``, int64 ``(n,)``."""
+    """Return the index of the centroid nearest to each sample's code, int64 ``(n,)``."""
     return nearest_centroids(PPFCGANMethod.embed(result, x), result["centroids"])
 
 
 def code_margin(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """How much nearer codes are to their centroid than to the next, float32 ``(n,)``."""
+    """Return 1 - d1 / d2, float32 ``(n,)``, with distances d1, d2 of codes to the two nearest centroids."""
     return distance_margin(pairwise_distances(PPFCGANMethod.embed(result, x), result["centroids"]))

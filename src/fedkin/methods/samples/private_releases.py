@@ -1,4 +1,4 @@
-"""What methods that cluster samples under a budget of differential privacy share, besides `fedkin.privacy.releases`."""
+"""Tools shared by differentially private methods that cluster samples, besides `fedkin.privacy.releases`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fedkin.core.replies import is_name, is_shape
 
 
 def is_row_by_row(name: Any) -> bool:
-    """Whether features are of each sample by itself: the library's own, or those that the client's owner has named.
+    """Whether features of a sample depend on it alone: built-in ones, or those that the client's owner has named.
 
-    A path into fedkin might lead to a function that mixes samples, and one of them would be in every row.
+    A dotted path into fedkin might lead to a function that mixes samples, so that every row would depend on one sample.
     """
     return is_name(name) and not name.startswith("fedkin.")
 
@@ -28,21 +28,22 @@ def send_shape(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[P
 
 
 def triangle_of(products: Tensor) -> Tensor:
-    """The lower triangle of a symmetric matrix ``(width, width)``, as a vector of the matrix's Euclidean length.
+    """Return the lower triangle of a symmetric matrix ``(width, width)`` as a vector with the matrix's Frobenius norm.
 
-    A number off the diagonal stands for two; scaled by the root of 2 for the sensitivity, it gets less noise.
+    A number off the diagonal stands for two, and is scaled by sqrt(2), so that it gets less noise for the same
+    sensitivity.
     """
     lower = torch.tril_indices(*products.shape)
     return products[lower[0], lower[1]] * _scale(len(products))
 
 
 def without_scale(triangle: Tensor, width: int) -> Tensor:
-    """The triangle of `triangle_of` with the matrix's own numbers, float32."""
+    """Return the triangle of `triangle_of` with the matrix's own numbers, float32."""
     return (triangle / _scale(width)).float()
 
 
 def symmetric(triangle: Tensor, width: int) -> Tensor:
-    """The symmetric matrix ``(width, width)``, float64, of its lower triangle as a vector."""
+    """Return the symmetric matrix ``(width, width)``, float64, that has this lower triangle."""
     matrix = torch.zeros(width, width, dtype=torch.float64)
     rows, columns = torch.tril_indices(width, width)
     matrix[rows, columns] = triangle.double()
@@ -56,7 +57,7 @@ def _scale(width: int) -> Tensor:
 
 
 def check_budgets(missing: Mapping[int, str], epsilon: float) -> None:
-    """Raise an error for replies without content, unless clients are missing."""
+    """Raise an error for spent budgets if all replies are empty and no client is missing."""
     if not missing:
         raise FedkinError(
             f"All clients have spent their budgets of method.epsilon = {epsilon:g}, or have less left of their own: "

@@ -1,4 +1,4 @@
-"""The base of all methods that cluster samples, and the exchanges that they have in common."""
+"""Base of all methods that cluster samples, and the exchanges they share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AnyState = TypeVar("AnyState", bound=State)
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about the clients' data that a method needs before its first step.
+    """Facts about the clients' data, which a method needs before its first step.
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ class SampleMethod(Method[Any]):
     """Base of methods that assign every sample of every client to a cluster.
 
     A result holds ``n_clusters`` and all that `predict` needs. After the last step every client has the clusters of its
-    samples in ``state["clusters"]``, int64 ``(n,)``, and, where the method knows it, how clearly each sample belongs to
-    its cluster in ``state["confidence"]``, float32 ``(n,)``; with fuzzy clusters also ``state["memberships"]``, float32
+    samples in ``state["clusters"]``, int64 ``(n,)``, and, if the method has it, the confidence of each in
+    ``state["confidence"]``, float32 ``(n,)``; with fuzzy clusters also ``state["memberships"]``, float32
     ``(n, n_clusters)``.
     """
 
@@ -68,40 +68,40 @@ class SampleMethod(Method[Any]):
     @staticmethod
     @abstractmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Clusters of samples ``(n, *shape)``, int64 ``(n,)``."""
+        """Return the clusters of samples ``(n, *shape)``, int64 ``(n,)``."""
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The representation that the samples are clustered in, float32 ``(n, width)``; by default the samples."""
+        """Return the representation that samples are clustered in, float32 ``(n, width)``; by default the samples."""
         return x.flatten(1)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """How clearly each sample ``(n, *shape)`` belongs to the cluster that `predict` gives it.
+        """Return the confidence of the clusters that `predict` gives to samples ``(n, *shape)``.
 
         Returns
         -------
         Tensor or None
-            float32 ``(n,)`` in [0, 1]: 0 halfway between two clusters, 1 without doubt. It is no probability, and two
-            methods' are not comparable. ``None``, as by default, where the method has no such number.
+            float32 ``(n,)`` in [0, 1]: 0 halfway between two clusters, 1 without doubt. It is not a probability, and
+            not comparable between methods. ``None``, as by default, if the method has no such number.
         """
         return None
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """To what part each sample ``(n, *shape)`` belongs to each cluster; see `soft`.
+        """Return memberships of samples ``(n, *shape)`` in each cluster; see `soft`.
 
         Returns
         -------
         Tensor or None
-            float32 ``(n, n_clusters)``, at least 0; each row sums to 1. ``None``, as by default, where a sample belongs
+            float32 ``(n, n_clusters)``, at least 0; each row sums to 1. ``None``, as by default, if a sample belongs
             to one cluster alone.
         """
         return None
 
     @classmethod
     def client_memberships(cls, result: Mapping[str, Any], client: Client) -> Tensor | None:
-        """The `memberships` of a client's own samples, from what it remembers where that is enough."""
+        """Return the `memberships` of a client's own samples, from the client's state if that is enough."""
         kept = client.state.get("memberships")
         if kept is not None and tuple(kept.shape) == (len(client), int(result["n_clusters"])):
             return kept
@@ -127,7 +127,7 @@ def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
 
 
 def describe_clients(fed: Federation) -> Facts:
-    """Ask all clients for the facts about their data.
+    """Ask all clients for facts about their data.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def describe_clients(fed: Federation) -> Facts:
 
 
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:
-    """Send `payloads` for the last `task` of a run; clients that do not reply are asked up to five times."""
+    """Send the last `task` of a run with `payloads`; clients that do not reply are asked up to five times."""
     fed.ask_again(task, payloads, FINAL_ATTEMPTS)
 
 
@@ -159,7 +159,7 @@ def repeat_step(fed: Federation, state: AnyState, record: Record, failure: str) 
 
 
 def reasons(missing: Mapping[int, str]) -> str:
-    """The distinct reasons why clients are missing, for a message."""
+    """Return the distinct reasons why clients are missing, joined for a message."""
     return "; ".join(sorted(set(missing.values())))
 
 
@@ -170,7 +170,7 @@ def assign_samples(
     confidence: Confidence = SampleMethod.confidence,
     memberships: Confidence = SampleMethod.memberships,
 ) -> list[Payload]:
-    """Store the cluster of every sample at its client, its confidence and memberships, by the payload's ``result``."""
+    """Store at each client its samples' clusters, confidence and memberships, by the payload's ``result``."""
     for client, payload in zip(clients, payloads, strict=True):
         client.state["clusters"] = predict(payload["result"], client.x)
         if (found := confidence(payload["result"], client.x)) is not None:

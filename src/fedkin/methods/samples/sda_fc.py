@@ -36,7 +36,7 @@ from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticS
 
 @dataclass(frozen=True)
 class SDAFCState(SyntheticState, CentroidState):
-    """State of the server: the shape of the samples, and at the end the centroids."""
+    """State of SDA-FC: the samples' shape and, at the end, the centroids."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
     soft = True
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
-        """Find centroids of the synthetic samples."""
+        """Find centroids of the synthetic samples by k-means or fuzzy c-means."""
         space, rng = self.space(tuple(state.shape)), fed.rng("grouping")
         points = extract(space, x)
         if self.clustering == "kmeans":
@@ -71,7 +71,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
         return {"features": space, "centroids": scaled_like_features(space, centroids)}
 
     def result(self, state: Any) -> dict[str, Any]:
-        """The centroids, the name of their features, and the fuzziness of fuzzy c-means."""
+        """Return the centroids, the name of their features, and the fuzziness of fuzzy c-means."""
         fuzzy = {"fuzziness": self.fuzziness} if self.clustering == "fuzzy" else {}
         return super().result(state) | fuzzy
 

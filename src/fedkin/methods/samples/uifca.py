@@ -1,4 +1,4 @@
-"""UIFCA: samples choose among K normalising flows that clients train together (Chung, Lee, Ramchandran 2022).
+"""UIFCA: clustering samples by K normalising flows that clients train together (Chung, Lee, Ramchandran 2022).
 
 In every cluster round each client assigns each of its samples to the flow with the highest likelihood. Then some rounds
 of federated averaging train every flow on the samples assigned to it. It is IFCA with a density in place of a
@@ -41,7 +41,7 @@ from fedkin.nn.network_forms import DESCENT, FLOW, are_models
 
 @dataclass(frozen=True)
 class UIFCAState(State):
-    """State of the server.
+    """State of UIFCA: the flows, and what the first assignment uses.
 
     Attributes
     ----------
@@ -52,9 +52,10 @@ class UIFCAState(State):
     models : Tensor
         float32 ``(n_clusters, size)``.
     centroids : dict
-        For the first assignment: ``centroids`` and the name of their ``features``; empty if it is by flows.
+        ``centroids`` of the first assignment, and the name of their ``features``; empty if it is by flows.
     samples : dict of str to Tensor
-        By client that has assigned its samples in this cluster round: samples per cluster, int64 ``(n_clusters,)``.
+        By client that has assigned its samples in this cluster round: number of samples per cluster, int64
+        ``(n_clusters,)``.
     """
 
     flow: dict[str, Any] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class UIFCAState(State):
 
 @dataclass(frozen=True)
 class UIFCAMethod(SampleMethod):
-    """UIFCA; one step is one communication round.
+    """Federated clustering by the likelihood under K normalising flows; one step is one communication round.
 
     Clients receive and send only the flows of clusters that they have samples of, except at the beginning of a cluster
     round, when every client receives all flows. A cluster without samples keeps its flow.
@@ -80,7 +81,7 @@ class UIFCAMethod(SampleMethod):
     rounds : int
         Communication rounds after each assignment, the paper's tau.
     local_steps : int
-        Optimiser steps per cluster, client and round, the paper's M. Adam starts afresh in every round.
+        Optimiser steps per cluster, client and round, the paper's M. Adam's moments are reset in every round.
     batch_size : int
         Samples per step (not stated in either paper).
     learning_rate : float
@@ -99,10 +100,10 @@ class UIFCAMethod(SampleMethod):
     alpha : float
         Margin that keeps values away from 0 and 1 before the logit (1e-5 is another usual choice).
     start : {"centroids", "random"}
-        First assignment: by centroids of all clients' k-means centroids, or by random flows.
+        First assignment: by k-means of all clients' k-means centroids, or by random flows.
     aggregation : {"mean", "median", "trimmed-mean"}
-        How models of one cluster become one: their mean weighted by samples, or, number by number, the median, or the
-        mean without a fifth of the values at either end, in which clients count equally.
+        How models of one cluster are combined: by their mean weighted by samples, or by the coordinate-wise median or
+        trimmed mean, without a fifth of the values at either end, in which clients count equally.
     """
 
     n_clusters: Count = 10
@@ -127,7 +128,7 @@ class UIFCAMethod(SampleMethod):
     has_device: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> UIFCAState:
-        """Draw the flows, and find the centroids for the first assignment."""
+        """Return the first state: new flows, and the centroids of the first assignment."""
         facts = describe_clients(fed)
         flow = Flow.of({"shape": facts.shape, "width": self.width, "depth": self.depth, "couplings": self.couplings})
         return UIFCAState(
@@ -138,7 +139,7 @@ class UIFCAMethod(SampleMethod):
         )
 
     def step(self, fed: Federation, state: UIFCAState) -> tuple[UIFCAState, Record]:
-        """One communication round; in the first of a cluster round clients assign their samples before training."""
+        """Do one communication round; in the first of a cluster round, clients assign their samples before training."""
         samples = {} if state.steps % self.rounds == 0 else dict(state.samples)
         clusters, size = state.models.shape
         means = Means(clusters, size, aggregation=self.aggregation)
@@ -182,22 +183,22 @@ class UIFCAMethod(SampleMethod):
         return state.steps > 0
 
     def result(self, state: UIFCAState) -> dict[str, Any]:
-        """The flows, ``models`` ``(n_clusters, size)``, and their input."""
+        """Return the flows, ``models`` ``(n_clusters, size)``, and the settings of their input."""
         return {"n_clusters": len(state.models), "flow": state.flow, "alpha": state.alpha, "models": state.models}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)``: that of the flow with the highest likelihood; int64 ``(n,)``."""
+        """Return the cluster of samples ``(n, *shape)``: the flow with the highest likelihood; int64 ``(n,)``."""
         return likelihoods(result, x).argmax(0)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Share of that flow in the sum of all flows' likelihoods, less that of the next: float32 ``(n,)``."""
+        """Return the highest minus the second highest likelihood, relative to the sum over flows: float32 ``(n,)``."""
         return share_margin(likelihoods(result, x).double().softmax(0).T)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Log-likelihoods of samples ``(n, *shape)`` under all flows, less their mean: ``(n, n_clusters)``."""
+        """Return the samples' log-likelihoods under all flows minus their mean: ``(n, n_clusters)``."""
         table = likelihoods(result, x).T
         return table - table.mean(1, keepdim=True)
 
@@ -207,7 +208,7 @@ class UIFCAMethod(SampleMethod):
         return self.pixels == "logit" or (self.pixels == "auto" and facts.is_image and facts.unit)
 
     def _centroids(self, fed: Federation, facts: Facts) -> dict[str, Any]:
-        """k-means with many starts on all clients' centroids; k-FED's one start fails for clients of few clusters."""
+        """Return k-means centroids, with many starts, of the clients' centroids; k-FED's single start often fails."""
         features = KFedMethod().space(facts.shape)
         expected = {"centres": ("centres", width_of(features, facts.shape))}
         replies = fed.ask_until_all_reply(
@@ -218,7 +219,7 @@ class UIFCAMethod(SampleMethod):
         return {"features": features, "centroids": scaled_like_features(features, centroids)}
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:
-        """All flows for clients that have to assign their samples; for others the flows of their own clusters."""
+        """Return payloads with all flows for clients that must assign samples, otherwise with their clusters' flows."""
         training = Descent(optimizer="adam", learning_rate=self.learning_rate, weight_decay=2 * self.l2)
         training = dataclasses.replace(training, steps=self.local_steps, batch_size=self.batch_size)
         common = {"flow": state.flow, "alpha": state.alpha, "training": dataclasses.asdict(training)}
@@ -228,7 +229,7 @@ class UIFCAMethod(SampleMethod):
         payloads: dict[int, Payload] = dict.fromkeys(fed.present, everything)
         for i in fed.present:
             if str(i) in samples:
-                own = samples[str(i)].nonzero().flatten()  # rows by reference: copies per client would be gigabytes
+                own = samples[str(i)].nonzero().flatten()  # models by reference: copies per client would be gigabytes
                 payloads[i] = {**common, "clusters": own, "models": [state.models[cluster] for cluster in own.tolist()]}
         return payloads
 
@@ -237,7 +238,7 @@ _FLOWS: Expected = {"flow": FLOW, "alpha": Nullable(within(0, 0.5))}
 
 
 def _counts_of(clusters: int) -> Callable[[Any], bool]:
-    """Says yes to a tensor of so many numbers that are not all 0, for every client has a sample."""
+    """Return a check that a value is a tensor of `clusters` counts, not all 0."""
     return lambda value: isinstance(value, Tensor) and value.shape == (clusters,) and bool(value.any())
 
 
@@ -251,7 +252,7 @@ def _counts_of(clusters: int) -> Callable[[Any], bool]:
     may_hold={"moved": is_count},
 )  # fmt: skip
 def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Assign samples to clusters if asked to, and train the flow of each cluster with samples at the client."""
+    """Assign samples to clusters if asked to, and train the flow of each cluster that has samples at the client."""
     return [_choose_and_train(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
@@ -262,7 +263,7 @@ def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Log-likelihoods, in nats, of samples under the flows of a payload or result: ``(k, n)``.
+    """Return log-likelihoods, in nats, of samples under the flows of a payload or result: ``(k, n)``.
 
     For images they are those of the logits of the values, each in the middle of its level.
     """

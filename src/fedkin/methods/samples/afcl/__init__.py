@@ -1,1 +1,1 @@
-"""AFCL: seeds that come together until they show how many clusters there are."""
+"""AFCL: federated clustering by competing seeds that merge, so that the number of clusters is found."""

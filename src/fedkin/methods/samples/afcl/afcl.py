@@ -1,8 +1,8 @@
-"""AFCL: seeds that move together until they show how many clusters there are (Zhang et al., AAAI 2025).
+"""AFCL: federated clustering by seeds that merge, so that the number of clusters is found (Zhang et al., AAAI 2025).
 
 The server has more seeds than there are clusters. In each round, clients send means of a few samples each. Every mean
-pulls the seed that wins it, and all seeds nearer to the winner than the mean is: seeds in one cluster come together,
-seeds in different clusters do not. Seeds that have met are one cluster.
+pulls the nearest seed, its winner, and all seeds nearer to the winner than the mean is: seeds in one cluster come
+together, seeds in different clusters do not. Seeds that have met are one cluster.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SAME = 1e-4
 
 @dataclass(frozen=True)
 class AFCLState(CentroidState):
-    """State of the server. Seeds and means are in units of the range of the first seeds.
+    """State of AFCL: the seeds, and the last means of each client, in units of the range of the first seeds.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class AFCLState(CentroidState):
     weights : Tensor
         float64 ``(width,)`` with sum 1, weights of the features.
     means : dict of str to Tensor
-        By client id as text: the means that it sent last, float32 ``(g, width)``.
+        By client id as text: the means that the client sent last, float32 ``(g, width)``.
     counts : dict of str to Tensor
-        How many samples each stands for, int64 ``(g,)``.
+        Number of samples in each of these means, int64 ``(g,)``.
     times : dict of str to int
-        In how many rounds its means have moved seeds.
+        Number of rounds in which the client's means have moved seeds.
     score : float
         Davies-Bouldin index of the means by their nearest seeds, before the last round.
     """
@@ -68,19 +68,19 @@ class AFCLState(CentroidState):
 
 @dataclass(frozen=True)
 class AFCLMethod(NearestCentroidMethod):
-    """Seeds that compete for the clients' samples and cooperate; those that meet are one cluster.
+    """Clusters samples by seeds that compete for them and cooperate; seeds that meet become one cluster.
 
     Differences from the paper and its code: clients send means of `members` samples or more and the groups stay the
-    same while seeds do, where the code's main loop sends single samples. First seeds are means, too, where the code
+    same while the seeds do, where the code's main loop sends single samples. First seeds are means, too, where the code
     sends samples. A mean moves seeds as often as it has samples. Features are scaled by the range of the first seeds,
-    where the code has that of all data. Rounds end when the Davies-Bouldin index of the means rests, not that of the
-    clients' centres. Seeds that no mean is nearest to are no clusters. All clients take part by default; the code draws
-    once how often each does.
+    where the code has that of all data. Rounds end when the Davies-Bouldin index of the means converges, not that of
+    the clients' centres. Seeds to which no mean is nearest are dropped. All clients take part by default; the code
+    draws each client's frequency once.
 
     Attributes
     ----------
     seeds : int
-        Seeds to begin with, the maximum number of clusters; the paper has one to two times the true number.
+        Initial number of seeds, the maximum number of clusters; the paper uses one to two times the true number.
     features : str
         Features between which distances are measured: "raw", the samples; "unit", samples scaled to length 1; other
         names of `fedkin.features.extractors`, or a dotted path to a torch module. "auto" is "unit" for images and "raw"
@@ -88,9 +88,10 @@ class AFCLMethod(NearestCentroidMethod):
     rounds : int
         Maximum number of communication rounds.
     learning_rate : float
-        How far a sample pulls a seed, of their distance, in (0, 1]; for features of equal weight and one client.
+        Fraction of their distance by which a sample pulls a seed, in (0, 1]; for features of equal weight and one
+        client.
     members : int
-        Minimum number of samples in a mean; a client with fewer samples sends nothing. With 1, samples leave.
+        Minimum number of samples in a mean; a client with fewer samples sends nothing. With 1, single samples are sent.
     participation : float
         Fraction of the clients that are asked in a round, in [0, 1], at least one.
     """
@@ -109,7 +110,7 @@ class AFCLMethod(NearestCentroidMethod):
     cost = "cheap"
 
     def init(self, fed: Federation) -> AFCLState:
-        """Choose the features for the clients' samples."""
+        """Choose the features for the clients' samples, and return the first state."""
         return AFCLState(**self.fields(describe_clients(fed).shape))
 
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
@@ -152,7 +153,7 @@ class AFCLMethod(NearestCentroidMethod):
     def _asked(
         self, fed: Federation, state: AFCLState, task: Task, payload: Payload
     ) -> tuple[dict[int, Payload], Record]:
-        """Ask some clients, or all; a record that names those not asked, too."""
+        """Ask the sampled clients; return replies, and a record that also names the clients not sampled."""
         everybody = fed.all(**payload)
         number = max(1, round(self.participation * len(everybody)))
         drawn = torch.randperm(len(everybody), generator=fed.rng("participation", state.steps))[:number].tolist()
@@ -162,7 +163,7 @@ class AFCLMethod(NearestCentroidMethod):
         return replies, Record(answered=list(replies), missing=dict(sorted(missing.items())))
 
     def _begun(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
-        """Draw seeds among those of all clients that answer."""
+        """Choose the first seeds among those that clients propose."""
         payload = fed.all(features=state.features, seeds=self.seeds, members=self.members)
         replies = fed.ask(propose_seeds, payload, {"means": features("groups", state.width)})
         record = Record(answered=list(replies), missing=dict(fed.missing))
@@ -179,7 +180,7 @@ class AFCLMethod(NearestCentroidMethod):
 
 
 def centroids_of(state: AFCLState) -> Tensor:
-    """The clusters of a state: seeds that have met are one; those that no mean is nearest to are left out.
+    """Return the centroids of a state: one for seeds that have met, none for seeds without a nearest mean.
 
     Returns
     -------
@@ -195,12 +196,12 @@ def centroids_of(state: AFCLState) -> Tensor:
 
 
 def _balanced(times: Mapping[str, int], answered: Sequence[str]) -> dict[str, float]:
-    """How far each client's means move seeds: less the more often it took part; those of rare clients are used again.
+    """Return the weight of each client's means: lower for frequent clients; rare clients' last means are used again.
 
     Parameters
     ----------
     times : mapping of str to int
-        In how many rounds each client's means have moved seeds.
+        Number of rounds in which each client's means have moved seeds.
     answered : sequence of str
         Clients that sent means in this round.
     """

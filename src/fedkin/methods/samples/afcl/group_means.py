@@ -1,4 +1,4 @@
-"""What AFCL's clients send: means of a few samples each, which have the same nearest seed."""
+"""Tasks of AFCL's clients: send means of small groups of samples that have the same nearest seed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GROUPS: Expected = {"means": features("groups", None), "counts": whole("groups"
 
 @task(takes={"features": is_name, "seeds": counts_to(MANY), "members": counts_to(MANY)}, holds=_GROUPS)
 def propose_seeds(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send means of the samples nearest to each k-means++ seed, of ``members`` or more, and ``counts`` of samples."""
+    """Send the mean of the samples nearest to each k-means++ seed, of ``members`` or more, and their ``counts``."""
     replies = []
     for client, payload in zip(clients, payloads, strict=True):
         client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
@@ -39,11 +39,11 @@ def propose_seeds(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     holds=_GROUPS,
 )  # fmt: skip
 def send_group_means(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send means of a few samples each, which have the same nearest seed, and ``counts`` of samples."""
+    """Send means of small groups of samples with the same nearest seed, and the groups' ``counts``."""
     replies = []
     for client, payload in zip(clients, payloads, strict=True):
         points = (extract(payload["features"], client.x) - payload["lowest"]) / payload["span"]
-        if _ORDER not in client.state:  # it has come later
+        if _ORDER not in client.state:  # the client joined later
             client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
         order, members = client.state[_ORDER], payload["members"]
         near = _nearest(points, payload["seeds"], members)[order]
@@ -52,7 +52,7 @@ def send_group_means(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
 
 
 def _nearest(points: Tensor, seeds: Tensor, members: int) -> Tensor:
-    """The nearest seed of each point ``(n,)``, of those that are nearest to at least so many; all 0 if none is."""
+    """Return the nearest seed of each point ``(n,)``, among seeds nearest to `members` points or more; 0 if none is."""
     near = nearest_centroids(points, seeds)
     large = near.bincount(minlength=len(seeds)) >= members
     if not bool(large.any()):
@@ -63,7 +63,7 @@ def _nearest(points: Tensor, seeds: Tensor, members: int) -> Tensor:
 
 
 def groups_of(labels: Tensor, members: int) -> Tensor:
-    """Divide points of equal label into groups, in their order.
+    """Divide points of equal label into groups, in the order of the points.
 
     Parameters
     ----------
@@ -74,7 +74,8 @@ def groups_of(labels: Tensor, members: int) -> Tensor:
     Returns
     -------
     Tensor
-        int64 ``(n,)``, numbers of groups with `members` to twice as many points less one; empty if there are too few.
+        int64 ``(n,)``: the group of each point. Groups have `members` to ``2 * members - 1`` points; empty if there are
+        too few points.
     """
     if len(labels) < members:
         return labels[:0]
@@ -88,7 +89,7 @@ def groups_of(labels: Tensor, members: int) -> Tensor:
 
 
 def _means(points: Tensor, groups: Tensor) -> Payload:
-    """Mean and number of the points of each group; none at all if `groups` is empty."""
+    """Return the mean and the size of each group; nothing if `groups` is empty."""
     if not len(groups):
         return {"means": points[:0], "counts": groups}
     groups = groups.unique(return_inverse=True)[1]

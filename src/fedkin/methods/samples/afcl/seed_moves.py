@@ -1,4 +1,4 @@
-"""How AFCL's server moves its seeds."""
+"""Movement of AFCL's seeds at the server."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Points = NDArray[np.float64]
 
 
 def pull(seeds: Points, means: Points, counts: NDArray[np.int64], rates: Points) -> None:
-    """Move `seeds` ``(k, width)``, in place, towards `means` ``(g, width)``, one after the other.
+    """Move `seeds` ``(k, width)``, in place, towards each of `means` ``(g, width)`` in turn.
 
-    The winner of a mean is the nearest seed, where squared distances are multiplied by how often a seed has won. All
-    seeds move that are at most as far from the winner as the mean is.
+    The winner of a mean is the nearest seed, where squared distances are multiplied by the seed's number of wins. All
+    seeds that are at most as far from the winner as the mean move.
 
     Parameters
     ----------
     counts : array
-        int64 ``(g,)``: how often each mean moves seeds, at once.
+        int64 ``(g,)``: number of moves by each mean, made at once.
     rates : array
-        ``(width,)`` in [0, 1]: which part of the distance a seed moves.
+        ``(width,)`` in [0, 1]: fraction of the distance that a seed moves.
     """
     wins = np.ones(len(seeds))
     for mean, count in zip(means, counts, strict=True):
@@ -42,25 +42,25 @@ def pull(seeds: Points, means: Points, counts: NDArray[np.int64], rates: Points)
 
 
 def spread_of(means: Tensor, seeds: Tensor) -> float:
-    """Davies-Bouldin index of `means` ``(g, width)`` by their nearest `seeds` ``(k, width)``; 0 for one cluster."""
+    """Return the Davies-Bouldin index of `means` ``(g, width)`` by nearest `seeds` ``(k, width)``; 0 for one."""
     near = nearest_centroids(means, seeds)
     return float(davies_bouldin_score(means, near)) if 1 < len(near.unique()) < len(means) else 0.0
 
 
 def feature_weights(gaps: Tensor, weights: Tensor) -> Tensor:
-    """Weights of features, with sum 1, the larger the less the samples differ from their seeds in a feature.
+    """Return weights of features, with sum 1: larger for features in which samples are closer to their seeds.
 
     Parameters
     ----------
     gaps : Tensor
-        float64 ``(g, width)``, means less their nearest seeds.
+        float64 ``(g, width)``: means minus their nearest seeds.
     weights : Tensor
         float64 ``(width,)``, the weights so far.
 
     Returns
     -------
     Tensor
-        float64 ``(width,)``; 0 where samples do not differ at all, equal if they do so nowhere.
+        float64 ``(width,)``; 0 for features in which samples do not differ, equal weights if they differ in none.
     """
     spread = (gaps * weights).abs().sum(0)
     differs = spread > 0

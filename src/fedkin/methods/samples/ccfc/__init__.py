@@ -1,1 +1,1 @@
-"""CCFC and SCFC: clusters of representations that clients learn together by contrast."""
+"""CCFC and SCFC: federated contrastive learning of representations, which are clustered."""

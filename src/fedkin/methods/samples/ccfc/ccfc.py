@@ -14,12 +14,12 @@ Different from both: in the first round the model-contrastive term's anchor is t
 where the code has a global one drawn separately. Losses are means over the clusters in a batch, as in the code, not
 over all k.
 
-``form`` selects between paper and code where their losses differ, ``views`` between quick views and those of the code,
-``start`` the initial models of clients.
+``form`` selects between paper and code where their losses differ, ``views`` between fast augmentation and that of the
+code, ``start`` the initial models of clients.
 
-Two options are not of the paper. ``decorrelation`` is CCFC++ (Yan, Liu, Ning and Zhang, arXiv 2402.12852): against
-latents that vary in few dimensions as clients differ, the loss has the mean squared correlation of dimensions, by the
-formula of FedDecorr (Shi et al. 2023). ``guide`` lets the second phase learn from clusters of kin-graph.
+Two options are not from the paper. ``decorrelation`` is CCFC++ (Yan, Liu, Ning and Zhang, arXiv 2402.12852): to prevent
+dimensional collapse of latents when clients differ, the loss includes the mean squared correlation of dimensions, by
+the formula of FedDecorr (Shi et al. 2023). With ``guide`` the second phase learns from clusters of kin-graph.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _EVERYONE = "all"
 
 @dataclass(frozen=True)
 class CCFCMethod(SampleMethod):
-    """Contrastive learning by views of a sample, then by clusters.
+    """Federated contrastive learning, by views of a sample, then by clusters; k-means of the representations.
 
     Attributes
     ----------
     n_clusters : int
         Clusters to find, and local clusters per client.
     pretrain_rounds : int
-        Rounds of learning by views (authors' code: 100; none in the paper).
+        Rounds of learning by views, as in SimSiam (authors' code: 100; none in the paper).
     cluster_rounds : int
         Rounds of learning by clusters (authors' code: 30). With 0 the method is SCFC.
     local_epochs : int
@@ -77,7 +77,7 @@ class CCFCMethod(SampleMethod):
         Learning rate of Adam.
     model_weight : float
         lambda of eq. 4, the weight of the model-contrastive term: 0.001 for MNIST, 1 for Fashion-MNIST, 0.1 for
-        CIFAR-10 and STL-10 (section 4.1). With 0 there is no such term, which saves time in the first phase.
+        CIFAR-10 and STL-10 (section 4.1). 0 omits the term, which saves time in the first phase.
     decorrelation : float
         Weight of the mean squared correlation between dimensions of representations, in both phases, which makes the
         method CCFC++. 0 is CCFC.
@@ -85,12 +85,12 @@ class CCFCMethod(SampleMethod):
         With "paper", eq. 1 omits the pair of a sample with itself, and eq. 4 weighs clusters equally; the authors' code
         does neither.
     views : {"affine", "pillow"}
-        How images are cropped, turned and blurred. "affine" has crops and angles of any size and interpolates once.
-        "pillow" makes, for the same draws, the pixels that the authors' code does, with crops of whole pixels, turns by
-        the nearest pixel, and 8 bits after every pass; it takes images with one channel and values in [0, 1].
+        How images are cropped, rotated and blurred. "affine" has crops and angles of any size and interpolates once.
+        "pillow" makes, for the same random draws, the same pixels as the authors' code: crops of whole pixels,
+        rotation by the nearest pixel, 8 bits after every pass; it takes images with one channel and values in [0, 1].
     start : {"own", "common"}
         Whether each client starts from its own random model, as in the authors' code, or all from a common one, as in
-        line 1. The former was better where both were tried, perhaps because the mean of different models has smaller
+        line 1. "own" was better where both were tried, perhaps because the mean of different models has smaller
         weights, which the same steps change faster. Without rounds by views all start from a common one.
     backbone : {"auto", "convolutions", "resnet18", "perceptron"}
         "auto" is "convolutions" for images with one channel, "resnet18" for others, and "perceptron" for vectors and
@@ -102,23 +102,24 @@ class CCFCMethod(SampleMethod):
     predictor_units : int
         Hidden units of the predictor.
     normalization : {"batch", "group"}
-        Normalisation of the backbone's layers; projector and predictor always normalise by batch.
+        Normalisation of the backbone's layers; projector and predictor always use batch normalisation.
     restarts : int
-        k-means starts, at clients and at the server.
+        Number of k-means starts, at clients and at the server.
     guide : {"latents", "kin-graph"}
-        Clusters that rounds by clusters learn from: the nearest centroids of latents, anew in each round, or those of
-        kin-graph with `n_clusters`, found once before the first round. For these clients also send what that method
-        sends, and clients that join later have the nearest centroids. In the end samples belong to the nearest
+        Clusters that the second phase learns from: the nearest centroids of latents, updated in each round, or those
+        of kin-graph with `n_clusters`, found once before the first round. For "kin-graph" clients also send what that
+        method sends, and clients that join later use the nearest centroids. At the end samples belong to the nearest
         centroids of latents in either case.
     standalone : bool
         Whether every client trains separately, as a lower bound: nothing is averaged, and every client has `n_clusters`
         clusters of its own, so that scores are meaningful within a client only. New samples take the nearest cluster of
         any client's network. Models are still sent to the server and back, so traffic is the same.
     precision : {"float32", "bfloat16"}
-        Numbers in the products of training. "bfloat16" is faster on some processors that have instructions for it.
+        Precision of matrix products and convolutions in training. "bfloat16" is faster on some processors that have
+        instructions for it.
     aggregation : {"mean", "median", "trimmed-mean"}
-        How the clients' models become one: their mean weighted by samples, or, number by number, the median, or the
-        mean without a fifth of the values at either end, in which clients count equally.
+        How the clients' models are combined: by their mean weighted by samples, or by the coordinate-wise median or
+        trimmed mean, without a fifth of the values at either end, in which clients count equally.
     """
 
     n_clusters: Count = 10
@@ -148,14 +149,14 @@ class CCFCMethod(SampleMethod):
     has_device: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> CCFCState:
-        """Line 1, except the models, which are drawn when they are first sent."""
+        """Return the first state, without models, which are drawn when they are first sent (line 1)."""
         if not self.pretrain_rounds + self.cluster_rounds:
             raise FedkinError("method.pretrain_rounds and method.cluster_rounds are both 0; one round is needed.")
         if self.guide == "kin-graph" and self.standalone:
             raise FedkinError("method.guide = 'kin-graph' clusters samples of all clients; method.standalone does not.")
         facts = describe_clients(fed)
         if self.pretrain_rounds:
-            augmentation_for(facts.shape, facts.unit, self.views)  # says at once whether the samples can be seen so
+            augmentation_for(facts.shape, facts.unit, self.views)  # raises at once if the samples do not suit
         units = (self.latent, self.projector_units, self.predictor_units)
         network = Contrastive.of(Design(facts.shape, self.backbone, *units, self.normalization).decided().spec())
         if self.guide == "kin-graph" and self.cluster_rounds:
@@ -163,7 +164,7 @@ class CCFCMethod(SampleMethod):
         return CCFCState(network=network.spec(), unit=facts.unit)
 
     def step(self, fed: Federation, state: CCFCState) -> tuple[CCFCState, Record]:
-        """One round of either phase."""
+        """Do one round, of learning by views or by clusters."""
         missing: dict[int, str] = {}
         if state.steps < self.pretrain_rounds:
             phase, found = "views", self._train(fed, state, ccfc_tasks.learn_views, missing)
@@ -183,7 +184,7 @@ class CCFCMethod(SampleMethod):
         return state, Record([i for i in found.answered if i not in missing], missing, values)
 
     def result(self, state: CCFCState) -> dict[str, Any]:
-        """Networks and centroids, one of each unless `standalone`; clusters are numbered through all networks."""
+        """Return networks and centroids, one of each unless `standalone`; clusters are numbered over all networks."""
         names = sorted(state.centroids, key=lambda name: (len(name), name))
         return {
             "n_clusters": sum(len(state.centroids[name]) for name in names),
@@ -195,17 +196,17 @@ class CCFCMethod(SampleMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)``: the centroid with the largest cosine to the representation."""
+        """Return the cluster of samples ``(n, *shape)``: the centroid with the largest cosine to the representation."""
         return ccfc_tasks.predict_nearest(result, x)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """One less the distance to the nearest centroid divided by that to the second nearest: float32 ``(n,)``."""
+        """Return 1 - d1 / d2 with distances d1, d2 to the nearest and second nearest centroid: float32 ``(n,)``."""
         return ccfc_tasks.cosine_margin(result, x)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Representations of length 1, float32 ``(n, latent)``; of several networks side by side."""
+        """Return representations of length 1, float32 ``(n, latent)``; of several networks concatenated."""
         network = Contrastive.of(result["network"])
         return torch.cat([network.latents(model, x) for model in result["models"]], dim=1)
 
@@ -214,7 +215,7 @@ class CCFCMethod(SampleMethod):
         return state.finished if self.standalone else bool(state.centroids)
 
     def _train(self, fed: Federation, state: CCFCState, task: Task, missing: dict[int, str]) -> RoundReplies:
-        """Train for a round; in the second phase only clients with centroids."""
+        """Have clients train for a round; in the second phase only clients with centroids."""
         by_views = task is ccfc_tasks.learn_views
         clients = [i for i in fed.present if by_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
@@ -238,12 +239,12 @@ class CCFCMethod(SampleMethod):
         return found
 
     def _with_centroids(self, fed: Federation, state: CCFCState, missing: dict[int, str]) -> CCFCState:
-        """The state with centroids for clients that have none, found with the current models.
+        """Return the state with centroids for clients that have none, found with the current models.
 
         Raises
         ------
         FedkinError
-            If there are none, and no client answers in 20 attempts.
+            If there are no centroids, and no client replies in 20 attempts.
         """
         clients = [i for i in fed.present if self._name(i) not in state.centroids]
         if state.centroids and not clients:
@@ -252,7 +253,7 @@ class CCFCMethod(SampleMethod):
         last = state.steps >= self.pretrain_rounds + self.cluster_rounds
         attempts = FINAL_ATTEMPTS if last else 1
         replies = fed.ask_again(ccfc_tasks.locate, payloads, attempts, expected)
-        if not (replies or state.centroids):  # nothing can go on without any
+        if not (replies or state.centroids):  # the second phase needs centroids
             replies = fed.ask_again(ccfc_tasks.locate, payloads, MAX_ATTEMPTS - attempts, expected)
         missing.update(fed.missing)
         found = [(self._name(i), reply["centroids"]) for i, reply in replies.items()]
@@ -267,7 +268,7 @@ class CCFCMethod(SampleMethod):
     def _averaged_centroids(
         self, fed: Federation, state: CCFCState, found: Sequence[tuple[str, Tensor]]
     ) -> dict[str, Tensor]:
-        """Line 19: k-means of the centroids received under the same name, scaled to length 1."""
+        """Return k-means centroids of the centroids received under each name, scaled to length 1 (line 19)."""
         rng = fed.rng("centroids", state.steps)
 
         def common(own: list[Tensor]) -> Tensor:
@@ -277,7 +278,7 @@ class CCFCMethod(SampleMethod):
         return {name: normalize(own[0] if self.standalone else common(own), dim=1) for name, own in by_name}
 
     def _payloads(self, fed: Federation, state: CCFCState, clients: Sequence[int], **more: Any) -> dict[int, Payload]:
-        """Model and centroids for each of `clients`; in place of a missing model, the seed of the initial one."""
+        """Return payloads with each client's model, or the seed of its initial model, and centroids."""
         common = {"network": state.network, "n_clusters": self.n_clusters, "restarts": self.restarts, **more}
 
         def payload(client: int) -> Payload:
@@ -292,15 +293,15 @@ class CCFCMethod(SampleMethod):
         return dict.fromkeys(clients, payload(clients[0])) if clients else {}
 
     def _starts_own(self, state: CCFCState) -> bool:
-        """Whether clients without a model start from one of their own; later clients start from the common one."""
+        """Whether clients without a model draw one of their own; clients that join later get the common one."""
         return self.start == "own" and state.steps < self.pretrain_rounds and (self.standalone or not state.models)
 
     def _seed(self, fed: Federation, state: CCFCState, client: int) -> int:
-        """Seed of a client's initial model, sent in its place: models of many clients would not fit in memory."""
+        """Return the seed of a client's initial model, sent in its place, as many models would not fit in memory."""
         return fed.rng("init", *([client] if self._starts_own(state) else [])).initial_seed()
 
     def conclude(self, fed: Federation, state: CCFCState) -> None:
-        """Line 22: every client assigns its samples, with `standalone` by its own network."""
+        """Have every client assign its samples (line 22), with `standalone` by its own network."""
         result = self.result(state)
         together: Payload = {"result": result, "first": 0}
         payloads, first = dict.fromkeys(fed.present, together), 0
@@ -317,6 +318,6 @@ class CCFCMethod(SampleMethod):
 
 @dataclass(frozen=True)
 class SCFCMethod(CCFCMethod):
-    """`CCFCMethod` by views alone: federated SimSiam, then k-means of representations (section 4.4)."""
+    """CCFC without cluster contrast: federated SimSiam, then k-means of representations (section 4.4)."""
 
     cluster_rounds: Annotated[int, Ge(0)] = 0

@@ -1,4 +1,4 @@
-"""The state of CCFC's server, and what comes of a round."""
+"""State of CCFC, and the replies of a round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedkin.core import State
 
 @dataclass(frozen=True)
 class CCFCState(State):
-    """State of the server.
+    """State of CCFC: the models and the centroids.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class CCFCState(State):
 
 @dataclass
 class RoundReplies:
-    """What came of a round of training; models of one name are averaged, weighted by samples (eq. 8)."""
+    """Result of a round of training: models of one name are averaged, weighted by samples (eq. 8)."""
 
     answered: list[int] = field(default_factory=list)
     models: dict[str, Tensor] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class RoundReplies:
 
     @property
     def loss(self) -> float | None:
-        """Mean over the clients that trained, weighted by samples; None if there are none."""
+        """Mean loss over the clients that trained, weighted by samples; None if there are none."""
         total = sum(samples for _, samples in self.losses)
         return sum(loss * samples for loss, samples in self.losses) / total if total else None
 
 
 def centroids_by_name(found: Sequence[tuple[str, Tensor]]) -> dict[str, list[Tensor]]:
-    """Centroids received, by the name that they are kept under, both in order of arrival."""
+    """Return the centroids received by name, both in order of arrival."""
     by_name: dict[str, list[Tensor]] = {}
     for name, centroids in found:
         by_name.setdefault(name, []).append(centroids)

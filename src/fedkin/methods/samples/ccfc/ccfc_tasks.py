@@ -1,8 +1,8 @@
-"""The tasks of CCFC's clients: one function per exchange of the algorithm in `ccfc`.
+"""Tasks of CCFC's clients: one function per exchange of the algorithm in `ccfc`.
 
 The state of a client holds Adam's moments, ``adam_mean``, ``adam_square`` and ``adam_steps``, during a phase;
-``phase``, 0 for views and 1 for clusters; ``kingraph_clusters`` ``(n,)``, where these are learned from; and at the end
-``clusters`` ``(n,)``.
+``phase``, 0 for views and 1 for clusters; ``kingraph_clusters`` ``(n,)``, if the second phase learns from them; and at
+the end ``clusters`` ``(n,)``.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     may_hold={"loss": is_number},
 )
 def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Lines 6 to 11 of algorithm 1: assign samples, train the model on the clusters, and send it with new centroids.
+    """Assign samples, train the model on the clusters, and send it with new centroids (algorithm 1, lines 6 to 11).
 
-    With ``guided`` the clusters are those of kin-graph, where the client has them.
+    With ``guided`` the clusters are those of kin-graph, if the client has them.
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
@@ -92,7 +92,7 @@ def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 
 def _clusters(client: Client, latents: Tensor, payload: Payload) -> Tensor:
-    """The clusters that a client learns from, int64 ``(n,)``."""
+    """Return the clusters that a client learns from, int64 ``(n,)``."""
     guides = client.state.get("kingraph_clusters")
     if payload["guided"] and guides is not None:
         return guides
@@ -102,7 +102,7 @@ def _clusters(client: Client, latents: Tensor, payload: Payload) -> Tensor:
 
 @task(takes={**_COMMON, "centroids": Maybe(_CENTROIDS)}, holds={"centroids": reals(None, None)})
 def locate(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send centroids of the client's samples in the model's representation."""
+    """Send k-means centroids of the samples' representations."""
     pairs = zip(clients, payloads, strict=True)
     return [{"centroids": _centroids(client, initial_model(payload), payload)} for client, payload in pairs]
 
@@ -120,8 +120,9 @@ def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Centroid with the largest cosine to each sample of ``(n, *shape)``, int64 ``(n,)``, numbered through all
-    networks.
+    """Return the centroid with the largest cosine to each sample ``(n, *shape)``, int64 ``(n,)``.
+
+    Centroids are numbered through all networks.
 
     Eq. 3 has Euclidean distances; for vectors of length 1, as in the authors' code, the order is the same.
     """
@@ -129,7 +130,7 @@ def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
 
 
 def cosine_margin(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """How much nearer representations are to their centroid than to the next, float32 ``(n,)`` in [0, 1].
+    """Return 1 - d1 / d2 with distances d1, d2 to the nearest and second nearest centroid, ``(n,)`` in [0, 1].
 
     Distances are those of vectors of length 1.
     """
@@ -137,14 +138,14 @@ def cosine_margin(result: Mapping[str, Any], x: Tensor) -> Tensor:
 
 
 def _cosines(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Cosines ``(n, k)`` of the samples' representations with the centroids of all networks."""
+    """Return cosines ``(n, k)`` between the samples' representations and the centroids of all networks."""
     network = Contrastive.of(result["network"])
     pairs = zip(result["models"], result["centroids"], strict=True)
     return torch.cat([network.latents(model, x) @ own.T for model, own in pairs], dim=1)
 
 
 def initial_model(payload: Payload) -> Tensor:
-    """The model in the payload, or the random one of the payload's seed."""
+    """Return the model in the payload, or the random one of the payload's seed."""
     if "model" in payload:
         model: Tensor = payload["model"]
         return model
@@ -152,7 +153,7 @@ def initial_model(payload: Payload) -> Tensor:
 
 
 def _moments(client: Client, phase: int, network: Contrastive) -> AdamMoments:
-    """Adam's moments at this client; every phase starts with new ones."""
+    """Return the client's Adam moments; every phase starts with new ones."""
     if int(client.state.get("phase", torch.tensor(-1))) != phase:
         AdamMoments.forget(client.state)
         client.state["phase"] = torch.tensor(phase)

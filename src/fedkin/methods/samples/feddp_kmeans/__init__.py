@@ -1,1 +1,1 @@
-"""FedDP-KMeans: private k-means that begins at samples of the server."""
+"""FedDP-KMeans: differentially private k-means, initialised with samples of the server."""

@@ -1,11 +1,11 @@
-"""FedDP-KMeans: private k-means that begins at samples of the server (Scott, Lampert, Saulpic, ICML 2025).
+"""FedDP-KMeans: private k-means initialised with samples of the server (Scott, Lampert, Saulpic, ICML 2025).
 
 The server has a few samples of its own, related to the clients' but perhaps of another distribution. Clients send only
-sums with Gaussian noise, of rows that they clip to a length of 1, in units of a `bound` that depends on no data:
+sums with Gaussian noise, of rows that they clip to a length of 1, in units of a `bound` that does not depend on data:
 
-1. outer products of rows, sensitivity 1: their leading directions are the space in which starts are found;
-2. how many rows are nearest to each sample of the server, sensitivity 1: k-means of these samples with these weights;
-3. sums and counts of the rows nearest to each centre in that space, sensitivity the root of 2: the first centroids;
+1. outer products of rows, sensitivity 1: their leading eigenvectors span the space of the initialisation;
+2. number of rows nearest to each sample of the server, sensitivity 1: k-means of these samples with these weights;
+3. sums and counts of the rows nearest to each centre in that space, sensitivity sqrt(2): the first centroids;
 4. in each round of Lloyd's algorithm, sums and counts of the rows nearest to each centroid, likewise.
 
 Two data sets are neighbours if one of them has one more sample, at one client. Each of the four stages has a quarter of
@@ -54,20 +54,20 @@ _CLEAR = 2.0
 
 @dataclass(frozen=True)
 class FedDPKMeansState(CentroidState):
-    """State of the server; rows are in units of the bound.
+    """State of FedDP-KMeans, with rows in units of the bound.
 
     Attributes
     ----------
     bound : float
-        Length of features that is 1 in these units.
+        Length of features that is the unit.
     points : Tensor
         float32 ``(m, width)``: samples of the server.
     directions : Tensor
-        float32 ``(width, rank)``, once found.
+        float32 ``(width, rank)``: leading eigenvectors of the outer products, once found.
     starts : Tensor
-        float32 ``(k, rank)``: centres in their space, once found.
+        float32 ``(k, rank)``: initial centres in the space of the directions, once found.
     updates : int
-        How often centroids were computed.
+        Number of times that centroids were computed.
     """
 
     bound: float = 1.0
@@ -79,34 +79,34 @@ class FedDPKMeansState(CentroidState):
 
 @dataclass(frozen=True)
 class FedDPKMeansMethod(CentroidMethod):
-    """k-means of noisy sums, from a start among the server's own samples.
+    """Differentially private k-means by noisy sums, initialised with the server's own samples.
 
     All that leaves a client is (epsilon, delta)-differentially private with regard to adding or removing any one of its
-    samples. How samples are scaled is not covered: give data in [0, 1] or standardised by public numbers.
+    samples. The scaling of samples is not covered: give data in [0, 1] or standardised by public numbers.
 
     Differences from the paper: each client adds noise of its own, so that the server need not be trusted, where the
     paper adds it once to a sum; all noise is Gaussian and accounted for exactly, where counts have Laplace noise; only
     samples are protected, where the paper also protects whole clients. A server without samples draws points from a
-    normal distribution with the noisy second moments. Centroids whose count the noise hides stay.
+    normal distribution with the noisy second moments. Centroids whose count is below the noise stay unchanged.
 
     Attributes
     ----------
     epsilon, delta : float
         Guarantee for all that leaves a client in a run.
     server_data : str or None
-        Samples that the server has: a name or path, see `fedkin.data.reading.sources.load`, prepared as the clients'
-        are. At most 1,000 of them are used, drawn at random. Nothing protects them: the clients receive what follows
+        Samples of the server: a name or path, see `fedkin.data.reading.sources.load`, prepared as the clients'
+        are. At most 1,000 of them are used, drawn at random. They are not protected: clients receive values computed
         from them.
     bound : float or "auto"
         Length that features are clipped to; choose it without looking at the data. "auto" is 1 for "unit" features and
         otherwise the root of their number.
     margin : float
-        In [0, 1]: the first centroids are of samples whose distance from their centre is at most this part of the one
-        from the second nearest.
+        In [0, 1]: the first centroids are means of samples whose distance to the nearest centre is at most this
+        fraction of the distance to the second nearest.
     rounds : int
         Rounds of Lloyd's algorithm, which share a quarter of the squared budget.
     read : callable, optional
-        From `server_data` to prepared samples; the run sets it.
+        Function from `server_data` to prepared samples; set by the run.
     """
 
     epsilon: Positive = 4.0
@@ -123,15 +123,15 @@ class FedDPKMeansMethod(CentroidMethod):
 
     @property
     def stage_mu(self) -> float:
-        """What each of the stages may spend, as mu of Gaussian differential privacy."""
+        """Budget of each stage, as mu of Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta) / math.sqrt(_STAGES - (self.rounds == 0))
 
     def with_own_data(self, read: OwnData) -> Self:
-        """The method that reads `server_data` by `read`."""
+        """Return the method with `read` as the function that reads `server_data`."""
         return self if self.server_data is None else replace(self, read=read)
 
     def is_private(self) -> bool:
-        """Always."""
+        """Return True: every run is differentially private."""
         return True
 
     def init(self, fed: Federation) -> FedDPKMeansState:
@@ -146,7 +146,7 @@ class FedDPKMeansMethod(CentroidMethod):
         return FedDPKMeansState(features=name, width=width, bound=bound, points=points)
 
     def step(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
-        """Find the directions, the starts, the first centroids, or better ones."""
+        """Find the directions, the initial centres, the first centroids, or better ones, in this order."""
         if not len(state.directions):
             return self._with_directions(fed, state)
         if not len(state.starts):
@@ -174,7 +174,7 @@ class FedDPKMeansMethod(CentroidMethod):
         return after, record
 
     def _with_directions(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
-        """The leading directions of the noisy outer products; points, if the server has no samples."""
+        """Return the state with the leading eigenvectors of noisy outer products, and points if the server has none."""
         width, size = state.width, state.width * (state.width + 1) // 2
         sent, record, _ = self._asked(
             fed, state, send_products, {"width": width}, self.stage_mu, 1.0, {"products": reals(size)}
@@ -196,7 +196,7 @@ class FedDPKMeansMethod(CentroidMethod):
         return state.next(directions=directions, points=points), record
 
     def _with_starts(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
-        """k-means of the server's samples, weighted by the noisy counts of the clients' rows nearest to each."""
+        """Return the state with k-means centres of the server's samples, weighted by noisy counts of nearest rows."""
         points = state.points @ state.directions
         request = {"directions": state.directions, "points": points}
         expected = {"counts": doubles(len(points))}
@@ -215,7 +215,7 @@ class FedDPKMeansMethod(CentroidMethod):
         self, fed: Federation, state: FedDPKMeansState, task: Task, request: Payload, mu: float, sensitivity: float,
         expected: Expected,
     ) -> tuple[list[Payload], Record, float]:  # fmt: skip
-        """Replies that are not empty, a record, and the standard deviation of each client's noise."""
+        """Return non-empty replies, a record, and the standard deviation of each client's noise."""
         deviation, budget = sensitivity / mu, gaussian_mu(self.epsilon, self.delta)
         shared = {"features": state.features, "bound": state.bound, "deviation": deviation, "budget": budget}
         replies = fed.ask(task, fed.all(**shared, **request), expected)
@@ -229,7 +229,7 @@ class FedDPKMeansMethod(CentroidMethod):
         return repeat_step(fed, state, record, failure)
 
     def _own_features(self, name: str, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Features of at most 1,000 samples of the server: ``(m, width)``."""
+        """Return features of at most 1,000 samples of the server: ``(m, width)``."""
         if self.server_data is None:
             return torch.zeros(0, width_of(name, shape))
         x = load(self.server_data).x.float() if self.read is None else self.read(self.server_data)

@@ -1,4 +1,4 @@
-"""What FedDP-KMeans asks of clients: sums and counts of rows that they clip, with Gaussian noise."""
+"""Tasks of FedDP-KMeans's clients: send sums and counts of clipped rows, with Gaussian noise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COUNTS = doubles("points", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
 
 @task(takes={**_SHARED, "width": counts_to(WIDEST)}, holds={"products": reals(None)}, may_be_empty=True, accounted=True)
 def send_products(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the sum of outer products of a client's rows, their lower triangle, with noise."""
+    """Send the noisy sum of outer products of a client's rows, as a lower triangle."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         width = payload["width"]
@@ -44,7 +44,7 @@ def send_products(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     accounted=True,
 )
 def count_by_point(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send how many of a client's rows are nearest to each point in the directions' space, with noise."""
+    """Send noisy counts of a client's rows nearest to each point in the space of the directions."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
@@ -66,7 +66,7 @@ def count_by_point(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     accounted=True,
 )  # fmt: skip
 def send_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send sums and counts of a client's rows by their nearest point, with noise; only of rows clearly nearest to it.
+    """Send noisy sums and counts of a client's rows by nearest point, of rows clearly nearest to one point.
 
     Points are in the space of the ``directions`` if there are any. A row counts if its distance to the nearest point
     is at most ``margin`` times that to the second nearest.
@@ -89,7 +89,7 @@ def send_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pa
 
 
 def _batches(client: Client, payload: Payload, width: int) -> list[Tensor]:
-    """A client's rows in units of the bound, float32 ``(b, width)`` of length 1 at most, a few at a time."""
+    """Return a client's rows in batches, in units of the bound: float32 ``(b, width)``, of length at most 1."""
     batches = []
     for x in client.x.split(_BATCH):
         rows = extract(payload["features"], x)
@@ -100,7 +100,7 @@ def _batches(client: Client, payload: Payload, width: int) -> list[Tensor]:
 
 
 def _clearly_nearest(rows: Tensor, points: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """The nearest point of each row ``(n,)``, and whether it is so by `margin`."""
+    """Return the nearest point of each row ``(n,)``, and whether its distance is small enough by `margin`."""
     if margin == 1 or len(points) == 1:
         return nearest_centroids(rows, points), torch.ones(len(rows), dtype=torch.bool)
     near, at = pairwise_distances(rows, points).topk(2, largest=False)
