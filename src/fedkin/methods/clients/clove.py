@@ -35,7 +35,7 @@ class CLoVEMethod(ClientMethod):
     n_clusters : int
         K, the number of clusters.
     clustering_rounds : int or None
-        Rounds in which clients send losses; afterwards those that are known train the model they had. None: all.
+        Rounds in which clients send losses; afterwards clients keep their cluster. None: all.
     """
 
     n_clusters: Count = 3

@@ -26,8 +26,8 @@ class FedCRefParameters(SampleMethod):
     hold : float
         With ``initial="kin-graph"``, for clients with at least two thirds of all its clusters: a sample leaves its
         cluster only for a model whose error is lower by this fraction, and clusters with a quarter of
-        `min_fraction` stay. Others' clusters say nothing new there, and kin-graph's are better than what models make of
-        them. With 0 no client is treated so.
+        `min_fraction` stay. There kin-graph's clusters are better than those that models find. 0 treats all clients
+        alike.
     n_clusters : int or {"auto", "given"}
         Local clusters per client: a number; "given", each client's own number; or "auto", the client's estimate,
         revised in every refinement.
@@ -59,10 +59,10 @@ class FedCRefParameters(SampleMethod):
         The rule that associates local clusters. "kin-graph" associates those whose samples mostly have the same cluster
         there, without an exchange of models. "perfect" is an upper bound for evaluations and needs an `oracle`.
     candidates : int or "all"
-        With how many local clusters of other clients each is compared by "held-out" and "paper": all, or so many whose
-        features are nearest by mean and standard deviation, and those at 2, 4, 8, ... times this rank. With a number,
-        clients also send these means and deviations, and models and time grow nearly with the number of clients instead
-        of its square.
+        Number of local clusters of other clients that each is compared with by "held-out" and "paper": "all", or those
+        nearest by mean and standard deviation of the features, and those at 2, 4, 8, ... times this rank. With a
+        number, clients also send these means and deviations, and models and time grow nearly with the number of clients
+        instead of its square.
     cut : float, optional
         For "held-out": average loss rate below which local clusters merge; by default chosen from the merge heights.
     percentile : float

@@ -67,8 +67,8 @@ class KinGraphMethod(SampleMethod):
     Attributes
     ----------
     n_clusters : int or "auto"
-        Clusters to find; "auto" for as many as the graph shows. Up to 30 micro-clusters of all clients are clustered by
-        Ward's method instead, "auto" by their silhouette where that is no chance, see `clusters_of_few`.
+        Clusters to find; "auto" finds the number in the graph. Up to 30 micro-clusters of all clients are clustered by
+        Ward's method instead, with "auto" by their silhouette if it is above chance, see `clusters_of_few`.
     resolution : float or "auto"
         Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
         more clusters. "auto" for the most stable; a number only where `n_clusters` is "auto".
@@ -84,9 +84,9 @@ class KinGraphMethod(SampleMethod):
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
         All directions are then divided by this power, in [0, 1], of the standard deviation of differences between
-        neighbours at the same client, see `whitening`: these differences do not separate clusters. Columns of a table
-        with at most five different values are taken to differ as much as any. Clients with fewer than 64 samples do
-        not contribute. With 0, or with an epsilon, there is no such step.
+        neighbours at the same client, see `whitening`: neighbours are mostly of one cluster. Columns of a table with at
+        most five different values are taken to differ as much as any. Clients with fewer than 64 samples do not
+        contribute. With 0, or with an epsilon, there is no such step.
     smoothing : int or "auto"
         Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client;
         at most an eighth of the root of the client's samples, and none with fewer than 256 samples. With 0 points stay.
