@@ -1,4 +1,4 @@
-"""Which method for these data: methods run side by side within a budget, judged with and without truth."""
+"""Comparison of methods on a user's data: runs within a time budget, scored with and without truth, one recommended."""
 
 from fedkin.studies.compare.compare import Options, compared
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow

@@ -1,4 +1,4 @@
-"""Whether clusters are better than those that samples without clusters show, by a p-value over such samples."""
+"""Test whether clusters are better than chance, by a p-value over simulated samples without clusters."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _MOST = 600
 
 @dataclass(frozen=True)
 class ChanceTest:
-    """The best clusters of methods beside those of samples without clusters.
+    """Result of the test against chance: the best cohesion on the data, and on simulated samples without clusters.
 
     Attributes
     ----------
     reached : float
-        The best cohesion of any method, on the samples that the test looks at.
+        Best cohesion of any method on the tested samples.
     by_chance : float
-        Mean over drawn samples without clusters of the best cohesion found there.
+        Best cohesion on simulated samples without clusters, mean over the simulations.
     as_good : int
-        How many of the drawn ones reach it, of `TIMES`.
+        Number of simulations, of `TIMES`, whose best cohesion is at least `reached`.
     """
 
     reached: float
@@ -48,28 +48,28 @@ class ChanceTest:
 
     @property
     def p(self) -> float:
-        """Probability of a cohesion that high where there are no clusters, at least 1 / (`TIMES` + 1)."""
+        """Probability of a cohesion that high in data without clusters, at least 1 / (`TIMES` + 1)."""
         return (1 + self.as_good) / (1 + TIMES)
 
     @property
     def passed(self) -> bool:
-        """Whether clusters are better than chance."""
+        """Whether the clusters are better than chance."""
         return self.p <= SIGNIFICANT and self.reached > 0
 
 
 def chance_test(
     x: Numbers, blocks: Sequence[Block], sizes: Sequence[int], found: Sequence[Sequence[Labels]]
 ) -> ChanceTest:
-    """Compare the most cohesive clusters with the most cohesive ones of samples without any.
+    """Test the most cohesive clusters of the data against the most cohesive ones of samples without clusters.
 
-    These are drawn from `OnePeakSamples`: one peak in each column, with its skew and its tails, and the correlations of
-    the samples. The best clusters there are of k-means with several numbers, and of Louvain's method on the graph of
+    These samples are simulated by `OnePeakSamples`, which keeps each column's skew and tails and the correlations but
+    no clusters. Their best clusters are those of k-means with several numbers, and of Louvain's method on the graph of
     neighbours.
 
     Parameters
     ----------
     x : ndarray
-        float64 ``(m, width)``, samples in order of client; at most 600 of them, evenly chosen, are looked at.
+        float64 ``(m, width)``, samples in order of client; at most 600 of them, evenly spaced, are used.
     blocks : sequence of (str, int, int)
         Which of its columns come from one original column.
     sizes : sequence of int
@@ -99,7 +99,7 @@ def _best_cohesion(space: Space, rng: np.random.Generator) -> float:
 
 
 def _communities(space: Space, rng: np.random.Generator) -> Labels:
-    """Communities of the graph of neighbours among all clients."""
+    """Find communities of the graph of neighbours over all clients by Louvain's method."""
     count, links = len(space.rows), space.links[0]
     graph = sparse.csr_matrix((np.ones(len(links.here)), (links.here, links.there)), shape=(count, count))
     return louvain(graph + graph.T, 1.0, rng)

@@ -1,4 +1,4 @@
-"""The runs of a comparison: ordinary folders of `fedkin.experiment.run`, each of one candidate and one seed."""
+"""Runs of a comparison: ordinary run folders, one per candidate and seed."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from fedkin.studies.costs import costs_of
 
 @dataclass(frozen=True, order=True)
 class CandidateRun:
-    """One run that is to be made.
+    """Run of a candidate with one seed.
 
     Attributes
     ----------
     candidate : Candidate
     seed : int
-        Of the run; another one partitions the data.
+        Seed of the run; the data are partitioned by another one.
     """
 
     candidate: Candidate
     seed: int
 
     def folder(self, out: Path) -> Path:
-        """Where the run is, in a comparison's folder."""
+        """Return the run's folder within a comparison's folder."""
         return out / "runs" / self.candidate.folder / f"seed-{self.seed}"
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a finished run found, and what it cost.
+    """Clusters and costs of a finished run.
 
     Attributes
     ----------
     labels : ndarray
         int64 ``(n,)``: the cluster of every sample of all clients in order, or of every client.
     metrics : dict
-        Of its last record: agreement with the truth where there is one, and accuracy on clients' own tests.
+        Metrics of the last record: agreement with the truth, if any, and accuracy on clients' own tests.
     bytes : int
         Sent and received.
     seconds : float
-        Of the method, without judging it.
+        Computing time of the method, without evaluation.
     """
 
     labels: Labels
@@ -64,23 +64,23 @@ class Done:
 
     @property
     def clusters(self) -> int:
-        """How many have a member."""
+        """Number of clusters that have a member."""
         return len(np.unique(self.labels[self.labels >= 0]))
 
 
 def steps_of(folder: Path) -> int:
-    """How many steps a run has come."""
+    """Return the number of steps that a run has made."""
     return len(read_lines(folder / RECORDS)) if (folder / CHECKPOINT).exists() else 0
 
 
 def outcome(folder: Path, sizes: Sequence[int]) -> Done:
-    """What the finished run in `folder` found, and what it cost.
+    """Collect the clusters and costs of the finished run in `folder`.
 
     Parameters
     ----------
     folder : Path
     sizes : sequence of int
-        Samples of each client, by which those of clients that never took part are left without a cluster.
+        Number of samples of each client; those of clients that never took part get no cluster.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def outcome(folder: Path, sizes: Sequence[int]) -> Done:
 
 
 def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
-    """Clusters of all clients in order, or of all samples, by client and row; -1 for none."""
+    """Return the clusters of all clients, or of all samples by client and row; -1 for none."""
     if (folder / "clients.csv").is_file():
         return _column(folder, "clients.csv")
     check_regular(folder / RESULT)
@@ -115,7 +115,7 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
 
 
 def clusters_with_members(folder: Path) -> int | None:
-    """Return how many clusters the finished run in `folder` found of samples; ``None`` if it has no labels of samples.
+    """Count the clusters of samples in the finished run in `folder`; ``None`` if it clusters no samples.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What is compared: methods that answer the question, with the numbers of clusters they are given."""
+"""Candidates of a comparison: methods, with the number of clusters that they are given."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ Role = Literal["", "centralised", "synthetic", "baseline"]
 
 
 def method_named(name: str) -> type[Method[Any]]:
-    """The class of the method of this name, whose attributes say all that a comparison needs to know.
+    """Return the class of the method `name`.
 
     Raises
     ------
     FedkinError
-        If there is none; the nearest is offered.
+        If there is none; the message suggests the nearest name.
     """
     return registry.resolve("method", name)
 
 
 def _unknown(made: type[Method[Any]]) -> dict[str, Any]:
-    """Settings by which a method that may be given the number of clusters finds it."""
+    """Return the settings by which a method finds the number of clusters instead of being given it."""
     if not (made.finds_k and made.takes_k):
         return {}
     return {"n_clusters": "auto" if "auto" in _allowed(get_type_hints(made)["n_clusters"]) else None}
 
 
 def _allowed(hint: Any) -> set[Any]:
-    """Values other than numbers that a type allows."""
+    """Return the values that a type hint allows besides numbers."""
     values: set[Any] = set()
     for part in (hint, *get_args(hint)):
         values |= {None} if part is NoneType else set()
@@ -46,7 +46,7 @@ def _allowed(hint: Any) -> set[Any]:
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """A method with the number of clusters that it is given, if any.
+    """Candidate of a comparison: a method and the number of clusters it is given, if any.
 
     Attributes
     ----------
@@ -61,17 +61,17 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The method, and the number of clusters it is given."""
+        """Name of the method, with the number of clusters it is given."""
         return self.method if self.number is None else f"{self.method}, {self.number} clusters"
 
     @property
     def folder(self) -> str:
-        """The name of the folder of its runs."""
+        """Name of the folder of its runs."""
         name = registry.file_name(self.method)
         return name if self.number is None else f"{name}-{self.number}"
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The section ``[method]`` of its runs; of the settings `given` those that it has."""
+        """Return section ``[method]`` of its runs, with those of the settings `given` that the method has."""
         made = method_named(self.method)
         fields = {each.name for each in options_of(made)}
         number = _unknown(made) if self.number is None else {"n_clusters": self.number}
@@ -80,7 +80,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """Who takes part in a comparison.
+    """Methods that take part in a comparison.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Selection:
 
     @staticmethod
     def role(method: str) -> Role:
-        """What a method is to a comparison; only those with none and baselines are recommended."""
+        """Return the role of a method; only methods of no particular role and baselines are recommended."""
         made = method_named(method)
         if made.moves_data:
             return "centralised"
@@ -108,7 +108,7 @@ class Selection:
         return "baseline" if made.baseline else ""
 
     def first(self, clusters: int | None) -> list[Candidate]:
-        """Candidates that need no other's result: all if the number of clusters is known, else those that find it."""
+        """Return the candidates that run first: all if the number of clusters is known, else methods that find it."""
         found = []
         for name in self.methods:
             made = method_named(name)
@@ -119,14 +119,14 @@ class Selection:
         return found
 
     def with_k(self, numbers: Collection[int], cheap: bool) -> list[Candidate]:
-        """One candidate per number of clusters and method that takes it, of the cheap or of the costly methods."""
+        """Return candidates for each number of clusters and each method that takes one, cheap or costly."""
         cost = "cheap" if cheap else "costly"
         able = [name for name in self.methods if (own := method_named(name)).takes_k and own.cost == cost]
         return [Candidate(name, number) for name in able for number in numbers]
 
 
 def selection_of(family: Family, methods: Sequence[str]) -> Selection:
-    """The methods that take part: those named, or with ``("all",)`` all of the family.
+    """Select the methods that take part: those named, or with ``("all",)`` all of the family.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What may be wrong with clusters of a table: one column explains them."""
+"""Check whether a single column of a table explains its clusters."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Numbers = NDArray[np.float64]
 
 
 def explaining_column(x: Numbers, blocks: Sequence[Block], labels: Labels) -> str | None:
-    """The column from which alone clusters can be predicted, while all others together cannot; ``None`` if none can.
+    """Return the column that alone predicts the clusters while all others together do not; ``None`` without one.
 
-    Predictions are of samples that the predicting tree, or trees, had not seen.
+    Clusters are predicted by decision trees, and on samples that these were not fitted on.
 
     Parameters
     ----------
     x : ndarray
         float64 ``(m, width)``.
     blocks : sequence of (str, int, int)
-        Which of its columns belong to which original one; of a single one nothing is said.
+        Columns of `x` by original column; with a single original column the result is ``None``.
     labels : ndarray
         int64 ``(m,)``: the clusters, -1 for none. Those with fewer than three samples are left out.
     """
@@ -52,6 +52,6 @@ def explaining_column(x: Numbers, blocks: Sequence[Block], labels: Labels) -> st
 
 
 def _predictable(model: DecisionTreeClassifier | ExtraTreesClassifier, x: Numbers, labels: Labels) -> float:
-    """Adjusted mutual information of clusters and their predictions by cross-validation."""
+    """Return the cross-validated adjusted mutual information of clusters and their predictions."""
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
     return float(adjusted_mutual_info_score(labels, cross_val_predict(model, x, labels, cv=folds)))

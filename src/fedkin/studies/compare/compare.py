@@ -1,4 +1,4 @@
-"""From a question to a comparison, and the folder that holds it."""
+"""Run a comparison of methods in its folder."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _OWN = (PLAN, "numbers.json", JSON, "comparison.csv", PAGE, "runs", "data")
 
 @dataclass(frozen=True)
 class Options:
-    """How a comparison is made.
+    """Options of a comparison.
 
     Attributes
     ----------
     methods : tuple of str
         Names, or ``("all",)``.
     clusters : int or None
-        How many clusters there are, at least 2, if that is known.
+        Number of clusters, at least 2, if it is known.
     seeds : int
         Runs of each method, at least 1.
     budget : str
         Wall-clock time, such as ``"10m"``.
     by : {"score", "truth"}
-        What ranks and chooses.
+        Criterion of the ranking and the recommendation.
     """
 
     methods: tuple[str, ...] = ("all",)
@@ -60,7 +60,7 @@ class Options:
     by: str = "score"
 
     def check(self) -> None:
-        """Refuse what is out of its range.
+        """Check that all options are in their range.
 
         Raises
         ------
@@ -86,11 +86,11 @@ def compared(
     question : Question
     options : Options
     out : Path
-        Folder for the runs and for what they come to.
+        Folder for the runs and the results.
     show : callable
         See `Schedule.show`.
     worker : RunWorker, optional
-        Makes the runs, and is left running; by default one of its own.
+        Makes the runs, and is left running; by default a new one.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def compared(
 
 
 def _checked(question: Question, selection: Selection, options: Options) -> Config:
-    """The experiment of the first candidate, after looking at those of all; only their methods differ.
+    """Check the experiments of all candidates, which differ in the method only, and return the first.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def _has_truth(question: Question, population: Any) -> bool:
 
 
 def _prepare(question: Question, options: Options, out: Path) -> None:
-    """Make `out` this comparison's folder.
+    """Create `out` as this comparison's folder, or check that it is.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def _prepare(question: Question, options: Options, out: Path) -> None:
 
 
 def _comparison(schedule: Schedule, options: Options, config: Config, notes: tuple[str, ...]) -> Comparison:
-    """What the runs that finished came to."""
+    """Build the comparison from the runs that finished."""
     question, selection = schedule.question, schedule.selection
     verdicts = schedule.verdicts()
     if not verdicts:
@@ -226,7 +226,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
 def _warnings(
     schedule: Schedule, verdicts: dict[Candidate, CandidateScore], taken: CandidateScore | None
 ) -> tuple[tuple[str, ...], ChanceTest | None]:
-    """What to know before the recommended clusters are believed, and whether they are better than chance, if tested."""
+    """Return warnings on the recommended clusters, and the test against chance if it was made."""
     judge = schedule.judge
     if taken is None or schedule.question.family == "clients":
         return (), None
@@ -238,7 +238,7 @@ def _warnings(
 
 
 def _rank(line: ComparisonRow, question: Question, options: Options) -> tuple[bool, float]:
-    """What lines are sorted by."""
+    """Return the sort key of a row."""
     by_truth = line.truth.get(TRUTH[question.family][0])
     value = by_truth if options.by == "truth" else line.measures.get(SCORE[question.family])
     return line.runs == 0, -(value if value is not None else -1.0)
@@ -247,7 +247,7 @@ def _rank(line: ComparisonRow, question: Question, options: Options) -> tuple[bo
 def _line(
     schedule: Schedule, name: str, taken: Candidate | None, best: dict[Candidate, CandidateScore]
 ) -> ComparisonRow:
-    """One method's line; without a finished run, where it stopped and why."""
+    """Build a method's row; without a finished run it says where it stopped and why."""
     tried = [each for each in schedule.candidates() if each.method == name]
     shown_one = taken or (tried[0] if tried else Candidate(name))
     verdict = best.get(shown_one)
@@ -280,7 +280,7 @@ def _line(
 
 
 def _gap(selection: Selection, best: dict[Candidate, CandidateScore], take: Candidate | None) -> float | None:
-    """How far the truth of the candidate to take is below the best that could be taken."""
+    """Return how much less the recommended candidate agrees with the truth than the best one."""
     name = TRUTH[selection.family][0]
     known = {each: v.truth[name] for each, v in able(selection, best).items() if name in v.truth}
     return max(known.values()) - known[take] if take in known else None

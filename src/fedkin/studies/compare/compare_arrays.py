@@ -1,4 +1,4 @@
-"""`fedkin.compare`: a comparison from Python, of arrays or of anything the command takes."""
+"""`fedkin.compare`: compare methods from Python on arrays, tables, or anything that ``fedkin compare`` takes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def compare(
     settings: Sequence[str] = (),
     out: str | Path | None = None,
 ) -> Comparison:
-    """Run the methods that suit some data, rank them, with or without truth, and recommend one.
+    """Compare all suitable methods on some data, rank them with or without truth, and recommend one.
 
     Parameters
     ----------
@@ -63,19 +63,19 @@ def compare(
     budget : str
         Wall-clock time for all runs together, such as ``"90s"``, ``"10m"`` or ``"2h"``.
     n_clusters : int, optional
-        How many clusters there are, if that is known.
+        Number of clusters, if it is known.
     question : {"auto", "samples", "clients"}
-        What belongs together; of arrays, samples by default.
+        What is to be clustered; for arrays, samples by default.
     seeds : int
         Runs of each method.
     seed : int, optional
-        Of who holds what, and of the first runs; by default that of an experiment's file, or 0.
+        Seed of the partition and of the first run of each method; by default that of an experiment's file, or 0.
     by : {"score", "truth"}
-        What ranks and chooses.
+        Criterion of the ranking and the recommendation.
     settings : sequence of str
         ``"section.key=value"``, as ``--set`` takes them.
     out : str or Path, optional
-        Folder; by default one in ``comparisons/``. A comparison that is there is resumed.
+        Output folder; by default one in ``comparisons/``. A comparison that it holds is resumed.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def compare(
 
 
 def _files(clients: Any, y: Any) -> tuple[dict[str, _Content], str | None]:
-    """The arrays, the table or the file of every client, by the name of its file, and the column of labels.
+    """Return the array, table or file of every client by file name, and the name of the label column.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def _files(clients: Any, y: Any) -> tuple[dict[str, _Content], str | None]:
 
 
 def _check_names(names: Sequence[Any]) -> None:
-    """Names of clients become those of files."""
+    """Check that the clients' names can be file names."""
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w .-]*", name):
             raise FedkinError(
@@ -162,7 +162,7 @@ def _check_names(names: Sequence[Any]) -> None:
 
 
 def _with_labels(frame: pd.DataFrame, y: NDArray[Any] | None, where: str) -> pd.DataFrame:
-    """A table with the labels in the column that is the first to be taken for such."""
+    """Add the labels to a table as a column with the first of the usual names."""
     named = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
     if y is None:
         return named
@@ -172,7 +172,7 @@ def _with_labels(frame: pd.DataFrame, y: NDArray[Any] | None, where: str) -> pd.
 
 
 def _plain(labels: Any, where: str) -> NDArray[Any]:
-    """Labels as an array that a file can hold, which Python's own strings in one of pandas are not."""
+    """Convert labels to a NumPy array that files can store, names as fixed-width strings."""
     array = np.asarray(labels)
     if array.dtype != object or array.ndim != 1:
         return array
@@ -182,7 +182,7 @@ def _plain(labels: Any, where: str) -> NDArray[Any]:
 
 
 def _write(files: Mapping[str, _Content], folder: Path) -> list[Path]:
-    """Write the files that are not there yet, and return their paths.
+    """Write the files that do not exist yet, and return their paths.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def _content(data: _Content, name: str) -> bytes:
 
 
 def _storable(cells: pd.Series) -> pd.Series:
-    """A column as a file can hold it, which is read to the same: objects of several types and huge integers as text."""
+    """Convert a column that Parquet cannot store, such as mixed types and huge integers, to text."""
     import pandas as pd
 
     kind = cells.dtype

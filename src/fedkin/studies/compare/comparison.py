@@ -1,4 +1,4 @@
-"""What a comparison found: a line per method, and which one to take."""
+"""Result of a comparison: a row per method, and the recommended one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON, CSV, PAGE = "comparison.json", "comparison.csv", "report.html"
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One method.
+    """Row of a comparison: one method.
 
     Attributes
     ----------
@@ -34,22 +34,22 @@ class ComparisonRow:
         Centralised methods move the data, and synthetic ones copies; baselines form no clusters. The first two are not
         recommended.
     runs : int
-        Finished.
+        Number of finished runs.
     clusters : tuple of int
-        How many each run found.
+        Number of clusters in each run.
     measures, truth : dict
-        Means over runs, see `fedkin.studies.compare.judging.CandidateScore`; ``consensus`` among the former, which
-        ranks nothing.
+        Means over runs, see `fedkin.studies.compare.judging.CandidateScore`; `measures` includes ``consensus``, which
+        is not used for ranking.
     clients : tuple of float or None
         Accuracy of each client's own model.
     bytes, seconds : float or None
-        Of a run, means; ``None`` without a finished run.
+        Traffic and computing time of a run, means over runs; ``None`` without a finished run.
     tried : tuple of int
-        Numbers of clusters it was tried with, if several.
+        Numbers of clusters that it was tried with, if several.
     remark : str
-        What to know, such as why it has not finished.
+        Remark, such as why it has not finished.
     folder : str
-        Of its first run; empty if there is none.
+        Folder of its first run; empty if there is none.
     spread : float or None
         Standard error of the cohesion of samples' clusters.
     """
@@ -71,19 +71,19 @@ class ComparisonRow:
 
     @property
     def name(self) -> str:
-        """The method, and the number of clusters it was given."""
+        """Name of the method, with the number of clusters it was given."""
         return self.method if self.number is None else f"{self.method}, {self.number} clusters"
 
     @property
     def error(self) -> float | None:
-        """Standard error of what ranks it: of cohesion, or of the mean accuracy over clients; ``None`` if unknown."""
+        """Standard error of the score: of cohesion, or of the mean accuracy over clients; ``None`` if unknown."""
         known = [each for each in self.clients if each is not None]
         return self.spread if len(known) < 2 else stdev(known) / math.sqrt(len(known))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods compared on the same clients.
+    """Result of comparing methods on the same clients.
 
     Attributes
     ----------
@@ -91,33 +91,33 @@ class Comparison:
         What was asked.
     family : {"samples", "clients"}
     lines : tuple of Line
-        The best first, by what ranks them; those without a finished run last.
+        Rows in order of rank, the best first; those without a finished run last.
     recommended : str or None
-        Name of the method to take; ``None`` if there is none.
+        Name of the recommended method; ``None`` if there is none.
     reason : str
-        Why, in a sentence.
+        Reason of the recommendation, in a sentence.
     use : tuple of str
-        Commands that run it alone and apply it.
+        Commands that run the recommended method alone and apply it.
     by : {"score", "truth"}
-        What ranked the lines and chose.
+        Criterion of the ranking and the recommendation.
     truth_gap : float or None
-        How much worse than the best that could be recommended the chosen one agrees with the truth, if there is one.
+        How much less the recommended method agrees with the truth than the best one, if there is a truth.
     seeds, budget, spent
         Runs asked of each method; seconds allowed and spent this time.
     seed : int
-        Of the data and of the first runs.
+        Seed of the data and of the first runs.
     out : Path
-        Where it all is.
+        Folder of the comparison.
     settings : dict
         The experiment of all runs.
     warnings : tuple of str
-        What to know before the clusters are believed, in sentences.
+        Reasons to doubt the recommended clusters, in sentences.
     confident : bool
         Whether the best clusters are better than chance, as far as that was tested.
     chance_p : float or None
-        Probability of as cohesive clusters of samples without any; ``None`` where that was not tested.
+        Probability of clusters that cohesive in data without clusters; ``None`` if not tested.
     as_good : tuple of str
-        Methods, with the number of clusters that they were given, whose score is about that of the recommended one.
+        Methods, with their number of clusters if given, whose score is about that of the recommended one.
     notes : tuple of str
         How the data were read and prepared, in sentences.
     """
@@ -144,28 +144,28 @@ class Comparison:
 
     @property
     def score(self) -> str:
-        """Name of the measure that ranks without truth."""
+        """Name of the measure that ranks methods without truth."""
         return SCORE[self.family]
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Names of the measures that need no truth and are known of any method, the score first."""
+        """Names of the measures without truth that any method has, the score first."""
         return tuple(name for name in MEASURES if any(name in line.measures for line in self.lines))
 
     @property
     def truth(self) -> tuple[str, ...]:
-        """Names of agreements with the truth, where there is one."""
+        """Names of the measures of agreement with the truth, if there is one."""
         return tuple(name for name in TRUTH[self.family] if any(name in line.truth for line in self.lines))
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per method, in order of rank, by the columns of ``comparison.csv``."""
+        """Return a DataFrame with a row per method, in order of rank, and the columns of ``comparison.csv``."""
         import pandas as pd
 
         return pd.DataFrame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Plain values per method; ``None`` where something is not known."""
+        """Return a dict of plain values per method; ``None`` where something is not known."""
         return [
             {
                 "method": line.method,
@@ -186,7 +186,7 @@ class Comparison:
         ]
 
     def to_json(self) -> str:
-        """All of it as JSON text."""
+        """Return the whole comparison as JSON text."""
         return json.dumps({**asdict(self), "out": str(self.out)}, indent=2, sort_keys=True) + "\n"
 
     def write(self) -> None:

@@ -1,4 +1,4 @@
-"""The page that shows a comparison."""
+"""Page of a comparison."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ERRORS = {
 
 
 def page_of(comparison: Comparison) -> PageView:
-    """The page of a comparison."""
+    """Build the page of a comparison."""
     found = comparison.recommended
     lead_text = lead(f"`{found}`" if found else None, comparison.reason, comparison.confident)
     doubts = [*comparison.warnings, *([about_as_good(comparison.as_good)] if comparison.as_good else [])]
@@ -66,7 +66,7 @@ def page_of(comparison: Comparison) -> PageView:
 
 
 def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
-    """A method's figures as text: clusters, measures, truth, bytes, seconds, finished runs."""
+    """Return a method's figures as text: clusters, measures, truth, traffic, time, finished runs."""
     values = {name: line.measures.get(name) for name in comparison.measures}
     values |= {name: line.truth.get(name) for name in comparison.truth}
     figures = {name: "–" if value is None else f"{value:.3f}" for name, value in values.items()}
@@ -82,7 +82,7 @@ def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
 
 
 def headings(comparison: Comparison) -> list[str]:
-    """What stands above these figures."""
+    """Return the column headings of the figures in `cells`."""
     return ["Clusters", *(TITLES[name] for name in (*comparison.measures, *comparison.truth)), "Moved", "Time", "Runs"]
 
 
@@ -124,21 +124,21 @@ def _table(comparison: Comparison) -> ResultTable:
 
 
 def _origin(line: ComparisonRow) -> str:
-    """Where the number of clusters is from; a method that forms none has nobody's."""
+    """Return whether the number of clusters was given or found; empty for methods that form no clusters."""
     if line.number is not None:
         return "given"
     return "found" if line.runs and line.role != "baseline" else ""
 
 
 def _run_page(comparison: Comparison, line: ComparisonRow) -> str:
-    """Where the page of a method's first run is, from the comparison's; empty where there is none."""
+    """Return the link from the comparison's page to that of a method's first run; empty without one."""
     if not line.folder or not (Path(line.folder) / REPORT).is_file():
         return ""
     return quote((Path(line.folder) / REPORT).relative_to(comparison.out).as_posix())
 
 
 def _leaving(comparison: Comparison) -> ResultTable:
-    """What a client sends by each method, and how much crosses."""
+    """Build the table of what a client sends by each method, and of its traffic."""
     rows = []
     for line in comparison.lines:
         method = method_named(line.method)
@@ -185,7 +185,7 @@ def _notes(comparison: Comparison) -> list[str]:
 
 
 def _alike(comparison: Comparison, said: Callable[[ComparisonRow], str]) -> dict[str, str]:
-    """The methods of which the same is said, by what it is; without those of which nothing is."""
+    """Group the methods by a text about each, without those whose text is empty."""
     methods: dict[str, list[str]] = {}
     for line in comparison.lines:
         if text := said(line):

@@ -1,4 +1,4 @@
-"""A comparison on the terminal."""
+"""Comparison as text on the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedkin.studies.compare.comparison_words import about_as_good, lead
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Print the table, the recommendation and the next command; with lines on a terminal only."""
+    """Print the table, the recommendation and the next command, with rules on a terminal only."""
     print(sentence_text(comparison.question))
     rows = [(_name(comparison, line.name), *cells(comparison, line), line.remark) for line in comparison.lines]
     columns = ("Method", *headings(comparison), "Remark")
@@ -19,7 +19,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def text_lines(comparison: Comparison) -> list[str]:
-    """What follows the table, line by line."""
+    """Return the lines below the table: recommendation, warnings, and the next command."""
     lines = [_filled(lead(comparison.recommended, comparison.reason, comparison.confident))]
     lines += [_filled(f"Warning: {text}") for text in comparison.warnings]
     if comparison.as_good:

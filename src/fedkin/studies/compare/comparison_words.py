@@ -1,4 +1,4 @@
-"""The sentences of a comparison: why a method is recommended, what to know of the others, what to run next."""
+"""Sentences of a comparison: the reason of the recommendation, remarks on other methods, and next commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAME = 0.9
 
 
 def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bool) -> str:
-    """Why a candidate was chosen, as the rest of a sentence that begins with "it"."""
+    """Explain why a candidate is recommended, as the rest of a sentence that begins with "it"."""
     parts = [_best(family, choice, verdict, by_truth)]
     stable = verdict.measures.get("stability")
     if stable is not None:
@@ -42,14 +42,14 @@ def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bo
 
 
 def lead(recommended: str | None, why: str, confident: bool) -> str:
-    """The recommendation in a sentence."""
+    """Write the recommendation as a sentence."""
     if recommended is None:
         return f"Nothing recommended: {why}."
     return f"Recommended{'' if confident else ', but without confidence'}: {recommended}. It {why}."
 
 
 def one_column(name: str) -> str:
-    """The warning that one column explains the clusters."""
+    """Write the warning that a single column explains the clusters."""
     return (
         f"One column explains the clusters: they can be predicted from '{name}' alone and not from all other columns "
         f"together. If it is not what you look for, leave it out (--set 'data.drop=[\"{name}\"]') and compare again."
@@ -57,7 +57,7 @@ def one_column(name: str) -> str:
 
 
 def by_chance(test: ChanceTest) -> str:
-    """The warning that no clusters are better than chance."""
+    """Write the warning that no clusters are better than chance."""
     return (
         f"No method's clusters are better than chance: the best cohesion is {test.reached:.3f}, and "
         f"{test.as_good} of {TIMES} tables without clusters that are else like these data reach it (p = {test.p:.2f}; "
@@ -66,7 +66,7 @@ def by_chance(test: ChanceTest) -> str:
 
 
 def about_as_good(names: Sequence[str]) -> str:
-    """The sentence on methods between which the score does not decide."""
+    """Write the sentence on methods whose scores do not differ significantly."""
     return f"About as good by the score: {join_words(names)}."
 
 
@@ -92,7 +92,7 @@ def _best(family: Family, choice: Choice, verdict: CandidateScore, by_truth: boo
 
 
 def remark(role: Role, finished: int, wanted: int, steps: int, refusal: str | None, began: bool) -> str:
-    """What to know of a candidate."""
+    """Write the remark on a candidate: its role, and why runs did not finish."""
     notes = [ROLES[role]]
     if refusal is not None:
         notes.append(f"cannot be applied: {refusal.rstrip('.')}")
@@ -106,7 +106,7 @@ def remark(role: Role, finished: int, wanted: int, steps: int, refusal: str | No
 
 
 def use(question: Question, chosen: Candidate) -> tuple[str, ...]:
-    """Commands that run the chosen method alone, and apply what it found to new samples or to an unseen client."""
+    """Return commands that run the recommended method alone, and apply it to new samples or an unseen client."""
     settings = [
         f"--set {shlex.quote(f'{section}.{key}={_plain(value)}')}"
         for section, values in question.tables.items()
@@ -126,14 +126,14 @@ def use(question: Question, chosen: Candidate) -> tuple[str, ...]:
 
 
 def seconds(value: float) -> str:
-    """A time as people say it."""
+    """Format a duration in seconds or minutes."""
     if value >= 90:
         return f"{value / 60:.0f} min"
     return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
 
 
 def _plain(value: object) -> str:
-    """A value as ``--set`` takes it; text is quoted only where it would be read as anything else."""
+    """Format a value for ``--set``; text is quoted only if it would be read as another type."""
     if not isinstance(value, str):
         return "none" if value is None else json.dumps(value)
     read: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""How good clusters are, as far as that can be known without truth."""
+"""Criteria for clusters without truth: stability, cohesion, silhouette and consensus."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _WEIGHTS = (2, 1)
 
 
 def stability(runs: Sequence[Labels]) -> float | None:
-    """Mean agreement (ARI) of the clusters of the same samples or clients in every two runs; ``None`` for one run."""
+    """Return the mean ARI between the clusters of every two runs; ``None`` for a single run."""
     return mean(agreement(one, other) for one, other in combinations(runs, 2)) if len(runs) > 1 else None
 
 
 def cohesion(space: Space, labels: Labels) -> float:
-    """How far clusters keep neighbours together: two thirds by links among all clients, a third within clients.
+    """Return the cohesion of clusters: how well they keep neighbouring samples together, in [0, 1].
 
-    The first alone would miss a client's own neighbourhoods, the second would call clients good clusters.
+    It is the weighted mean of `togetherness` of links among all clients (two thirds) and of links within clients (one
+    third). The first alone would miss a client's own neighbourhoods; the second alone would reward clusters that equal
+    clients.
 
     Parameters
     ----------
@@ -45,23 +47,24 @@ def _cohesion(links: Sequence[NeighbourLinks], floors: Sequence[KappaFloor], lab
 
 
 def togetherness(links: NeighbourLinks, labels: Labels, floor: KappaFloor = NO_FLOOR) -> float:
-    """Square of Cohen's kappa of the links' ends above its floor, times half the root of clusters in bits.
+    """Score how well clusters keep links together: squared kappa above its floor, weighted by the number of clusters.
 
-    Kappa is the fraction of links that stay within a cluster, less what clusters of these sizes keep by chance, as a
-    part of what could be kept above chance. What counts of it is above that of as many clusters of points without
-    structure, again as a part of what could be; where there is nothing, the value is 0. Joining clusters that lie apart
-    costs no kappa, so that more clusters score higher where they are as sure: 2 keep at most 0.5, 16 at most 1. What
-    the number counts is clusters of one size that keep as many links by chance: a large cluster and a few samples
-    beside it are little more than one. Links of samples without a cluster are left out.
+    Cohen's kappa of the links' ends is the fraction of links that stay within a cluster, corrected for chance. It is
+    rescaled so that the kappa of as many clusters of points without structure (the floor) becomes 0 and perfect
+    agreement 1. The square of that is multiplied by half the square root of log2 of the number of clusters: merging
+    separate clusters does not lower kappa, so more clusters must score higher where they are as sure; 2 score at most
+    0.5, 16 at most 1. The number is an effective one: that of clusters of one size that keep as many links by chance,
+    which is little above one for a large cluster and a few samples beside it. Links of samples without a cluster are
+    ignored.
     """
     found = kept(links, labels)
     return 0.5 * math.sqrt(math.log2(found.number)) * floor.above(found) ** 2 if found else 0.0
 
 
 def spread(space: Space, runs: Sequence[Labels], halves: int = 12) -> float:
-    """Standard error of the mean cohesion of `runs`: its standard deviation over random halves of the samples.
+    """Return the standard error of the mean cohesion of `runs`: its standard deviation over random halves.
 
-    A half drawn without replacement varies around the whole as the whole varies around the population it is from.
+    A half of the samples, drawn without replacement, varies around all of them as these vary around the population.
     """
     rng = np.random.default_rng(0)
     count = len(space.rows)
@@ -75,14 +78,14 @@ def spread(space: Space, runs: Sequence[Labels], halves: int = 12) -> float:
 
 
 def silhouette(points: SamplePoints, labels: Labels) -> float:
-    """Mean silhouette of the points that have a cluster, in [-1, 1]; 0 where all are in one, or each in its own."""
+    """Return the mean silhouette of clustered points, in [-1, 1]; 0 with one cluster or only singletons."""
     known = labels >= 0
     found = labels[known]
     return float(silhouette_score(points[known], found)) if 2 <= len(np.unique(found)) < len(found) else 0.0
 
 
 def consensus(runs: Sequence[Labels], others: Mapping[str, Sequence[Labels]]) -> float | None:
-    """Mean agreement (ARI) with the clusters of each other method; ``None`` without another.
+    """Return the mean ARI with the clusters of every other method; ``None`` without another.
 
     Parameters
     ----------
@@ -96,6 +99,6 @@ def consensus(runs: Sequence[Labels], others: Mapping[str, Sequence[Labels]]) ->
 
 
 def agreement(one: Labels, other: Labels) -> float:
-    """ARI over those that have a cluster in both; 0 where nobody has."""
+    """Return the ARI over members of a cluster in both; 0 if there are none."""
     both = (one >= 0) & (other >= 0)
     return adjusted_rand(one[both], other[both]) if both.any() else 0.0

@@ -1,4 +1,4 @@
-"""What a person sees while a comparison runs."""
+"""Progress of a comparison on the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedkin.studies.compare.comparison_words import seconds
 
 
 class OneOfMany(Bar):
-    """The bar of one run among many: the run's own steps pass without a line each."""
+    """Progress bar of one run among many, without a line for each of its steps."""
 
     def __init__(self, title: str) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class OneOfMany(Bar):
 
 @contextmanager
 def shown(job: CandidateRun, ended: int, foreseen: int, left: float) -> Iterator[Progress]:
-    """A bar on stderr for this run if that is a terminal, else nothing."""
+    """Show a progress bar for this run if stderr is a terminal; a context manager."""
     if not sys.stderr.isatty():
         yield Progress()
         return
@@ -39,5 +39,5 @@ def shown(job: CandidateRun, ended: int, foreseen: int, left: float) -> Iterator
 
 @contextmanager
 def unseen(job: CandidateRun, ended: int, foreseen: int, left: float) -> Iterator[Progress]:
-    """Nothing, whatever stderr is."""
+    """Show no progress for this run; a context manager like `shown`."""
     yield Progress()

@@ -1,4 +1,4 @@
-"""What finished runs say of a candidate: measures that need no truth, and agreement with it where there is one."""
+"""Scores of a candidate's finished runs: measures without truth, and agreement with the truth if there is one."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _MAX_COLUMNS = 300
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """What is known of one candidate.
+    """Scores of one candidate.
 
     Attributes
     ----------
     measures : dict
-        Means over runs. Samples: ``cohesion``, ``silhouette``; clients: ``accuracy``. Of both ``stability``, absent
+        Means over runs. Samples: ``cohesion``, ``silhouette``; clients: ``accuracy``. Both: ``stability``, absent
         with a single run.
     truth : dict
         Agreement with the truth, means over runs; empty without one.
     clients : tuple of float or None
         Accuracy of each client's own model on its own tests, mean over runs; empty where samples are clustered.
     clusters : tuple of int
-        How many each run found.
+        Number of clusters in each run.
     bytes, seconds : float
-        Of a run, means.
+        Traffic and computing time of a run, means over runs.
     labels : tuple of ndarray
         int64 ``(m,)`` by run: the clusters, of samples those that are looked at, -1 for none.
     spread : float or None
@@ -63,15 +63,15 @@ class CandidateScore:
 
 
 class Judge:
-    """Judges candidates of one question.
+    """Scorer of the candidates of one question.
 
     Parameters
     ----------
     family : {"samples", "clients"}
     samples : PreparedSamples
-        Of the population whose samples, or clients, are clustered.
+        Prepared samples of the population.
     seed : int
-        Draws the samples that are looked at.
+        Seed by which the scored samples are drawn.
     """
 
     def __init__(self, family: Family, samples: PreparedSamples, seed: int) -> None:
@@ -80,11 +80,11 @@ class Judge:
 
     @cached_property
     def space(self) -> Space:
-        """The samples that are looked at; made when first needed."""
+        """Subset of the samples on which clusters are scored; made when first needed."""
         return space_of(self.samples.population, self.seed)
 
     def verdict(self, runs: Sequence[Done]) -> CandidateScore:
-        """What the finished runs of a candidate say; there must be one."""
+        """Score the finished runs of a candidate, of which there must be one."""
         stable = criteria.stability([run.labels for run in runs])
         measures = self._of_samples(runs) if self.family == "samples" else self._of_clients(runs)
         return CandidateScore(
@@ -99,14 +99,13 @@ class Judge:
         )
 
     def explaining_column(self, taken: CandidateScore) -> str | None:
-        """The column that alone explains the clusters of a candidate's first run; see `column_checks`."""
+        """Return the column that alone explains a candidate's first clusters; see `column_checks`."""
         return explaining_column(self._numbers, self.samples.blocks, taken.labels[0]) if self.has_columns else None
 
     def chance(self, verdicts: Iterable[CandidateScore]) -> ChanceTest:
-        """Whether the best clusters of samples are better than chance; there must be a verdict.
+        """Test whether the best clusters of samples are better than chance.
 
-        Tables are looked at column by column; images, and tables of more columns than a person looks through, by their
-        principal components.
+        Tables are tested column by column; images, and tables of many columns, by their principal components.
         """
         ends = np.cumsum(self.sizes)
         looked_at = np.bincount(np.searchsorted(ends, self.space.rows, side="right"), minlength=len(ends)).tolist()
@@ -117,7 +116,7 @@ class Judge:
 
     @property
     def has_columns(self) -> bool:
-        """Whether samples are clustered, and are rows of several columns, but no more than a person looks through."""
+        """Whether samples are clustered that are rows of several, but not too many, columns."""
         return self.family == "samples" and 2 <= len(self.samples.blocks) <= _MAX_COLUMNS
 
     @cached_property
@@ -125,7 +124,7 @@ class Judge:
         return numbers_of(self.samples, self.space.rows)
 
     def consensus(self, runs: Sequence[Done], others: Mapping[str, Sequence[Done]]) -> float | None:
-        """Agreement with other methods, given by name; of samples only with regard to those that are looked at."""
+        """Return the mean ARI with other methods, given by name; for samples on the scored subset."""
         return criteria.consensus(
             [self._looked_at(run) for run in runs],
             {name: [self._looked_at(run) for run in theirs] for name, theirs in others.items()},
@@ -152,6 +151,6 @@ class Judge:
 
 
 def _mean(runs: Sequence[Done], name: str) -> float | None:
-    """Mean of a metric over runs; ``None`` unless every run has it."""
+    """Return the mean of a metric over runs; ``None`` unless every run has it."""
     values = [run.metrics.get(name) for run in runs]
     return None if None in values else mean(value for value in values if value is not None)

@@ -1,4 +1,4 @@
-"""Links from samples to near ones, and how far clusters keep them."""
+"""Links between neighbouring samples, and how well clusters keep them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class NeighbourLinks:
-    """From samples to near ones, as places among the samples that are looked at.
+    """Links from samples to their nearest neighbours, as positions in the scored subset.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class NeighbourLinks:
 
 @dataclass(frozen=True)
 class KeptLinks:
-    """How far clusters keep links.
+    """Agreement of clusters with links: modularity, kappa, and the effective number of clusters.
 
     Attributes
     ----------
@@ -50,17 +50,17 @@ class KeptLinks:
 
     @property
     def kappa(self) -> float:
-        """Cohen's kappa of the links' ends: modularity as a part of what could be kept above chance, at most 1."""
+        """Cohen's kappa of the links' ends: modularity as a fraction of its maximum, at most 1."""
         return self.modularity / (1 - self.by_chance) if self.by_chance < 1 else 0.0
 
     @property
     def number(self) -> float:
-        """How many clusters of one size keep as many links by chance; the number of clusters where sizes are equal."""
+        """Effective number of clusters: how many of equal size keep as many links by chance."""
         return max(1.0, 1 / self.by_chance) if self.by_chance > 0 else 1.0
 
 
 def kept(links: NeighbourLinks, labels: Labels) -> KeptLinks | None:
-    """What the clusters keep of the links between samples that have one; ``None`` where there is no such link."""
+    """Measure how well clusters keep the links between clustered samples; ``None`` without such links."""
     known = (labels[links.here] >= 0) & (labels[links.there] >= 0)
     if not known.any():
         return None
@@ -72,7 +72,7 @@ def kept(links: NeighbourLinks, labels: Labels) -> KeptLinks | None:
 
 
 def linked(points: SamplePoints, sizes: Sequence[int]) -> tuple[NeighbourLinks, NeighbourLinks]:
-    """Links to the nearest neighbours of all clients, and to the nearest of the same client.
+    """Link points to their nearest neighbours among all clients, and among the same client's.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def linked(points: SamplePoints, sizes: Sequence[int]) -> tuple[NeighbourLinks, 
 
 
 def _near(points: SamplePoints, members: Places, count: int) -> NeighbourLinks:
-    """Links from each of `members` to its `count` nearest others of them, or to all where they are fewer."""
+    """Link each of `members` to its `count` nearest neighbours among them."""
     count = min(count, len(members) - 1)
     if count < 1:
         return NeighbourLinks(members[:0], members[:0])

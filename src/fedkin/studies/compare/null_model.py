@@ -1,4 +1,4 @@
-"""What clusters of points without structure keep of their links: the floor that clusters are judged above."""
+"""Null model of cohesion: the kappa that clusters of points without structure reach."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _HIGHEST = 0.99
 
 @dataclass(frozen=True)
 class KappaFloor:
-    """Kappa of clusters of points without structure, by the number of clusters.
+    """Kappa that clusters of points without structure reach, by the number of clusters.
 
     Attributes
     ----------
     logs : tuple of float
-        Logarithms of numbers of clusters, in ascending order; empty where nothing is known, and the floor is 0.
+        Logarithms of numbers of clusters, in ascending order; empty if unknown, and the floor is then 0.
     kappas : tuple of float
         Kappa at these, at least 0 and below 1.
     """
@@ -33,17 +33,17 @@ class KappaFloor:
     kappas: tuple[float, ...] = ()
 
     def at(self, number: float) -> float:
-        """The floor for so many clusters of one size, between and beyond the known ones by the nearest."""
+        """Interpolate the floor for a number of clusters; constant beyond the known numbers."""
         return float(np.interp(np.log(number), self.logs, self.kappas)) if self.logs else 0.0
 
     def above(self, found: KeptLinks) -> float:
-        """Kappa as a part of what is left above the floor, at least 0 and at most 1."""
+        """Rescale kappa so that the floor becomes 0 and perfect agreement 1; at least 0."""
         floor = self.at(found.number)
         return max(0.0, (found.kappa - floor) / (1 - floor))
 
 
 def floors_of(points: SamplePoints, sizes: Sequence[int]) -> tuple[KappaFloor, KappaFloor]:
-    """Floors of the links among all clients, and within clients, by k-means of normal points.
+    """Estimate the floors of links among all clients and of links within clients, by k-means of normal points.
 
     The points are drawn three times, as many at each client as there are, from one normal distribution with the mean
     and covariance of all. In few dimensions their clusters keep many links, and the more, the fewer clusters there are.
@@ -70,14 +70,14 @@ def floors_of(points: SamplePoints, sizes: Sequence[int]) -> tuple[KappaFloor, K
 
 
 def normal_like(points: SamplePoints, rng: np.random.Generator) -> SamplePoints:
-    """As many points of a normal distribution with the mean and covariance of `points`."""
+    """Draw as many points from a normal distribution with the mean and covariance of `points`."""
     centred = (points - points.mean(axis=0)) / np.sqrt(len(points))
     drawn: SamplePoints = points.mean(axis=0) + rng.standard_normal((len(points), len(points))) @ centred
     return drawn
 
 
 def _floor(draws: Sequence[Sequence[KeptLinks | None]]) -> KappaFloor:
-    """The means over draws, for each number of clusters."""
+    """Average the draws for each number of clusters."""
     means = []
     for each in draws:
         known = [one for one in each if one is not None]

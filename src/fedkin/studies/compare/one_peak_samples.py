@@ -1,4 +1,4 @@
-"""Samples without clusters that are else like given ones: each column has one peak, and ranks correlate as before."""
+"""Null model of samples: unimodal columns with the rank correlations of the data, but without clusters."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _FITS, _FITTED_ON, _CLOSEST = 4, 2_000, 0.995
 
 @dataclass(frozen=True)
 class OnePeakColumn:
-    """The distribution with one peak that is nearest to a column's.
+    """Unimodal distribution nearest to that of a column.
 
     Attributes
     ----------
     edges, shares : ndarray
-        float64 ``(bins + 1,)`` and ``(bins,)``: where bins end, and the fraction of values in each; within a bin values
-        are as likely as each other.
+        float64 ``(bins + 1,)`` and ``(bins,)``: bin edges, and the fraction of values in each bin, which are uniform
+        within it.
     step : float
-        Distance of the values of a column of whole numbers, of counts or of yes and no; 0 for any values.
+        Distance of neighbouring values in a discrete column, such as counts and booleans; 0 for continuous values.
     """
 
     edges: Numbers
@@ -42,7 +42,7 @@ class OnePeakColumn:
     step: float = 0.0
 
     def at(self, ranks: Numbers) -> Numbers:
-        """Values at some ranks in (0, 1)."""
+        """Return the quantiles at `ranks` in (0, 1)."""
         ends = np.concatenate([[0.0], np.cumsum(self.shares)])
         values: Numbers = np.interp(ranks, ends / ends[-1], self.edges)
         if self.step:
@@ -52,19 +52,18 @@ class OnePeakColumn:
 
 
 class OnePeakSamples:
-    """Draws samples without clusters.
+    """Sampler of data without clusters: unimodal marginals joined by a Gaussian copula.
 
-    Every column of a single number has the distribution with one peak nearest to its own, which keeps its skew and its
-    tails, and the correlation of its ranks with other columns' (a Gaussian copula). Whole numbers stay whole. A
-    column in which a value repeats that is no whole number of steps keeps its values, and the numbers that encode one
-    category are shuffled together: what such a column shows by itself is no cluster.
+    Every numeric column has the unimodal distribution nearest to its own, which keeps its skew and its tails, and the
+    rank correlation with other columns. Discrete values stay discrete. A column in which a value repeats without a
+    regular step keeps its values, and the columns that encode one category are permuted together.
 
     Parameters
     ----------
     x : ndarray
         float64 ``(m, width)``, m at least 2.
     blocks : sequence of (str, int, int)
-        Which of its columns come from one original column.
+        Columns of `x` by original column.
     """
 
     def __init__(self, x: Numbers, blocks: Sequence[Block]) -> None:
@@ -75,7 +74,7 @@ class OnePeakSamples:
         self._root = self._fitted_root()
 
     def drawn(self, rng: np.random.Generator) -> Numbers:
-        """As many samples as there were, float64 ``(m, width)``."""
+        """Draw as many samples as the data have, float64 ``(m, width)``."""
         found = self._x.copy()
         for start, end in self._shuffled:
             found[:, start:end] = self._x[rng.permutation(len(found)), start:end]
@@ -84,7 +83,7 @@ class OnePeakSamples:
         return found
 
     def _numbers(self, root: Numbers, rows: int, rng: np.random.Generator) -> Numbers:
-        """The columns of a single number, of scores whose correlation has this root."""
+        """Draw the numeric columns from normal scores whose correlation matrix has this root."""
         ranks = ndtr(rng.standard_normal((rows, len(root))) @ root).T
         return np.stack(
             [
@@ -95,7 +94,7 @@ class OnePeakSamples:
         )
 
     def _fitted_root(self) -> Numbers:
-        """A root of the correlation that scores need for columns to correlate as they do."""
+        """Fit a root of the correlation matrix of the normal scores, so that columns correlate as in the data."""
         if not self._single:
             return np.zeros((0, 0))
         wanted = _correlation(self._x[:, list(self._single)])
@@ -108,7 +107,7 @@ class OnePeakSamples:
 
 
 def _correlation(x: Numbers) -> Numbers:
-    """Correlation of the columns' normal scores; 0 of a column of one value."""
+    """Return the correlation matrix of the columns' normal scores; 0 for constant columns."""
     scores = ndtri((rankdata(x, axis=0) - 0.5) / len(x))
     scores -= scores.mean(axis=0)
     scores /= np.maximum(np.linalg.norm(scores, axis=0), 1e-12)
@@ -117,7 +116,7 @@ def _correlation(x: Numbers) -> Numbers:
 
 
 def _root(correlation: Numbers) -> Numbers:
-    """A root of the nearest matrix with no negative eigenvalue, with ones on its diagonal."""
+    """Return a root of the nearest positive semi-definite matrix with ones on its diagonal."""
     values, vectors = np.linalg.eigh(correlation)
     root: Numbers = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     root /= np.linalg.norm(root, axis=0)
@@ -125,7 +124,7 @@ def _root(correlation: Numbers) -> Numbers:
 
 
 def _one_peak(values: Numbers) -> OnePeakColumn | None:
-    """The nearest distribution with one peak; ``None`` for a column that keeps its values."""
+    """Fit the nearest unimodal distribution; ``None`` for a column that keeps its values."""
     bins = max(2, min(_BINS, len(values) // _A_BIN))
     step = _step(values)
     distinct, counts = np.unique(values, return_counts=True)
@@ -143,7 +142,7 @@ def _one_peak(values: Numbers) -> OnePeakColumn | None:
 
 
 def _step(values: Numbers) -> float:
-    """The distance of neighbours where all values are whole multiples of it apart and many are equal; else 0."""
+    """Return the step of a discrete column, of whose multiples all values are apart; 0 for a continuous one."""
     distinct = np.unique(values)
     if len(distinct) > len(values) / 2:
         return 0.0
@@ -155,7 +154,7 @@ def _step(values: Numbers) -> float:
 
 
 def _with_one_peak(shares: Numbers, widths: Numbers) -> Numbers:
-    """Shares of bins whose density rises to one of them and falls from there, with sums nearest to the given ones."""
+    """Fit a unimodal histogram by isotonic regression, the one nearest in cumulative sums."""
     heights = shares / widths
     best, distance = shares, np.inf
     for peak in range(len(shares)):

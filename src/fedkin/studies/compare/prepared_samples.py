@@ -1,4 +1,4 @@
-"""The samples of a comparison as its methods see them, and the columns they come from."""
+"""Samples of a comparison, prepared as its methods see them, with their original columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Block = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class PreparedSamples:
-    """All clients' samples, prepared as in a run.
+    """Samples of all clients, prepared as in a run.
 
     Attributes
     ----------
@@ -61,5 +61,5 @@ def prepared_samples(population: Population, options: PreparingOptions, seed: in
 
 
 def numbers_of(samples: PreparedSamples, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The prepared numbers of some samples of all clients in order, float64 ``(m, width)``."""
+    """Return the prepared values of some samples of all clients in order, float64 ``(m, width)``."""
     return torch.cat([client.x for client in samples.population.clients])[torch.from_numpy(rows)].double().numpy()

@@ -1,4 +1,4 @@
-"""What is asked: whose federation, and whether samples or clients are to be clustered."""
+"""Question of a comparison: the federation, and whether samples or clients are to be clustered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HELD_OUT = 0.2
 
 @dataclass(frozen=True)
 class Question:
-    """What is compared, apart from methods.
+    """Question of a comparison: everything that its runs share, apart from the method.
 
     Attributes
     ----------
@@ -48,30 +48,30 @@ class Question:
 
     @property
     def data(self) -> str:
-        """The data as they were given."""
+        """Data set as the user gave it."""
         return str(self.tables["data"].get("source", "digits"))
 
     @property
     def scenario(self) -> str:
-        """The scenario's name."""
+        """Name of the scenario."""
         return str(self.tables["scenario"]["name"])
 
     @property
     def name(self) -> str:
-        """For the folder, such as ``digits-own-class``."""
+        """Name for the folder, such as ``digits-own-class``."""
         data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(self.data).name).strip("-.") or "data"
         ending = "-clients" if self.family == "clients" and self.scenario == "files" else ""
         return f"{data}-{self.scenario}{ending}" + (f"-seed{self.seed}" if self.seed else "")
 
     @property
     def description(self) -> str:
-        """A sentence on what is asked, and how to ask the other."""
+        """Describe in a sentence what is clustered, and how to ask for the other."""
         here = f"{self.data}, scenario {self.scenario}"
         other: Family = "clients" if self.family == "samples" else "samples"
         return f"Which {self.family} belong together? ({here}; --question {other} asks the other question.)"
 
     def config(self, candidate: Candidate, seed: int) -> Config:
-        """The experiment of one run.
+        """Build the configuration of one run.
 
         Raises
         ------
@@ -83,12 +83,12 @@ class Question:
         return config_of({**self.tables, "data": data, "method": method, "seed": seed})
 
     def population(self, config: Config) -> Population:
-        """Who takes part in a run of this experiment.
+        """Build the clients of a run of this experiment.
 
         Raises
         ------
         FedkinError
-            If they are fewer than two, or clients are to be clustered that have no labels or no tests.
+            If there are fewer than two clients, or clients are to be clustered but have no labels or no tests.
         """
         population = config.population()
         if len(population.clients) < 2:
@@ -124,7 +124,7 @@ def question_of(
     asked: str = "auto",
     methods: Sequence[str] = ("all",),
 ) -> Question:
-    """What a user asks.
+    """Build the question from what a user gives on the command line or in Python.
 
     Parameters
     ----------
@@ -132,11 +132,11 @@ def question_of(
         A path that ends in ``.toml``, of which all but the method and the target is taken; the name of a scenario; or
         data: a name, a file or a folder, as `fedkin.data.reading.sources.load` and `load_clients` take them.
     data, scenario : str, optional
-        What `what` does not say.
+        Data set and scenario, where `what` does not name them.
     clients : int, optional
-        How many, where the scenario takes a number.
+        Number of clients, for scenarios that take one.
     seed : int, optional
-        Of the data and of the first run; by default the file's, or 0.
+        Seed of the data and of the first run; by default the file's, or 0.
     settings : sequence of str
         ``"section.key=value"``; those of ``method`` are for all methods that have the key.
     asked : {"auto", "samples", "clients"}
@@ -148,7 +148,7 @@ def question_of(
     Raises
     ------
     FedkinError
-        If something is said twice, or is not allowed.
+        If something is given twice, or is not allowed.
     """
     if asked not in ("auto", "samples", "clients"):
         raise FedkinError(f"--question is '{asked}'; it should be samples, clients or auto.")
@@ -176,7 +176,7 @@ def question_of(
 
 
 def _inherited_sections(path: str) -> dict[str, Any]:
-    """What a comparison takes of an experiment."""
+    """Read those sections of an experiment's file that a comparison uses."""
     tables = {name: table for name, table in read_tables(Path(path)).items() if name not in _NOT_INHERITED}
     _check_sections(tables, f"in {path}")
     return tables
@@ -188,7 +188,7 @@ def _check_sections(tables: dict[str, Any], place: str) -> None:
 
 
 def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
-    """The scenario, and what is to be clustered."""
+    """Return the scenario, and whether samples or clients are to be clustered."""
     scenario = dict(tables.get("scenario", {}))
     if "name" not in scenario and files_of_clients(str(tables["data"].get("source", "digits"))):
         scenario["name"] = "files"
@@ -211,7 +211,7 @@ def _once(option: str, what: str, given: str | None) -> str:
 
 
 def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
-    """Hyper-parameters, if there is a method that has each of them."""
+    """Check that each hyper-parameter belongs to one of the methods, and return them."""
     listed = {*registry.METHODS, *(name for name in methods if registry.is_known("method", name))}
     names = {field.name for name in listed for field in options_of(registry.resolve("method", name))}
     for key in settings:

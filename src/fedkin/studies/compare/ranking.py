@@ -1,4 +1,4 @@
-"""Which candidate to take, and why: a rule for samples, and one for clients."""
+"""Choice of the recommended candidate: one rule for samples, and one for clients."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Near = Callable[[CandidateScore, CandidateScore], bool]
 
 
 def score_of(family: Family, verdict: CandidateScore) -> float:
-    """What candidates are ranked by without truth; minus infinity where it is not known."""
+    """Return the score that ranks candidates without truth; minus infinity if it is not known."""
     return verdict.measures.get(SCORE[family], -math.inf)
 
 
 def truth_of(family: Family, verdict: CandidateScore) -> float:
-    """What candidates are ranked by where the truth is asked; minus infinity where it is not known."""
+    """Return the agreement that ranks candidates with truth; minus infinity if it is not known."""
     return verdict.truth.get(TRUTH[family][0], -math.inf)
 
 
 def best_numbers(family: Family, verdicts: Verdicts, score: Score = score_of) -> dict[str, Candidate]:
-    """By method, the candidate whose number of clusters scores best; the smaller number where two are equal."""
+    """Return for each method the candidate whose number of clusters scores best; the smaller number on ties."""
     chosen: dict[str, Candidate] = {}
     for candidate in sorted(verdicts, key=lambda each: (each.method, each.number or 0)):
         before = chosen.get(candidate.method)
@@ -46,19 +46,19 @@ def best_numbers(family: Family, verdicts: Verdicts, score: Score = score_of) ->
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidate to take, and why.
+    """Recommended candidate, with the facts that decided.
 
     Attributes
     ----------
     candidate : Candidate
     rivals : int
-        How many others are as good by the score.
+        Number of others that are as good by the score.
     stable : int
-        How many of these are as stable, too.
+        Number of these that are as stable, too.
     ahead : float or None
-        By how much its score is above that of the best that is not as good; ``None`` if there is none, or it is not.
+        Lead of its score over the best candidate that is not as good; ``None`` if there is none, or no lead.
     undecided : tuple of Candidate
-        Others of samples whose score differs from its own by less than the standard errors of both, the best first.
+        Others (for samples) whose score differs from its own by less than both standard errors, the best first.
     """
 
     candidate: Candidate
@@ -69,25 +69,25 @@ class Choice:
 
 
 def chosen_by_truth(selection: Selection, verdicts: Verdicts) -> Choice | None:
-    """The candidate that agrees best with the truth; ``None`` if none may be taken."""
+    """Choose the candidate that agrees best with the truth; ``None`` if none can be recommended."""
     name = TRUTH[selection.family][0]
     known = {each: verdict.truth[name] for each, verdict in able(selection, verdicts).items() if name in verdict.truth}
     return Choice(max(known, key=lambda each: known[each])) if known else None
 
 
 def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
-    """The candidate to take without looking at the truth; ``None`` if none may be taken.
+    """Choose the candidate to recommend without the truth; ``None`` if none can be recommended.
 
     Samples: of those whose cohesion is within `NEAR` of the best and whose clusters are `ALIKE`, those whose stability
     is within `AS_STABLE` of the most stable, and of these the one that moves the fewest bytes. Clients: the same with
     accuracy on clients' own tests, within one standard error of the difference between clients, and fewer clusters
-    before fewer bytes; one that forms no clusters is taken only if none that does is as good. Where stability is not
-    known of any of them, for each has run once only, the best score decides.
+    before fewer bytes; one that forms no clusters is chosen only if none that forms some is as good. Where stability is
+    unknown because every candidate has run only once, the best score decides.
 
     Parameters
     ----------
     selection : Selection
-        Tells which may be recommended.
+        Says which methods may be recommended.
     verdicts : mapping
         One candidate per method.
     """
@@ -110,7 +110,7 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
 
 
 def _undecided(take: Candidate, able_ones: Verdicts) -> tuple[Candidate, ...]:
-    """Candidates whose score is that of the one to take, as far as standard errors tell."""
+    """Return the candidates whose score does not differ from the chosen one's by more than standard errors."""
 
     def close(other: CandidateScore) -> bool:
         apart = abs(score_of("samples", other) - score_of("samples", able_ones[take]))
@@ -121,7 +121,7 @@ def _undecided(take: Candidate, able_ones: Verdicts) -> tuple[Candidate, ...]:
 
 
 def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateScore]:
-    """Candidates to recommend: no data or copies sent, with a score, and more than one cluster of samples."""
+    """Return the candidates that can be recommended: they send no data or copies, have a score, and form clusters."""
     return {
         each: verdict
         for each, verdict in verdicts.items()
@@ -130,14 +130,14 @@ def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateS
 
 
 def _says_much(selection: Selection, verdict: CandidateScore) -> bool:
-    """Whether a candidate may be taken at all: samples in one cluster are no answer."""
+    """Return whether a candidate has a score and, for samples, more than one cluster."""
     if score_of(selection.family, verdict) == -math.inf:
         return False
     return selection.family == "clients" or max(verdict.clusters) > 1
 
 
 def _near_samples(best: CandidateScore, other: CandidateScore) -> bool:
-    """Whether cohesion is much the same, and clusters are."""
+    """Return whether cohesion is within `NEAR` of the best, and clusters are `ALIKE`."""
     if best is other:
         return True
     close = score_of("samples", best) - score_of("samples", other) <= NEAR
@@ -145,7 +145,7 @@ def _near_samples(best: CandidateScore, other: CandidateScore) -> bool:
 
 
 def _near_clients(best: CandidateScore, other: CandidateScore) -> bool:
-    """Whether the mean difference between clients is within its standard error."""
+    """Return whether the mean difference of accuracy over clients is within its standard error."""
     pairs = zip(best.clients, other.clients, strict=True)
     apart = [one - two for one, two in pairs if one is not None and two is not None]
     if len(apart) < 2:
@@ -154,5 +154,5 @@ def _near_clients(best: CandidateScore, other: CandidateScore) -> bool:
 
 
 def _stability(verdict: CandidateScore) -> float:
-    """That of a single run is not known, and less than any."""
+    """Return the stability, or -1 for a single run."""
     return verdict.measures.get("stability", -1.0)

@@ -1,10 +1,10 @@
-"""Which run is made next, and for how long: the budget spread over candidates and seeds.
+"""Schedule of a comparison: which run is made next, and how the time budget is shared.
 
-First comes one seed of everything: of methods that need no number of clusters or are given the known one. Where it is
-not known, the numbers that these find, and the best of a ladder that cheap methods climb, are given to the others:
-cheap ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What these
-will take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first turn. A
-run that was stopped resumes when all had their turn, the cheapest method first, as long as there is time.
+First comes one seed of every method that finds the number of clusters, or is given the known one. If the number is not
+known, cheap methods also try a ladder of numbers; the numbers found and the best of the ladder are then given to the
+other methods: cheap ones try all, costly ones only the likeliest. Then come further seeds of each method with its best
+number, for which time is reserved as the first runs suggest; the rest is shared by methods that wait for their first
+turn. A run that was stopped resumes after all had their turn, the cheapest method first, as long as there is time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ShowRun = Callable[[CandidateRun, int, int, float], AbstractContextManager[Progr
 
 @dataclass
 class Schedule:
-    """The runs of a comparison, those made and those to make.
+    """Schedule of a comparison, and its runs.
 
     Attributes
     ----------
@@ -63,20 +63,20 @@ class Schedule:
     selection : Selection
     judge : Judge
     clusters : int or None
-        How many clusters there are, if that is known.
+        Number of clusters, if it is known.
     seeds : int
         Runs of each candidate.
     out : Path
         The comparison's folder.
     budget : Budget
     show : callable
-        Gives the progress of each run.
+        Returns the progress of each run.
     worker : RunWorker
         Makes the runs.
     score : callable
-        What numbers of clusters are chosen by.
+        Score by which numbers of clusters are chosen.
     refused : dict
-        By candidate, why its method cannot be applied.
+        Error message by candidate, for methods that cannot be applied.
     """
 
     question: Question
@@ -106,35 +106,35 @@ class Schedule:
                         self._run(candidate, seed, self.budget.left)
 
     def candidates(self) -> list[Candidate]:
-        """All that are tried, as far as that is known by now."""
+        """Return all candidates that are known so far."""
         first = [*self.selection.first(self.clusters), *self._ladder()]
         numbers, likeliest = self._settled("numbers"), self._settled("likeliest")
         costly = self.selection.with_k(likeliest, cheap=False)
         return list(dict.fromkeys([*first, *self.selection.with_k(numbers, cheap=True), *costly]))
 
     def finished(self) -> dict[Candidate, list[Done]]:
-        """Finished runs by candidate, in order of seed."""
+        """Return the finished runs by candidate, in order of seed."""
         jobs = {each: [self._job(each, seed) for seed in range(self.seeds)] for each in self.candidates()}
         runs = {each: [self._outcome(job) for job in own if self._is_finished(job)] for each, own in jobs.items()}
         return {each: own for each, own in runs.items() if own}
 
     def verdicts(self) -> dict[Candidate, CandidateScore]:
-        """What is known of every candidate that has a finished run."""
+        """Return the scores of every candidate that has a finished run."""
         for each, runs in (found := self.finished()).items():
             if (each, len(runs)) not in self._verdicts:
                 self._verdicts[each, len(runs)] = self.judge.verdict(runs)
         return {each: self._verdicts[each, len(runs)] for each, runs in found.items()}
 
     def began(self, candidate: Candidate) -> bool:
-        """Whether a candidate had a turn, now or in a call before."""
+        """Return whether a candidate had a turn, in this call or an earlier one."""
         return candidate in self._took or self._job(candidate, 0).folder(self.out).exists()
 
     def best(self) -> dict[str, Candidate]:
-        """By method, the candidate with the best number of clusters, of those that have a finished run."""
+        """Return for each method the finished candidate with the best number of clusters."""
         return best_numbers(self.question.family, self.verdicts(), self.score)
 
     def _turns(self) -> Iterator[tuple[Candidate, int]]:
-        """Candidates and seeds, counted from 0, in the order in which they have their turn."""
+        """Yield candidates and seeds, counted from 0, in the order of their turns."""
         yield from ((each, 0) for each in self.selection.first(self.clusters))
         if self.clusters is None:
             self._settle(climbers=self._able_to_climb())
@@ -147,7 +147,7 @@ class Schedule:
             yield from ((each, seed) for each in self._best())
 
     def _run(self, candidate: Candidate, seed: int, seconds: float) -> None:
-        """Make or resume one run for so many seconds, if there is time and it is not made yet."""
+        """Make or resume a run for at most `seconds`, unless it is finished or time is up."""
         job, began = self._job(candidate, seed), self.budget.spent
         if self._is_finished(job) or candidate in self.refused or self.budget.left < _MIN_SECONDS:
             return
@@ -161,7 +161,7 @@ class Schedule:
         self._took[candidate] = self.budget.spent - began
 
     def _share(self, seed: int) -> float:
-        """Seconds that the next run may take."""
+        """Return the seconds that the next run may take."""
         left = self.budget.left
         if seed == 0:
             finished, best = self.finished(), self._best()
@@ -175,7 +175,7 @@ class Schedule:
         return left / max(1, len(waiting))
 
     def _foreseen(self) -> int:
-        """About how many runs are still to have a turn."""
+        """Estimate the number of runs that are still to have a turn."""
         tried = self._ladder()
         cheap = self.selection.with_k([0], cheap=True) if self.clusters is None else []
         expected = len(self.selection.methods) * self.seeds + len(tried) + (_MAX_NUMBERS - 1) * len(cheap)
@@ -183,12 +183,13 @@ class Schedule:
         return max(1, expected - max(made, self._turns_had))
 
     def _best(self) -> list[Candidate]:
-        """Each method with its best number, of those that have a finished run; the cheapest first."""
+        """Return each method with its best number, if it has a finished run; the cheapest first."""
         chosen = self.best()
         return [chosen[name] for name in self.selection.methods if name in chosen]
 
     def _able_to_climb(self) -> list[str]:
-        """The cheapest method that must be given a number of clusters, and quick ones that can be given one."""
+        """Return the methods on the ladder: the cheapest that needs a number of clusters, and quick ones that take one.
+        """
         if self.question.family != "samples":
             return []
         quick = [
@@ -201,14 +202,14 @@ class Schedule:
         return [*self.selection.needy[:1], *dict.fromkeys(quick)]
 
     def _ladder(self) -> list[Candidate]:
-        """Numbers of clusters and who tries them, the smallest number first."""
+        """Return the candidates of the ladder: numbers of clusters in ascending order, for each method on it."""
         most = sum(self.judge.sizes) // _SAMPLES_PER_CLUSTER
         numbers = [number for number in LADDER if number <= most]
         climbers = self._settled("climbers")
         return [Candidate(name, number) for number in numbers for name in climbers]
 
     def _found_numbers(self) -> list[int]:
-        """Numbers of clusters worth giving: those that methods found and the best of the ladder, by score."""
+        """Return the numbers of clusters to give: those that methods found and the best of the ladder, by score."""
         family, verdicts = self.question.family, self.verdicts()
         ranked = sorted(verdicts, key=lambda each: -self.score(family, verdicts[each]))
         of_ladder = list(dict.fromkeys(each.number for each in ranked if each.number is not None))[:_OF_LADDER]
@@ -220,7 +221,7 @@ class Schedule:
         return (usable or few)[:_MAX_NUMBERS]
 
     def _likeliest(self) -> list[int]:
-        """Of the numbers of clusters given, the one of the candidate with the best score."""
+        """Return the number of clusters of the best candidate among those with the given numbers."""
         score = {each: self.score(self.question.family, verdict) for each, verdict in self.verdicts().items()}
         numbers = self._settled("numbers")
         given = [each for each in score if each.number in numbers]
@@ -228,7 +229,7 @@ class Schedule:
         return numbers[:1] if best is None else [best]
 
     def _settle(self, **decided: list[Any]) -> None:
-        """Keep what was decided, unless it is nothing; when that was done once, in another process too, it stays."""
+        """Store a decision on disk, unless it is empty; an earlier one, also by another process, is kept."""
         path = self.out / _DECIDED
         known = asdict(self._decided())
         new = {name: value for name, value in decided.items() if value and not known[name]}
@@ -236,7 +237,7 @@ class Schedule:
             write_atomically(path, json.dumps({name: value for name, value in (known | new).items() if value}) + "\n")
 
     def _settled(self, name: str) -> list[Any]:
-        """What was decided; nothing if that was not done yet."""
+        """Return a stored decision; empty if there is none yet."""
         return list(getattr(self._decided(), name))
 
     def _decided(self) -> _Decided:

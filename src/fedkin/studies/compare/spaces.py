@@ -1,4 +1,4 @@
-"""Where samples are looked at to judge clusters without truth: features that no training made."""
+"""Feature space in which clusters are scored without truth; its features are not learned."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _COMPONENTS = 30
 
 @dataclass(frozen=True)
 class Space:
-    """Some samples of all clients as points.
+    """Subset of all clients' samples as points in feature space, with links to their neighbours.
 
     Attributes
     ----------
     rows : ndarray
-        int64 ``(m,)``, in order: which of the samples of all clients they are.
+        int64 ``(m,)``, ascending: positions in the samples of all clients.
     points : ndarray
         float64 ``(m, width)``.
     links : tuple of NeighbourLinks
         To the nearest neighbours of all clients, and to the nearest of the same client.
     floors : tuple of KappaFloor
-        Of both: what clusters of points without structure keep of such links.
+        Floors of both kinds of links: the kappa of clusters of points without structure.
     """
 
     rows: Places
@@ -44,10 +44,10 @@ class Space:
 
 
 def space_of(population: Population, seed: int, limit: int = MAX_SAMPLES) -> Space:
-    """At most `limit` samples of all clients together, drawn by `seed`, by the features that suit them.
+    """Draw at most `limit` samples of all clients by `seed`, and compute the features that suit them.
 
-    These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, and numbers as they are else, which
-    are prepared as methods see them. The 30 principal components that vary most are taken.
+    These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, else the prepared numbers
+    themselves. The 30 principal components of largest variance are kept.
     """
     ends = [0, *accumulate(len(client) for client in population.clients)]
     rows = torch.randperm(ends[-1], generator=derive_generator(seed, "comparison"))[:limit].sort().values
@@ -59,7 +59,7 @@ def space_of(population: Population, seed: int, limit: int = MAX_SAMPLES) -> Spa
 def space_of_points(
     rows: Places, points: SamplePoints, sizes: Sequence[int], floors: tuple[KappaFloor, KappaFloor] | None = None
 ) -> Space:
-    """Points, client after client, with `sizes` of them each, linked to their neighbours.
+    """Build a space from points, client after client, with `sizes` of them each.
 
     `floors` are by default those of the points themselves.
     """
@@ -67,7 +67,7 @@ def space_of_points(
 
 
 def points_of(x: Tensor) -> SamplePoints:
-    """Samples by the features that suit them, at most 30 principal components."""
+    """Compute the features that suit the samples, at most 30 principal components."""
     values = extract(suited(tuple(x.shape[1:])), x).double().numpy()
     width = min(_COMPONENTS, *values.shape)
     return PCA(width, svd_solver="full").fit_transform(values) if values.shape[1] > width else values

@@ -1,4 +1,4 @@
-"""Time that may be spent."""
+"""Time budget."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parsed_duration(text: str) -> float:
-    """Seconds from ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"``.
+    """Parse a duration such as ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"`` to seconds.
 
     Raises
     ------
     FedkinError
-        If `text` is something else, or no time at all.
+        If `text` is something else, or zero.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
@@ -26,7 +26,7 @@ def parsed_duration(text: str) -> float:
 
 
 class TimeBudget:
-    """A wall-clock time that is being spent since this was made.
+    """Wall-clock time budget that starts when this is made.
 
     Parameters
     ----------
@@ -40,10 +40,10 @@ class TimeBudget:
 
     @property
     def left(self) -> float:
-        """Seconds, at least 0."""
+        """Remaining seconds, at least 0."""
         return max(0.0, self.seconds - self.spent)
 
     @property
     def spent(self) -> float:
-        """Seconds."""
+        """Spent seconds."""
         return time.monotonic() - self._began
