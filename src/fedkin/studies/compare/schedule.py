@@ -188,8 +188,7 @@ class Schedule:
         return [chosen[name] for name in self.selection.methods if name in chosen]
 
     def _able_to_climb(self) -> list[str]:
-        """Return the methods on the ladder: the cheapest that needs a number of clusters, and quick ones that take one.
-        """
+        """Return the methods on the ladder: the cheapest that needs a number of clusters, and quick optional ones."""
         if self.question.family != "samples":
             return []
         quick = [

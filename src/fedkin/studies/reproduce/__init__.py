@@ -1,1 +1,1 @@
-"""The papers' tables and figures as experiments: planned, run, and set beside what the papers print."""
+"""Reproduction of the papers' tables and figures: planned, run, and compared with the printed figures."""

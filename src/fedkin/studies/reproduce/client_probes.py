@@ -1,4 +1,4 @@
-"""Probes of runs that cluster clients: messages and their cost, temperature, and scores over all rounds."""
+"""Probes of runs that cluster clients: cost of messages, OCFL's temperature, and scores over all rounds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _PAIR = 2
 
 
 def all_rounds(folder: Path) -> dict[str, float]:
-    """Mean clustering scores over all rounds that a run may have, where it ended when clusters formed (OCFL, table 1).
+    """Return mean clustering scores over all allowed rounds of a run that ended when clusters formed (OCFL, table 1).
 
-    Its clusters are final: the rounds it skipped count with the scores of its last.
+    The clusters are final then, so the skipped rounds count with the scores of the last one.
     """
     run, method = FinishedRun(folder), _method(folder)
     means = {}
@@ -43,7 +43,7 @@ def all_rounds(folder: Path) -> dict[str, float]:
 
 
 def temperature(folder: Path) -> dict[str, float]:
-    """OCFL's temperature in the ``first`` round, the ``lowest``, and at the ``rise`` that formed clusters (figure 3).
+    """Return OCFL's temperature (figure 3): ``first``, ``lowest``, and at the ``rise`` that formed clusters.
 
     The ``drop`` is the difference of the first and the lowest.
 
@@ -59,9 +59,9 @@ def temperature(folder: Path) -> dict[str, float]:
 
 
 def target(folder: Path) -> dict[str, float]:
-    """Cost of reaching the target of the run's own experiment: ``rounds`` of training, ``mb``, ``client_seconds``.
+    """Return the cost of reaching the target of the run's own experiment: ``rounds``, ``mb``, ``client_seconds``.
 
-    Empty if the run never reached it.
+    ``rounds`` are those of training. Empty if the run never reached the target.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def target(folder: Path) -> dict[str, float]:
 
 
 def trained(folder: Path) -> dict[str, float]:
-    """Personal accuracy at the last evaluation, by number of rounds of training; earlier phases do not count."""
+    """Return the personal accuracy at the last evaluation, by number of training rounds (other phases do not count)."""
     figures: dict[str, float] = {}
     last = None
     rounds = [line for line in FinishedRun(folder).records if phase_of(line) == TRAINING]
@@ -92,7 +92,7 @@ def trained(folder: Path) -> dict[str, float]:
 
 
 def message(folder: Path) -> dict[str, float]:
-    """Client seconds of one message and of one client's epoch of training, and the epoch over the message.
+    """Return the client seconds of one message and of one epoch of a client's training, and their ratio.
 
     Keys are ``message``, ``epoch`` and ``ratio`` (embedding, figure 6).
 
@@ -113,7 +113,7 @@ def message(folder: Path) -> dict[str, float]:
 
 
 def flips(folder: Path) -> dict[str, float]:
-    """ARI of the clusters and their number, by clustering algorithm and probability of a flip (embedding, figure 4).
+    """Return the ARI and number of clusters by clustering algorithm and flip probability (embedding, figure 4).
 
     The run's encoder makes the clients' bits, which are flipped anew for every probability. ``exact@0.1`` is the ARI of
     the method's own algorithm, ``bayes@0.1`` that of the published search where clusters may have two clients, as in
@@ -139,7 +139,7 @@ def flips(folder: Path) -> dict[str, float]:
 
 
 def _method(folder: Path) -> Any:
-    """The run's method; each probe knows its type."""
+    """Return the run's method, whose type each probe knows."""
     return run_config(folder).method
 
 
@@ -160,7 +160,7 @@ def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
 
 
 def _clusterings(points: Tensor, rate: float, min_size: int, clusters: int, seed: int, at: int) -> dict[str, Tensor]:
-    """Labels by clustering algorithm."""
+    """Cluster the points by each algorithm, and return their labels by the algorithm's name."""
 
     def cut(mode: Mode, smallest: int, **more: Any) -> Tensor:
         return cluster(points, mode, smallest, derive_generator(seed, "grouping", at), **more).labels

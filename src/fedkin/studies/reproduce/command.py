@@ -1,4 +1,4 @@
-"""From names of entries to tables: what `fedkin reproduce` does."""
+"""Steps of ``fedkin reproduce``, from names of entries to tables."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from fedkin.studies.run_pool import run_all
 
 
 class Watcher:
-    """Receives the progress of a reproduction; this base class ignores it."""
+    """Callbacks for the progress of a reproduction; this base class ignores it."""
 
     def checking(self, done: int, total: int) -> None:
-        """`done` of `total` different data, partitions and engines are checked."""
+        """Called when `done` of `total` different data sets, partitions and engines are checked."""
 
     def preparing(self, what: str) -> None:
-        """A file that runs need is being made."""
+        """Called before a file that runs need is made."""
 
     def began(self, done: int, total: int) -> None:
-        """`done` of `total` runs are there already."""
+        """Called at the start, when `done` of `total` runs are finished already."""
 
     def ended(self, name: str, failed: str | None, ahead: float) -> None:
-        """A run ended; `ahead` is the fraction of all work that is done."""
+        """Called when a run ended; `ahead` is the fraction of all work that is done."""
 
 
 @dataclass
 class Grid:
-    """The runs of some plans, each once, and how much of the work each is; `only` may name rows and columns."""
+    """Runs of several plans, each once, and their share of the work; `only` restricts them to some rows and columns."""
 
     plans: Sequence[Plan]
     only: Collection[str] = ()
@@ -57,7 +57,7 @@ class Grid:
                 self.probes.setdefault(name, set()).update(probes.get(name, ()))
 
     def pending(self, runs: Path) -> dict[str, PlannedRun]:
-        """Those that are not finished and looked at, the longest first, so that cores end together."""
+        """Return the runs that are not finished or probed yet, the longest first, so that all cores end together."""
         left = [name for name in self.jobs if not self._is_done(name, runs / name)]
         return {name: self.jobs[name] for name in sorted(left, key=lambda name: (-self.weights[name], name))}
 
@@ -66,7 +66,7 @@ class Grid:
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, device: str = "cpu") -> list[Plan]:
-    """The plans of all entries that `names` stand for, each once.
+    """Plan the entries that `names` stand for, each once.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, d
 def reproduce(
     plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher, only: Collection[str] = ()
 ) -> tuple[list[EntryTable], dict[str, str]]:
-    """Run what is missing of some plans, and write their tables.
+    """Make the missing runs of some plans, and write their tables.
 
     Parameters
     ----------
@@ -97,10 +97,10 @@ def reproduce(
     out : Path
         Folder for runs, shared by all entries, and for tables.
     jobs : int
-        Runs at a time.
+        Number of runs in parallel.
     watcher : Watcher
     only : collection of str
-        Names of rows and columns that are run, where not all are.
+        Names of the rows and columns to run; by default all.
 
     Returns
     -------
@@ -132,12 +132,12 @@ def reproduce(
 
 
 def check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
-    """Refuse a name that no row or column of any plan has.
+    """Check that every name in `only` is a row or column of some plan.
 
     Raises
     ------
     FedkinError
-        With the nearest one that there is.
+        If a name is not; the message suggests the nearest one.
     """
     known = {line.name for plan in plans for line in (*plan.rows, *plan.columns)}
     for name in only:
@@ -146,7 +146,7 @@ def check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
 
 
 def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
-    """Write the tables of what is finished: a folder for each entry and scale, and a summary of these entries."""
+    """Write the tables of finished runs: a folder for each entry and scale, and a summary of these entries."""
     tables = [table_of(plan, out / RUNS) for plan in plans]
     for table in tables:
         folder = out / table.plan.name / table.plan.scale_name
@@ -162,7 +162,7 @@ def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
 
 
 def _make_files(files: Sequence[EncoderFile], out: Path, watcher: Watcher) -> None:
-    """Make the encoders that runs need; interrupted training resumes from its last epoch."""
+    """Train the encoders that runs need; interrupted training resumes from its last epoch."""
     from fedkin.nn.encoder import Pretrained
     from fedkin.studies.pretrain import pretrain
 
@@ -176,7 +176,7 @@ def _make_files(files: Sequence[EncoderFile], out: Path, watcher: Watcher) -> No
 
 
 def failures_error(failed: Mapping[str, str]) -> FedkinError:
-    """One sentence about runs that failed."""
+    """Return one error for all runs that failed."""
     name, why = next(iter(failed.items()))
     others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
     return FedkinError(f"{name}{others} failed ({why.rstrip('.')}); the tables show what the others found.")

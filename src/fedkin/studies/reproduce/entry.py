@@ -1,4 +1,4 @@
-"""A table or a figure of a paper as one TOML file: which runs it needs, what is read off them, what the paper prints.
+"""Entry: a table or figure of a paper as a TOML file of runs, measures and printed figures.
 
 A cell is a row and a column. Its runs are the entry's ``[run]`` with the settings of the row, of the column and of the
 scale on top, in this order; there is one for every seed. docs/reproduce.md explains how to write one.
@@ -31,18 +31,18 @@ _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=Fal
 
 
 class EntryLine(BaseModel):
-    """A row or a column.
+    """Row or column of an entry.
 
     Attributes
     ----------
     name : str
-        Its heading.
+        Heading.
     set : dict
-        What is set for it, on top of the entry's ``[run]``.
+        Settings on top of the entry's ``[run]``.
     measure, better, digits, factor, tolerance
-        As of the entry, where this line differs from it; a column's win over a row's.
+        Override those of the entry; a column's take precedence over a row's.
     at : float or None
-        For a column of a figure: its place on the horizontal axis.
+        Position on the horizontal axis, for a column of a figure.
     """
 
     model_config = _STRICT
@@ -57,14 +57,14 @@ class EntryLine(BaseModel):
 
 
 class EntryRow(EntryLine):
-    """A row.
+    """Row of an entry.
 
     Attributes
     ----------
     paper : list of str
-        What the paper prints in each column, such as ``"0.894 ± 0.031"``; empty where it prints nothing.
+        Printed figure of each column, such as ``"0.894 ± 0.031"``; empty where the paper prints nothing.
     over : list of dict
-        Settings that the row's figures are means over, each on top of all others.
+        Settings over which the row's figures are averaged, each on top of all others.
     """
 
     paper: list[str] = []
@@ -72,7 +72,7 @@ class EntryRow(EntryLine):
 
 
 class EncoderFile(BaseModel):
-    """An encoder that runs need, trained by `fedkin.studies.pretrain` beforehand; settings name it ``"file:NAME"``."""
+    """Encoder that runs need, trained by `fedkin.studies.pretrain`; settings refer to it by ``"file:NAME"``."""
 
     model_config = _STRICT
     name: str
@@ -84,24 +84,24 @@ class EncoderFile(BaseModel):
 
 
 class RunScale(BaseModel):
-    """How much of an entry is run.
+    """Scale of an entry: how many of its runs are made, and how long.
 
     Attributes
     ----------
     seeds : list of int
-        One run of every cell for each.
+        Seeds; every cell has one run for each.
     core_seconds : float
-        What all runs took on one core that multiplies matrices at `estimate.REFERENCE`; measured, not guessed.
+        Measured time of all runs on one core with the matrix speed `estimate.REFERENCE`.
     differs : str
-        How this departs from what the paper did, in words; empty if it does not.
+        Deviation from the paper's set-up, in words; empty if there is none.
     set : dict
         Settings of all runs.
     only : dict of dict
         Settings of single rows or columns, by name.
     rows, columns : list of str or None
-        Those that are run, by name; all by default.
+        Names of those that are run; by default all.
     files : list of File or None
-        Instead of the entry's.
+        Replace the entry's files.
     """
 
     model_config = _STRICT
@@ -116,7 +116,7 @@ class RunScale(BaseModel):
 
 
 class EntryScales(BaseModel):
-    """The two sizes that an entry has."""
+    """Scales of an entry: quick, and as in the paper."""
 
     model_config = _STRICT
     quick: RunScale
@@ -124,7 +124,7 @@ class EntryScales(BaseModel):
 
 
 class PaperClaim(BaseModel):
-    """What the paper concludes from its table, so that it can be checked.
+    """Conclusion that a paper draws from its table, in a form that can be checked.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class PaperClaim(BaseModel):
     chain : list of str or float
         Cells, as ``"row | column"``, and numbers; the claim holds if every one is at least the next one.
     margin : float
-        How much one may be below the next.
+        Tolerance: how much one may be below the next.
     """
 
     model_config = _STRICT
@@ -143,24 +143,24 @@ class PaperClaim(BaseModel):
 
 
 class PaperEntry(BaseModel):
-    """A table or a figure.
+    """Table or figure of a paper.
 
     Attributes
     ----------
     title, source, claim : str
-        What it is about; where it is in the paper, such as ``"Table 6"``; what it is to show.
+        Subject; place in the paper, such as ``"Table 6"``; what the table should show.
     differs : str
-        How all scales depart from what the paper did.
+        Deviation of all scales from the paper's set-up.
     run : dict
         The experiment that all cells start from, as in a file for ``fedkin run``.
     measure : str or None
-        The measure of a run, see `fedkin.studies.reproduce.measures`; rows and columns may name another. ``{at}`` in
-        it stands for the column's `at`, ``{column}`` for its name.
+        Measure of a run, see `fedkin.studies.reproduce.measures`; rows and columns may override it. ``{at}`` in it
+        stands for the column's `at`, ``{column}`` for its name.
     better, digits, factor, tolerance
         Which figures are better; digits shown; what ours are multiplied by, such as 100 where the paper prints percent;
         how far ours may be from one of the paper's that comes without an interval, in the paper's unit.
     axis : str
-        What the columns' places `at` are, for a figure.
+        Label of the horizontal axis, for a figure.
     """
 
     model_config = _STRICT
@@ -183,22 +183,22 @@ class PaperEntry(BaseModel):
 
     @cached_property
     def cells(self) -> set[str]:
-        """Names of all cells, as claims have them."""
+        """Return the names of all cells, as claims use them."""
         return {cell_name(row, column) for row in self.rows for column in self.columns}
 
 
 def cell_name(row: EntryLine, column: EntryLine) -> str:
-    """A cell as claims name it."""
+    """Return the name of a cell, as claims use it."""
     return f"{row.name} | {column.name}"
 
 
 def measure_of(entry: PaperEntry, row: EntryLine, column: EntryLine, where: Path | str = "The entry") -> str:
-    """What is read off the runs of a cell: as the column says, else the row, else the entry.
+    """Return the measure of a cell: that of its column, else of its row, else of the entry.
 
     Raises
     ------
     FedkinError
-        If none of them says, or it needs the column's place and there is none; `where` is named then.
+        If there is none, or it needs the column's position and there is none; `where` names the entry in the message.
     """
     measure = column.measure or row.measure or entry.measure
     if measure is None:
@@ -212,7 +212,7 @@ def measure_of(entry: PaperEntry, row: EntryLine, column: EntryLine, where: Path
 
 
 def folder_of_entries() -> Path:
-    """Where the papers' entries are: in the package, or beside the sources it is run from."""
+    """Return the folder of the papers' entries: in the package, or beside the sources in a checkout."""
     packaged = Path(str(resources.files("fedkin"))) / "experiments"
     beside = Path(__file__).parents[4] / "experiments"
     for folder in (packaged, beside):
@@ -222,7 +222,7 @@ def folder_of_entries() -> Path:
 
 
 def names_of_entries() -> list[str]:
-    """All entries as ``paper/table-1``, in order of paper and number."""
+    """List all entries as ``paper/table-1``, in order of paper and number."""
     root = folder_of_entries()
     names = [f"{path.parent.name}/{path.stem}" for path in root.glob("*/*.toml")]
     return sorted(names, key=_in_order)
@@ -234,7 +234,7 @@ def _in_order(name: str) -> tuple[str, str, int]:
 
 
 def chosen(name: str) -> dict[str, Path]:
-    """The entries that a name stands for: one, all of a paper, ``all``, or a TOML file of one's own.
+    """Return the entries that a name stands for: one, all of a paper, ``all``, or a user's own TOML file.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""An entry's table: ours beside the paper's, and whether what the paper concludes holds."""
+"""Table of an entry: measured figures beside the paper's, and checked claims."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Result:
-    """One cell.
+    """Cell of a reproduced table: the measured figure, the paper's, and the verdict.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class Result:
     digits : int
     verdict : PaperVerdict
     values : tuple of float
-        Ours, by seed, in the order of the scale's; those of unfinished runs are left out.
+        Measured values by seed, in the order of the scale's, without unfinished runs.
     is_better : bool or None
-        Whether ours is on the better side of the paper's, where the verdict is that it is on one.
+        Whether the measured figure is better than the paper's, if the verdict is that they differ.
     """
 
     row: str
@@ -60,7 +60,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Checked:
-    """A claim, checked.
+    """Claim of a paper with the result of its check.
 
     Attributes
     ----------
@@ -69,11 +69,11 @@ class Checked:
         ``"unsure"`` where a link of the chain is closer than the spread over seeds tells; ``"untested"`` where there
         are not two figures.
     figures : tuple of (str, float)
-        Of its chain, as far as there are any, with the names of their cells, if they are of cells.
+        Known figures of the claim's chain, with the names of their cells; numbers have an empty name.
     on_means : bool
-        Whether the means alone, or single seeds, would have it.
+        Whether the claim holds for the means, regardless of the spread.
     one_seed : bool
-        Whether a figure is of one seed, and so without an interval.
+        Whether a figure is from one seed, and so without an interval.
     """
 
     text: str
@@ -85,7 +85,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class EntryTable:
-    """What came of an entry at a scale.
+    """Reproduced table of an entry at a scale.
 
     Attributes
     ----------
@@ -94,9 +94,9 @@ class EntryTable:
         Row by row.
     claims : tuple of Checked
     finished : int
-        How many of the runs are there.
+        Number of finished runs.
     seconds : float
-        What these took, one after another.
+        Time of these runs in sum.
     """
 
     plan: Plan
@@ -106,15 +106,15 @@ class EntryTable:
     seconds: float
 
     def row(self, name: str) -> list[Result]:
-        """The cells of a row."""
+        """Return the cells of a row."""
         return [result for result in self.results if result.row == name]
 
     def counts(self) -> dict[PaperVerdict, int]:
-        """How many cells have which verdict."""
+        """Count the cells by verdict."""
         return {name: sum(result.verdict == name for result in self.results) for name in SIGNS}
 
     def tree(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """Return the table as plain values."""
         entry, scale = self.plan.entry, self.plan.scale
         return {
             "entry": self.plan.name,
@@ -134,7 +134,7 @@ class EntryTable:
 
 
 def table_of(plan: Plan, runs: Path) -> EntryTable:
-    """The table as far as its runs are finished.
+    """Build the table of a plan from its finished runs.
 
     Parameters
     ----------
@@ -165,13 +165,13 @@ def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) 
 
 
 def _first(of: Callable[[EntryLine], Value | None], column: EntryLine, row: EntryRow, default: Value) -> Value:
-    """The setting of the column, else of the row, else of the entry."""
+    """Return the setting of the column, else of the row, else of the entry."""
     given = [value for value in (of(column), of(row)) if value is not None]
     return given[0] if given else default
 
 
 def _values(cell: PlannedCell, measure: str, finished: Mapping[str, FinishedRun]) -> list[float]:
-    """One value per seed whose runs are all finished and have the measure."""
+    """Return one value per seed whose runs are all finished and have the measure."""
     found = []
     for jobs in cell.jobs:
         values = [measured(finished[job.name], measure) for job in jobs if job.name in finished]
@@ -188,7 +188,7 @@ def _paper(plan: Plan, row: EntryRow, column: EntryLine) -> Figure | None:
 
 
 def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
-    """A claim against what there is; cells that a scale leaves out are passed over."""
+    """Check a claim against the measured figures, ignoring cells that a scale leaves out."""
     chain: list[tuple[str, Figure]] = []
     is_known = True
     for link in claim.chain:

@@ -1,4 +1,4 @@
-"""What entries will take on this machine, from what they took where they were measured."""
+"""Estimated duration of entries on this machine, from the measured duration on another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIDE, _REPEATS = 768, 20
 
 
 def speed() -> float:
-    """GFLOP/s of one core of this machine at matrix products: the best of a few."""
+    """Measure the GFLOP/s of one core of this machine in matrix products, the best of several tries."""
     from threadpoolctl import threadpool_limits
 
     a = np.ones((_SIDE, _SIDE), dtype=np.float32)
@@ -27,12 +27,12 @@ def speed() -> float:
 
 
 def duration_text(core_seconds: float, rate: float, jobs: int) -> str:
-    """About how long, in words; `rate` is this machine's `speed`."""
+    """Describe the expected duration; `rate` is this machine's `speed`."""
     return duration(core_seconds * REFERENCE / rate / jobs)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: ``'40 s'``, ``'12 min'``, ``'3.5 h'``, ``'4 days'``."""
+    """Format a duration: ``'40 s'``, ``'12 min'``, ``'3.5 h'``, ``'4 days'``."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     if seconds < 5400:

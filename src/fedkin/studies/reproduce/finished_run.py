@@ -1,4 +1,4 @@
-"""The records and times of one finished run."""
+"""Records and times of one finished run."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
 
 
 class FinishedRun:
-    """A finished run's records and times, each read once."""
+    """Records and times of a finished run, each read once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @cached_property
     def records(self) -> list[RecordLine]:
-        """The lines of ``records.jsonl``."""
+        """Lines of ``records.jsonl``."""
         return read_lines(self.folder / RECORDS)
 
     @cached_property
     def timing(self) -> list[Timing]:
-        """The lines of ``timing.jsonl``."""
+        """Lines of ``timing.jsonl``."""
         return read_timing(self.folder)
 
     def values(self, name: str) -> list[float | None]:
-        """A number in every record; ``None`` where it is absent or is no number."""
+        """Return a number from every record; ``None`` where it is absent or not a number."""
         return [_number(line, *split_name(name)) for line in self.records]
 
 

@@ -1,4 +1,4 @@
-"""Probes of latents: how well true classes are separated in them, also in what a client makes of a network."""
+"""Probes of latent representations: how well they separate the true classes, also after local training."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _OF_A_CLASS = 100
 
 
 def separation(folder: Path) -> dict[str, float]:
-    """Calinski-Harabasz score of the true classes, the higher the better they are separated (CCFC, figures 3 to 5).
+    """Return Calinski-Harabasz scores of the true classes; higher is better separated (CCFC, figures 3 to 5).
 
-    ``samples`` and ``latents`` are of the samples of all clients, as they are and as the method represents them. Of
-    CCFC's networks there are more; local networks are those of clients that train alone, or else what clients make of
-    the common network in another round by clusters, with new moments of Adam, before they are averaged:
+    ``samples`` and ``latents`` are of the samples of all clients, as they are and as the method represents them. For
+    CCFC's networks there are more. Local networks are those of clients that train alone; else they are the common
+    network after another round of local training by clusters, with new moments of Adam, before averaging:
 
     * ``client-samples``, ``client-common`` and ``client-local`` are of the first client's samples, as they are, in the
       common network and in its local one, where that client has two classes or more;
@@ -60,7 +60,7 @@ def separation(folder: Path) -> dict[str, float]:
 def _of_networks(
     method: Any, result: Mapping[str, Any], fed: Federation, clients: Sequence[Client], y: Tensor, rows: Tensor
 ) -> dict[str, float | None]:
-    """Scores that need the networks; `rows` are of two classes among the samples of all clients, of classes `y`."""
+    """Return the scores that need the networks; `rows` are of two classes, `y` are the classes of all samples."""
     network, sizes = Contrastive.of(result["network"]), [len(client) for client in clients]
     local = result["models"] if method.standalone else _after_another_round(method, result, fed)
     pairs = list(zip(local, clients, strict=True))
@@ -78,7 +78,7 @@ def _of_networks(
 
 
 def _after_another_round(method: Any, result: Mapping[str, Any], fed: Federation) -> list[Tensor]:
-    """What each client makes of the common network in a round by clusters."""
+    """Train the common network locally for another round, and return each client's network."""
     training = {field.name: getattr(method, field.name) for field in fields(ContrastiveTraining)}
     payload = {
         "network": result["network"], "model": result["models"][0], "centroids": result["centroids"][0],
@@ -90,7 +90,7 @@ def _after_another_round(method: Any, result: Mapping[str, Any], fed: Federation
 
 
 def _of_two_classes(y: Tensor, rng: torch.Generator) -> Tensor:
-    """Rows of up to 100 samples of each of two classes of `y`; of all if there are fewer than two."""
+    """Draw up to 100 rows of each of two classes of `y`; of all classes if there are fewer than two."""
     classes = y.unique()
     chosen = classes[torch.randperm(len(classes), generator=rng)[:2]]
     drawn = [(y == one).nonzero()[:, 0] for one in chosen]
@@ -98,6 +98,6 @@ def _of_two_classes(y: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _score(points: Tensor, y: Tensor) -> float | None:
-    """``None`` where there are not at least two classes and a sample more."""
+    """Return the Calinski-Harabasz score; ``None`` with fewer than two classes or too few samples."""
     count = len(y.unique())
     return float(calinski_harabasz_score(points.numpy(), y.numpy())) if 1 < count < len(y) else None

@@ -1,4 +1,4 @@
-"""Measures of a finished run: the name of a number, and when it is read.
+"""Measures of a finished run, named by a number and the moment at which it is read.
 
 ``NAME`` is a number of the records; a list's item, ``kappas[3]``; or one of `COSTS`. ``NAME@WHEN`` is its value in the
 ``first`` or the ``last`` record that has it (the default), at a step (``accuracy@5``: the last at or before it), its
@@ -55,7 +55,7 @@ _UNTIL: dict[str, Callable[[Any], float | None]] = {
 
 
 def check(measure: str) -> None:
-    """Reject what is not a measure before any run starts.
+    """Check that `measure` is valid, before any run starts.
 
     Raises
     ------

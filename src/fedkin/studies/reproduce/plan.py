@@ -1,4 +1,4 @@
-"""The runs that an entry needs at a scale: one per seed and set of settings, shared by all cells that agree in them."""
+"""Plan of an entry at a scale: one run per seed and set of settings, shared by cells with the same settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RUNS, FILES = "runs", "files"
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run.
+    """Run of a plan.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class PlannedRun:
     tables : dict
         The complete experiment, as `Config.tables`; a file that it needs is named as in the entry.
     files : tuple of File
-        Those that it needs.
+        Files that the run needs.
     """
 
     name: str
@@ -53,7 +53,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One cell: its row, its column and its runs: per seed, one for each of the row's settings in `EntryRow.over`."""
+    """Cell of a plan: row, column, and per seed one run for each of the row's settings in `EntryRow.over`."""
 
     row: EntryRow
     column: EntryLine
@@ -66,19 +66,19 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Plan:
-    """An entry at a scale.
+    """Plan of an entry at a scale.
 
     Attributes
     ----------
     name : str
         Name of the entry.
     asked : str
-        What one asks for it by: its name, or the path of a file of one's own.
+        Name by which a user requests it: the entry's, or the path of a user's own file.
     entry : Entry
     scale_name, scale
         The scale.
     cells : tuple of Cell
-        Those that the scale has, row by row.
+        Cells at this scale, row by row.
     """
 
     name: str
@@ -90,13 +90,13 @@ class Plan:
 
     @property
     def jobs(self) -> dict[str, PlannedRun]:
-        """All runs by name, each once."""
+        """Runs by name, each once."""
         return self.jobs_of(())
 
     def jobs_of(self, lines: Collection[str]) -> dict[str, PlannedRun]:
-        """The runs of the cells in some rows and columns, by name; where none of a kind is named, in all of it.
+        """Return the runs of some cells by name: those in the named rows and columns; without row names all rows.
 
-        Nothing where all of `lines` are other entries'.
+        All columns likewise. The result is empty if all of `lines` belong to other entries.
         """
         rows, columns = {row.name for row in self.rows}, {column.name for column in self.columns}
         if lines and not (rows | columns) & set(lines):
@@ -107,7 +107,7 @@ class Plan:
 
     @property
     def probes(self) -> dict[str, set[str]]:
-        """By name of run, the probes that cells look at it with; runs that need none are left out."""
+        """Names of the probes of each run, by name of the run, without runs that need none."""
         needed: dict[str, set[str]] = {}
         for cell in self.cells:
             probe = probe_of(measure_of(self.entry, cell.row, cell.column))
@@ -117,25 +117,25 @@ class Plan:
 
     @property
     def job_seconds(self) -> float:
-        """Mean core seconds of a run, from the scale's `core_seconds`, which are for its own number of seeds."""
+        """Mean core seconds of a run, from the scale's `core_seconds` and its own number of seeds."""
         seeds = len(self.cells[0].jobs)
         return self.scale.core_seconds * seeds / len(self.scale.seeds) / len(self.jobs)
 
     @property
     def rows(self) -> list[EntryRow]:
-        """The rows at this scale."""
+        """Rows at this scale."""
         return list({cell.row.name: cell.row for cell in self.cells}.values())
 
     @property
     def columns(self) -> list[EntryLine]:
-        """The columns at this scale."""
+        """Columns at this scale."""
         return list({cell.column.name: cell.column for cell in self.cells}.values())
 
 
 def plan_of(
     name: str, entry: PaperEntry, scale_name: ScaleName, seeds: int | None = None, asked: str = "", device: str = "cpu"
 ) -> Plan:
-    """What an entry needs at a scale.
+    """Plan the runs of an entry at a scale.
 
     Parameters
     ----------
@@ -144,16 +144,16 @@ def plan_of(
     entry : Entry
     scale_name : {'quick', 'paper'}
     seeds : int, optional
-        So many seeds instead of the scale's: the first of those, then the numbers that follow the greatest.
+        Number of seeds, if not the scale's: the first of those, then the numbers that follow the greatest.
     asked : str
-        What one asks for it by, if not by its name.
+        Name by which a user requests it, if not the entry's.
     device : str
-        Where networks of methods that have any compute; runs on another device are other runs.
+        Device of the networks, for methods that have any; runs on another device are different runs.
 
     Raises
     ------
     FedkinError
-        If settings do not make an experiment.
+        If the settings do not form a valid experiment.
     """
     scale: RunScale = getattr(entry.scales, scale_name)
     drawn = _seeds(scale.seeds, seeds)
@@ -205,7 +205,7 @@ def _job(
 
 
 def _resolved(run: Mapping[str, Any], settings: Settings) -> Config:
-    """The complete experiment: the entry's ``[run]`` with dotted keys on top."""
+    """Build the complete configuration: the entry's ``[run]`` with dotted keys on top."""
     merged = json.loads(json.dumps(run))
     method = settings.get("method.name", merged.get("method", {}).get("name", DEFAULT_METHOD))
     overrides = [
@@ -230,9 +230,9 @@ def _files_in(tables: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
-    """The folder of a run: readable in front, and a digest of all that decides its outcome but the seed.
+    """Return the name of a run's folder: readable parts, and a digest of all settings but the seed.
 
-    What is "none" is left out, so that an option that a later version adds does not make every run anew.
+    Settings that are "none" are not part of the digest, so that a new option does not rename every run.
     """
     settings = {path: value for path, value in _flat(tables) if path != "seed" and value != "none"}
     settings = {path: value for path, value in settings.items() if not path.startswith("tracking.")}
@@ -243,7 +243,7 @@ def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
 
 
 def experiment_of(job: PlannedRun, out: Path) -> dict[str, Any]:
-    """The experiment of a run, with the paths of its files below `out`."""
+    """Return the experiment of a run, with the paths of its files below `out`."""
     places = {FILE + file.name: str(place_of(file, out)) for file in job.files}
     return {
         section: {key: places.get(value, value) if isinstance(value, str) else value for key, value in table.items()}
@@ -254,7 +254,7 @@ def experiment_of(job: PlannedRun, out: Path) -> dict[str, Any]:
 
 
 def place_of(file: EncoderFile, out: Path) -> Path:
-    """Where a file of runs is: below `out`, its name before a digest of how it is made."""
+    """Return the path of a file of runs below `out`: its name before a digest of how it is made."""
     digest = hashlib.sha256(file.model_dump_json().encode()).hexdigest()[:10]
     given = Path(file.name)
     return (out / FILES / f"{given.stem}-{digest}{given.suffix or '.safetensors'}").resolve()

@@ -1,4 +1,4 @@
-"""Probes measure a finished run's result rather than read its records; what they find is kept in the run's folder."""
+"""Probes: measurements on a finished run's result beyond its records, stored in the run's folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
 def probed(folder: Path, name: str) -> Figures:
-    """Return what the probe `name` measures on the run in `folder`; the second time it is read from the run's folder.
+    """Return what the probe `name` measures on the run in `folder`; repeated calls read the stored result.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def probed(folder: Path, name: str) -> Figures:
 
 
 def is_probed(name: str, folder: Path) -> bool:
-    """Whether the run in `folder` has figures of the probe `name`."""
+    """Return whether the run in `folder` has a stored result of the probe `name`."""
     return _kept(folder, name).exists()
 
 
@@ -47,10 +47,11 @@ def _kept(folder: Path, name: str) -> Path:
 
 
 def knn(folder: Path) -> Figures:
-    """Nearest neighbours' accuracy in the run's representation, by number of neighbours (CCFC, table 3).
+    """Return the k-nearest-neighbour accuracy in the run's representation, by number of neighbours (CCFC, table 3).
 
-    Clients' samples are pooled, and a seventh of them, drawn by the run's seed, is classified by the rest: the training
-    and test samples of the data were mixed when they were allocated to clients. Neighbours are nearest by cosine.
+    The samples of all clients are pooled, and a seventh of them, drawn by the run's seed, is classified by the rest:
+    the training and test samples of the data were mixed when they were allocated to clients. Neighbours are nearest by
+    cosine.
     """
     found = load_found(folder)
     x, y, held_out = _samples(folder)
@@ -58,7 +59,7 @@ def knn(folder: Path) -> Figures:
 
 
 def knn_samples(folder: Path) -> Figures:
-    """Nearest neighbours' accuracy among the samples themselves, as `knn`."""
+    """Return the k-nearest-neighbour accuracy as `knn` does, among the samples themselves."""
     x, y, held_out = _samples(folder)
     return _by_neighbours(load_found(folder).preparation.apply(x).flatten(1), y, held_out)
 
@@ -79,7 +80,7 @@ def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
 
 
 def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[int, ...]) -> list[float]:
-    """Accuracy of a majority vote of nearest neighbours on the held-out samples.
+    """Return the accuracy of a majority vote of nearest neighbours on the held-out samples, by number of neighbours.
 
     Parameters
     ----------
@@ -88,9 +89,9 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
     y : Tensor
         int64 ``(n,)``.
     held_out : Tensor
-        bool ``(n,)``: these are classified; the others are the neighbours.
+        bool ``(n,)``: these are classified by the others.
     neighbours : tuple of int
-        Their numbers; at most all are used. The lowest class wins a tie.
+        Numbers of neighbours, at most all. The lowest class wins a tie.
     """
     points = torch.nn.functional.normalize(points, dim=1)
     known, classes = points[~held_out], y[~held_out]
@@ -105,7 +106,7 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
 
 
 def reconstruction(folder: Path) -> Figures:
-    """Error of an attacker's reconstruction from single codes, by flip rate or ``none`` (embedding, table 2)."""
+    """Return an attacker's reconstruction error by flip probability or ``none`` (embedding, table 2)."""
     from fedkin.studies.attack.attack import JSON, attack
 
     if not (folder / JSON).exists():

@@ -1,4 +1,4 @@
-"""The page of a reproduction, and that of many."""
+"""Pages of one reproduction, and of many."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEGEND = (
 
 
 def page(table: EntryTable) -> PageView:
-    """The page of one entry."""
+    """Build the page of one entry."""
     plan = table.plan
     return PageView(
         title=plan.entry.title,
@@ -61,7 +61,7 @@ def _parts(table: EntryTable) -> Iterator[PagePart]:
 
 
 def pages_part(table: EntryTable) -> PagePart:
-    """An entry as a part of the page of many."""
+    """Build the section of an entry for the page of many."""
     notes = [plain(claim_text(claim)) for claim in table.claims]
     paragraphs = [f"Differs: {text}" for text in differences(table)]
     return PagePart(
@@ -70,7 +70,7 @@ def pages_part(table: EntryTable) -> PagePart:
 
 
 def page_of_all(tables: Sequence[EntryTable], scale: str) -> PageView:
-    """The page of many entries."""
+    """Build the page of many entries."""
     return PageView(
         title="Reproductions",
         lead=f"{_finding(tables)}\nTables and figures of the papers at scale {scale}, ours beside what they print.",
@@ -80,7 +80,7 @@ def page_of_all(tables: Sequence[EntryTable], scale: str) -> PageView:
 
 
 def _finding(tables: Sequence[EntryTable]) -> str:
-    """What came of it in one sentence."""
+    """Summarise the results in one sentence."""
     if not any(table.finished for table in tables):
         return "No run is finished yet."
     claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
@@ -94,7 +94,7 @@ def _finding(tables: Sequence[EntryTable]) -> str:
 
 
 def _summary(tables: Sequence[EntryTable]) -> list[tuple[str, str, str]]:
-    """Headline numbers: claims, and cells by verdict."""
+    """Return the headline numbers: claims, and cells by verdict."""
     counts = counted(tables)
     claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
     held, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "unsure"))
@@ -147,7 +147,7 @@ def _cell(result: Result) -> TableCell:
 
 
 def _said(result: Result) -> str:
-    """The verdict in words, and whether that side is the better one."""
+    """Describe the verdict on a cell in words, and whether it is for the better."""
     if not result.verdict:
         return ""
     side = {None: "", True: ", the better side", False: ", the worse side"}[result.is_better]
@@ -155,7 +155,7 @@ def _said(result: Result) -> str:
 
 
 def _curves(table: EntryTable) -> Iterator[Curve]:
-    """The rows over the columns' places, where these are enough for a chart; the table says the others."""
+    """Yield a chart of the rows over the columns' positions, if there are enough columns."""
     columns = [column for column in table.plan.columns if column.at is not None]
     if len(columns) < MIN_STEPS:
         return

@@ -1,4 +1,4 @@
-"""What a person sees of reproductions on a terminal."""
+"""Output of reproductions on the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Form = Literal["table", "markdown", "json"]
 
 
 def listing(out: Path) -> str:
-    """All entries, about how long they take on this machine, and which are done."""
+    """List all entries, their expected duration on this machine, and which are done."""
     rate, count = speed(), cores()
     rows = [("entry", "quick", "paper", "about")]
     for name in names_of_entries():
@@ -52,7 +52,7 @@ def reproduced(
     quiet: bool = False,
     device: str = "cpu",
 ) -> None:
-    """Run entries, or only show them, and print their tables; if `quiet`, only as JSON.
+    """Run entries, or only show them, and print their tables; with `quiet`, print JSON only.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _print_table(table: EntryTable) -> None:
 
 
 class _Bar(Watcher):
-    """Runs done of all, and the time until the end by the work that is left; used as a context."""
+    """Progress bar of finished runs, with the remaining time estimated from the work left; a context manager."""
 
     def __init__(self) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""A reproduction in words: tables for Markdown and the terminal, and the summary of many."""
+"""Reproduction as text: tables for Markdown and the terminal, and the summary of many."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUMMARY_HEADS = ("entry", "about", "runs", "core time", *COUNTED, "claims that h
 
 
 def markdown(table: EntryTable) -> str:
-    """The table and the claims as Markdown."""
+    """Write the table and the claims as Markdown."""
     plan = table.plan
     columns = plan.columns
     lines = [
@@ -42,7 +42,7 @@ def markdown(table: EntryTable) -> str:
 
 
 def text_parts(table: EntryTable) -> tuple[list[str], list[str], list[list[str]], list[str]]:
-    """What stands above the table, its heads, its rows, and what stands below; in plain text."""
+    """Return the plain text above the table, its headings, its rows, and the text below it."""
     plan = table.plan
     above = [heading(table), *(f"Differs: {text}" for text in differences(table))]
     heads = [plan.entry.axis, *(column.name for column in plan.columns)]
@@ -53,28 +53,28 @@ def text_parts(table: EntryTable) -> tuple[list[str], list[str], list[list[str]]
 
 
 def _signs(table: EntryTable) -> str:
-    """What the signs in the table's cells say of ours beside the paper's, in brackets; those that there are."""
+    """Explain the signs in the table's cells: how the measured figures compare with the paper's."""
     used = [f"{sign} {MEANINGS[verdict]}" for verdict, sign in SIGNS.items() if table.counts()[verdict]]
     return f"Ours beside the paper's (in brackets): {', '.join(used)}" if used else ""
 
 
 def heading(table: EntryTable) -> str:
-    """Which table of which paper it is, and what it is about."""
+    """Return the heading of a table: its paper, number and subject."""
     return f"{table.plan.name}: {table.plan.entry.title}"
 
 
 def command(table: EntryTable) -> str:
-    """What makes the table."""
+    """Return the command that makes the table."""
     return f"fedkin reproduce {table.plan.asked} --scale {table.plan.scale_name}"
 
 
 def differences(table: EntryTable) -> list[str]:
-    """How the entry, and its scale, depart from what the paper did."""
+    """Return the deviations of the entry and its scale from the paper's set-up."""
     return [text for text in (table.plan.entry.differs, table.plan.scale.differs) if text]
 
 
 def runs_text(table: EntryTable) -> str:
-    """How many runs are finished, and what they took."""
+    """Describe how many runs are finished, and their time."""
     count = len(table.plan.jobs)
     runs = pluralize(count, "run")
     done = runs if table.finished == count else f"{table.finished} of {runs} finished"
@@ -82,7 +82,7 @@ def runs_text(table: EntryTable) -> str:
 
 
 def _piped(text: str) -> str:
-    """`text` as a cell of a Markdown table, whose borders are pipes."""
+    """Escape pipes in `text` for a cell of a Markdown table."""
     return text.replace("|", "\\|")
 
 
@@ -93,18 +93,18 @@ def _in_text(result: Result) -> str:
 
 
 def of_paper(result: Result) -> str:
-    """As printed, with the digits of ours where these are more."""
+    """Format the paper's figure, with at least as many digits as the measured one."""
     return "" if result.paper is None else result.paper.shown(result.digits)
 
 
 def claim_text(claim: Checked) -> str:
-    """A claim, whether it holds, and by which figures."""
+    """Describe a claim, whether it holds, and its figures."""
     figures = " ≥ ".join(f"{value:.3g}" + (f" ({name})" if name else "") for name, value in claim.figures)
     return f"{_holds(claim)}: {claim.text}" + (f": {figures}" if figures else "") + "."
 
 
 def _holds(claim: Checked) -> str:
-    """Whether a claim holds, and how sure that is."""
+    """Describe whether a claim holds, and how certain that is."""
     if claim.holds == "untested":
         return "Not tested at this scale"
     word = "Holds" if claim.on_means else "**Does not hold**"
@@ -114,14 +114,14 @@ def _holds(claim: Checked) -> str:
 
 
 def summary(tables: Sequence[EntryTable]) -> str:
-    """One row per entry, as Markdown."""
+    """Write the summary of entries as a Markdown table, a row each."""
     lines = [f"| {' | '.join(SUMMARY_HEADS)} |", "|---" * len(SUMMARY_HEADS) + "|"]
     lines += [f"| {' | '.join(map(_piped, row))} |" for row in summary_rows(tables)]
     return "\n".join(lines) + "\n"
 
 
 def summary_rows(tables: Sequence[EntryTable]) -> list[list[str]]:
-    """One row per entry, below `SUMMARY_HEADS`."""
+    """Return a summary row per entry, below `SUMMARY_HEADS`."""
     rows = []
     for table in tables:
         wanted = len(table.plan.jobs)
@@ -133,7 +133,7 @@ def summary_rows(tables: Sequence[EntryTable]) -> list[list[str]]:
 
 
 def holding(claims: Sequence[Checked]) -> str:
-    """How many claims hold of those that are tested, and for how many of these seeds are too few to say."""
+    """Describe how many of the tested claims hold, and for how many there are too few seeds to say."""
     tested = [claim for claim in claims if claim.holds != "untested"]
     open_ones = sum(claim.holds == "unsure" for claim in tested)
     text = f"{sum(claim.holds == 'holds' for claim in tested)} of {len(tested)}"
@@ -141,11 +141,11 @@ def holding(claims: Sequence[Checked]) -> str:
 
 
 def counted(tables: Sequence[EntryTable]) -> dict[str, int]:
-    """How many cells have which verdict, by heading."""
+    """Count the cells by heading of the summary, each of which stands for some verdicts."""
     each = [table.counts() for table in tables]
     return {head: sum(counts[verdict] for counts in each for verdict in verdicts) for head, verdicts in COUNTED.items()}
 
 
 def plain(text: str) -> str:
-    """Text without what makes words bold in Markdown."""
+    """Remove Markdown's bold marks from text."""
     return text.replace("**", "")

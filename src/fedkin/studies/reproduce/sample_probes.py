@@ -1,4 +1,4 @@
-"""Probes of runs that cluster samples: their first clusters, unmatched ones, and scores of single clients."""
+"""Probes of runs that cluster samples: local clusters before matching, unmatched ones, and scores by client."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fedkin.studies.reproduce.finished_run import FinishedRun
 
 
 def initial(folder: Path) -> dict[str, float]:
-    """``accuracy`` of the clients' first clusters, repeated as the run made them, and the run's ``improvement`` on it.
+    """Return the ``accuracy`` of the clients' initial clusters, and the run's relative ``improvement`` on it.
 
-    The improvement is relative to the first accuracy (FedCRef, tables 6, 9 and 11).
+    The initial clusters are computed again as the run made them (FedCRef, tables 6, 9 and 11).
 
     Raises
     ------
@@ -41,22 +41,23 @@ def initial(folder: Path) -> dict[str, float]:
 
 
 def unmatched(folder: Path) -> dict[str, float]:
-    """``fraction`` of the local clusters of the start that are unmatched in the end."""
+    """Return the ``fraction`` of the initial local clusters that are unmatched in the end."""
     run = FinishedRun(folder)
     clusters, left = run.values("local_clusters"), run.values("unmatched")
     return {"fraction": left[-1] / clusters[0]} if clusters[0] and left[-1] is not None else {}
 
 
 def within(folder: Path) -> dict[str, float]:
-    """Cohen's kappa within each client, by client from 1 on, and the ``mean``, in the last record (CCFC, table 4)."""
+    """Return Cohen's kappa within each client, numbered from 1, and the ``mean``, in the last record (CCFC, table 4).
+    """
     found = [line["metrics"]["kappas"] for line in FinishedRun(folder).records if "kappas" in line["metrics"]]
     return _by_client(found[-1]) if found else {}
 
 
 def imbalance(folder: Path) -> dict[str, float]:
-    """Samples of a client's largest class over those of its smallest, by client from 1 on, and the ``mean``.
+    """Return the imbalance ratio of each client, by client from 1 on, and the ``mean`` (CCFC, table 4).
 
-    The imbalance ratio of CCFC's table 4; classes that a client lacks do not count.
+    The ratio is that of the client's largest class to its smallest; classes that a client lacks do not count.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Our figures beside the paper's: means and intervals over seeds, and a verdict that minds both spreads."""
+"""Verdicts on measured figures against the paper's: means and intervals over seeds, compared with both spreads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PRINTED = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean over seeds.
+    """Mean over seeds, with its confidence interval.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Figure:
     half : float or None
         Half of the 95 % interval of the mean, by Student's t; ``None`` for a single seed, or where none was printed.
     seeds : int
-        How many values it is the mean of; 0 where it is not known.
+        Number of values that were averaged; 0 if unknown.
     rounding : float
-        How far the value may be from what it was before it was rounded; 0 for one of ours.
+        Largest rounding error of a printed value; 0 for a measured one.
     """
 
     value: float
@@ -47,13 +47,13 @@ class Figure:
     rounding: float = 0.0
 
     def shown(self, digits: int) -> str:
-        """As in a table, such as ``"0.894 ± 0.031"``."""
+        """Format the figure for a table, such as ``"0.894 ± 0.031"``."""
         text = f"{self.value:.{digits}f}"
         return text if self.half is None else f"{text} ± {self.half:.{digits}f}"
 
 
 def over_seeds(values: Sequence[float]) -> Figure | None:
-    """Mean and interval; ``None`` of nothing."""
+    """Return the mean of values and its 95 % interval; ``None`` without values."""
     if not values:
         return None
     if len(values) == 1:
@@ -63,7 +63,7 @@ def over_seeds(values: Sequence[float]) -> Figure | None:
 
 
 def printed(text: str) -> Figure | None:
-    """A figure as a paper prints it; ``None`` for an empty one or a dash.
+    """Parse a figure as a paper prints it; ``None`` for an empty text or a dash.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def printed(text: str) -> Figure | None:
 
 
 def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> PaperVerdict:
-    """What our figure says of the paper's.
+    """Compare the measured figure with the paper's, and return the verdict.
 
     The paper's *spread* is its figure ± what it prints behind it, or ± `tolerance` where it prints nothing.
 
@@ -109,7 +109,7 @@ def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> Paper
 
 
 def is_better(verdict: PaperVerdict, ours: float, paper: float, better: str) -> bool | None:
-    """Whether ours is on the better side of a paper's figure; ``None`` where the verdict tells no side.
+    """Return whether the measured figure is better than the paper's; ``None`` where the verdict names no side.
 
     Parameters
     ----------
@@ -127,10 +127,10 @@ def is_better(verdict: PaperVerdict, ours: float, paper: float, better: str) -> 
 
 
 def at_least(first: Figure, second: Figure, margin: float) -> bool | None:
-    """Whether one figure is at least another less a margin; ``None`` where the spread over seeds leaves it open.
+    """Return whether one figure is at least another less a margin; ``None`` where the spread over seeds is too large.
 
-    Half of the interval of a difference is taken for the root of the sum of both halves' squares. A figure without an
-    interval, a number or one seed, counts as exact.
+    The half-width of the interval of a difference is the root of the sum of squares of both half-widths. A figure
+    without an interval, a number or one seed, counts as exact.
     """
     half = math.hypot(first.half or 0.0, second.half or 0.0)
     ahead = first.value - second.value + margin
