@@ -48,8 +48,7 @@ def unmatched(folder: Path) -> dict[str, float]:
 
 
 def within(folder: Path) -> dict[str, float]:
-    """Return Cohen's kappa within each client, numbered from 1, and the ``mean``, in the last record (CCFC, table 4).
-    """
+    """Return Cohen's kappa within each client, numbered from 1, and the ``mean``, at the end (CCFC, table 4)."""
     found = [line["metrics"]["kappas"] for line in FinishedRun(folder).records if "kappas" in line["metrics"]]
     return _by_client(found[-1]) if found else {}
 
