@@ -1,7 +1,7 @@
-"""The program, and how its commands end.
+"""Command-line program ``fedkin``, and how its commands end.
 
-Exit codes are `DONE`, `FAILED`, `REFUSED` and `INTERRUPTED`. Whatever a user can cause ends with one sentence on stderr
-and `REFUSED`; a traceback and `FAILED` are a fault of fedkin's.
+Exit codes are `DONE`, `FAILED`, `REFUSED` and `INTERRUPTED`. Any error that a user can cause ends with one sentence on
+stderr and `REFUSED`; a traceback and `FAILED` mean a bug in fedkin.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 @contextmanager
 def resumable(folder: Path) -> Iterator[None]:
-    """Within it, Ctrl-C leaves a run that can be resumed."""
+    """Report on Ctrl-C how to resume the run in `folder`; a context manager."""
     try:
         yield
     except KeyboardInterrupt:
@@ -96,13 +96,13 @@ def resumable(folder: Path) -> Iterator[None]:
 
 
 def stop(sentence: str, code: int) -> NoReturn:
-    """End with a sentence on stderr."""
+    """Print a sentence on stderr, and exit with `code`."""
     print(f"fedkin: {sentence}", file=sys.stderr)
     raise SystemExit(code)
 
 
 def _sentence(error: click.UsageError) -> str:
-    """What is wrong with the command line, the nearest option that exists, and where help is."""
+    """Describe a command-line error, with the nearest existing option and how to get help."""
     said, hint = error.format_message().rstrip("."), ""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         options = [name for each in error.ctx.command.params for name in each.opts]

@@ -1,4 +1,4 @@
-"""The command that lets a shell complete commands, options and names."""
+"""Command that lets a shell complete commands, options and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands whose help describes every argument, and which take their names' completion from the registry."""
+"""Click commands whose help describes every argument, and which complete names from the registry."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SECTIONS = ("Runs", "Finished runs", "Many runs", "More")
 
 
 class Argument(click.Argument):
-    """An argument with a description, in every version of click that fedkin takes.
+    """Argument with a description, for every version of click that fedkin supports.
 
     Parameters
     ----------
     help : str
-        What it means, in a sentence.
+        Description, in a sentence.
     """
 
     def __init__(self, param_decls: Sequence[str], help: str = "", **more: Any) -> None:
@@ -35,7 +35,7 @@ class Argument(click.Argument):
 
 
 class Command(click.Command):
-    """A command of fedkin.
+    """Command of fedkin.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Command(click.Command):
         self.section = section
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Nothing, where recent versions of click write arguments; `format_options` does."""
+        """Write nothing where recent versions of click write arguments; `format_options` does that."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write arguments, then options."""
@@ -56,7 +56,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A command with commands below it, listed by section and within it in the order they were added."""
+    """Command with subcommands, which are listed by section in the order they were added."""
 
     command_class = Command
     section = "More"
@@ -88,14 +88,14 @@ class Group(click.Group):
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions alone
-    """A text that the shell completes to one of some names, or to a file.
+    """Parameter type of a text that the shell completes to one of some names, or to a file.
 
     Parameters
     ----------
     names : callable
-        The names; asked when the shell does, as they may take time to import.
+        Returns the names; called only for completion, as importing them may take time.
     files : bool
-        Whether a path may stand there, too.
+        Whether paths are completed, too.
     """
 
     name = "text"
@@ -109,21 +109,21 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent vers
 
 
 def method_names() -> Sequence[str]:
-    """The methods of the registry."""
+    """Return the names of the registered methods."""
     from fedkin.experiment.registry import METHODS
 
     return list(METHODS)
 
 
 def scenario_names() -> Sequence[str]:
-    """The scenarios of the registry."""
+    """Return the names of the registered scenarios."""
     from fedkin.experiment.registry import SCENARIOS
 
     return list(SCENARIOS)
 
 
 def data_names() -> Sequence[str]:
-    """The embedded data sets."""
+    """Return the names of the built-in data sets."""
     from fedkin.data.reading.names import EMBEDDED
 
     return list(EMBEDDED)

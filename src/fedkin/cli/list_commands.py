@@ -1,4 +1,4 @@
-"""The command that lists names, and the options of one method or scenario."""
+"""Command that lists names, or the options of one method or scenario."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_names(name: str | None, preview: bool, data: str | None, as_json: bool)
 
 
 def _sections() -> dict[str, Mapping[str, str]]:
-    """Names and what they stand for, by section."""
+    """Return names and their descriptions, by section."""
     from fedkin.data.reading import names
     from fedkin.experiment import registry
     from fedkin.nn.network_names import AUTOENCODERS, MODELS
@@ -74,7 +74,7 @@ def _print_names(sections: Mapping[str, Mapping[str, str]], below: Mapping[str, 
 
 
 def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bool) -> None:
-    """A method's or a scenario's options; of anything else, its line."""
+    """Print the options of a method or scenario, or the description of any other name."""
     for title in ("data", "models", "autoencoders"):
         if name in sections[title]:
             summary = sections[title][name]
@@ -106,7 +106,7 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
 
 
 def _in_words(method: type[Any]) -> str:
-    """What a method clusters, who gives the number of clusters, and whether samples move."""
+    """Describe what a method clusters, who gives the number of clusters, and whether samples are moved."""
     what = f"{'a baseline that ' if method.baseline else ''}clusters {method.clusters}"
     number = "finds their number" if method.finds_k else "their number is given"
     if method.clusters is None or (method.baseline and method.finds_k):
@@ -117,7 +117,7 @@ def _in_words(method: type[Any]) -> str:
 
 
 def _print_options(options: Sequence[Option]) -> None:
-    """Two parts for each option: its default as TOML has it beside what is allowed, and what it means."""
+    """Print each option in two lines: its default in TOML and the allowed values, and its description."""
     width = min(get_terminal_size().columns, 100)
     heads = [f"{option.name} = {option.default_text}" if option.default_text else option.name for option in options]
     column = min(max(map(len, heads), default=0), 36)
@@ -128,20 +128,20 @@ def _print_options(options: Sequence[Option]) -> None:
 
 
 def _lines(text: str, first: str = "", others: str = "") -> str:
-    """A text in lines that fit a terminal; in one where no terminal reads it."""
+    """Wrap a text to the terminal's width; one line without a terminal."""
     if not sys.stdout.isatty():
         return first + text
     return fill(text, get_terminal_size().columns, initial_indent=first, subsequent_indent=others)
 
 
 def _plain(option: Option) -> dict[str, Any]:
-    """An option for programs; one that must be given has no default."""
+    """Return an option as plain values; a required one has no default."""
     default = {"default": json.loads(option.default_text)} if option.default_text else {}
     return {"name": option.name, **default, "allowed": option.allowed, "meaning": option.meaning}
 
 
 def _previews(shown: list[str], wanted: bool, data: str | None) -> dict[str, str]:
-    """The partition of each scenario as text, by name; empty unless it is wanted."""
+    """Return the partition of each scenario as text, by name; empty unless `wanted`."""
     if not wanted and data is None:
         return {}
     if not wanted or "scenarios" not in shown:

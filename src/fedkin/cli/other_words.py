@@ -1,4 +1,4 @@
-"""What users of other programs type, for sentences about commands and options that do not exist."""
+"""Names of options and commands in other programs, for error messages that suggest fedkin's own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SENTENCES |= dict.fromkeys(
 
 
 def key_of(error: click.NoSuchOption) -> str | None:
-    """The key of an experiment that an option which does not exist stands for; ``None`` where none is known."""
+    """Return the experiment's key that a non-existent option probably means; ``None`` if none is known."""
     assert error.ctx is not None
     if "settings" not in {each.name for each in error.ctx.command.params}:
         return None

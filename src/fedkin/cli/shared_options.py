@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands share, as decorators."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ PATH = click.Path(path_type=Path)
 
 
 def argument(name: str, help: str, **more: Any) -> Callable[[F], F]:
-    """An argument with its description."""
+    """Add an argument with a description."""
     return click.argument(name, cls=Argument, help=help, **more)
 
 
 def folder(name: str = "folder", help: str = "Folder of a run.") -> Callable[[F], F]:
-    """The folder of a run."""
+    """Add the argument for the folder of a run."""
     return argument(name, help, metavar="RUN", type=click.Path(path_type=Path, file_okay=False))
 
 
 def folders() -> Callable[[F], F]:
-    """Folders of runs, at least one."""
+    """Add the argument for the folders of runs, at least one."""
     return argument("folders", "Folders of runs.", metavar="RUN...", type=PATH, nargs=-1, required=True)
 
 
 def out(help: str, **more: Any) -> Callable[[F], F]:
-    """Where results go."""
+    """Add the option for the output folder."""
     return click.option("-o", "--out", type=PATH, help=help, **more)
 
 
 def settings(help: str) -> Callable[[F], F]:
-    """Keys of an experiment, one for each time it is given."""
+    """Add the option ``--set KEY=VALUE``, which may be repeated."""
     return click.option("-s", "--set", "settings", metavar="KEY=VALUE", multiple=True, help=f"{help} May be repeated.")
 
 
 def packages() -> Callable[[F], F]:
-    """Packages that a run's folder may name."""
+    """Add the option for packages that a run's folder may name."""
     return click.option(
         "--package",
         "packages",
@@ -53,17 +53,17 @@ def packages() -> Callable[[F], F]:
 
 
 def as_json() -> Callable[[F], F]:
-    """Results for programs."""
+    """Add the option for JSON output."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
 def quiet() -> Callable[[F], F]:
-    """Silence but for what went wrong."""
+    """Add the option that prints only warnings and errors."""
     return click.option("-q", "--quiet", is_flag=True, help="Print nothing but warnings and errors.")
 
 
 def tools(*names: str, default: str = "") -> Callable[[F], F]:
-    """Tools that track runs; `default` ends the sentence."""
+    """Add the option for tracking tools; `default` ends its help text."""
     return click.option(
         *names,
         metavar="TOOL",
@@ -74,15 +74,15 @@ def tools(*names: str, default: str = "") -> Callable[[F], F]:
 
 
 def data(help: str) -> Callable[[F], F]:
-    """Data by name or path."""
+    """Add the option for data by name or path."""
     return click.option("--data", metavar="DATA", type=DATA, help=help)
 
 
 def scenario(help: str) -> Callable[[F], F]:
-    """How clients get data."""
+    """Add the option for the scenario, by which clients get data."""
     return click.option("--scenario", metavar="NAME", type=SCENARIO, help=help)
 
 
 def clients() -> Callable[[F], F]:
-    """How many clients."""
+    """Add the option for the number of clients."""
     return click.option("--clients", type=int, help="Number of clients.")

@@ -1,4 +1,4 @@
-"""Commands that do many runs."""
+"""Commands that make many runs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""fedkin on a real federation: Flower carries the messages, and every site keeps its data, memory and results."""
+"""Deployment on a real federation: Flower carries the messages; every site keeps its data, memory and results."""

@@ -1,4 +1,4 @@
-"""What `fedkin federation init` writes: a Flower app folder that is ready to run."""
+"""Flower app folder that ``fedkin federation init`` writes, ready to run."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def init(
     experiment : str
         A method's name or a ``.toml`` file.
     sites : int or None
-        Their number; by default, as many as ``[federation]`` lists, else 3.
+        Number of sites; by default, as many as ``[federation]`` lists, else 3.
     settings : sequence of str
         ``section.key=value``, see `fedkin.experiment.config.load_config`.
     host, port
-        Where sites reach the server.
+        Address at which sites reach the server.
     insecure : bool
-        Without TLS, and without checking who a site is.
+        Whether to go without TLS and without authentication of sites.
 
     Raises
     ------
@@ -86,24 +86,24 @@ def init(
 
 
 def check_new(folder: Path) -> None:
-    """Refuse a folder that holds anything.
+    """Check that a folder is empty or absent.
 
     Raises
     ------
     FedkinError
-        If it does, or is none.
+        If it holds anything, or is a file.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give a new one.")
 
 
 def check_federated(config: Config) -> None:
-    """Refuse centralised baselines, for which sites would send their samples.
+    """Check that an experiment's method is not a centralised baseline, for which sites would send their samples.
 
     Raises
     ------
     FedkinError
-        If the method is one.
+        If the method is such a baseline.
     """
     if config.method.sends_samples():
         raise FedkinError(

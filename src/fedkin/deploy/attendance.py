@@ -1,4 +1,4 @@
-"""Who is there: a file beside a real federation's results that its operator can look at."""
+"""Attendance of a real federation's sites, in the file ``sites.json`` beside the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = ("site", "now", "since", "first step", "last reply", "why")
 
 @dataclass
 class Presence:
-    """One site.
+    """Attendance of one site.
 
     Attributes
     ----------
@@ -29,11 +29,11 @@ class Presence:
     now : str
         "there", "away", "left out" of the run, or "forgotten".
     since : str
-        When that began, in UTC.
+        Time since when it is in this state, in UTC.
     replied : int
         The last step in which it gave a usable reply; 0 if it never did.
     why : str
-        Why it gave none in the last step; empty if it did, or was not asked.
+        Why it gave no reply in the last step; empty if it did, or was not asked.
     """
 
     first: int
@@ -52,7 +52,7 @@ class Sites:
 
 
 class Attendance(Callback):
-    """Writes ``sites.json`` after every step.
+    """Callback that writes ``sites.json`` after every step.
 
     Parameters
     ----------
@@ -91,12 +91,12 @@ class Attendance(Callback):
 
 
 def json_of_sites(folder: Path) -> str:
-    """Return who is there as JSON, for programs: `Sites`. Raises as `table_of_sites` does."""
+    """Read the sites' attendance as JSON text of `Sites`; raises as `table_of_sites` does."""
     return _json_of(_read(folder))
 
 
 def table_of_sites(folder: Path) -> str:
-    """Return who is there as a table, from the results of a real federation.
+    """Format the sites' attendance as a table, from the results of a real federation.
 
     Raises
     ------

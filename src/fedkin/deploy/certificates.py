@@ -1,4 +1,4 @@
-"""Certificates of a server and keys of sites, so that messages are encrypted and everybody is who he says he is."""
+"""Certificates of a server and keys of sites, for encryption and authentication of messages."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HOST = re.compile(rf"(?=.*[a-z])({_PART}\.)*{_PART}", re.IGNORECASE | re.ASCII)
 
 
 def in_ascii(host: str) -> str:
-    """A host's name or address as addresses and certificates have it: without letters beyond ASCII.
+    """Convert a host's name or address to ASCII (IDNA), as addresses and certificates need it.
 
     Raises
     ------
     FedkinError
-        If it is no name of a host, or one that not everybody writes in the same way.
+        If it is not a host's name, or one with several forms in ASCII.
     """
     try:
         name = host.encode("idna").decode()
@@ -45,12 +45,14 @@ def in_ascii(host: str) -> str:
 
 
 def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
-    """A certificate authority and a server's certificate: ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``.
+    """Create a certificate authority and a server's certificate, as four files with their keys.
+
+    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``.
 
     Parameters
     ----------
     hosts : sequence of str
-        Names or addresses that sites know the server by, see `in_ascii`.
+        Names or addresses of the server, see `in_ascii`.
     """
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     issuer = _named("fedkin federation")
@@ -73,7 +75,7 @@ def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
 
 
 def write_certificates(folder: Path, made: Mapping[str, bytes]) -> None:
-    """Write what `new_certificates` made.
+    """Write the files of `new_certificates`.
 
     Raises
     ------
@@ -87,7 +89,7 @@ def write_certificates(folder: Path, made: Mapping[str, bytes]) -> None:
 
 
 def make_key(path: Path) -> Path:
-    """Write a site's private key, and beside it the public one, ``.pub``, which the server registers.
+    """Write a new private key of a site, and beside it the public key, ``.pub``, for the server to register.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The apps of a folder for Flower Hub, which run in a simulation, on built-in data, as at real sites, on theirs."""
+"""Server and client apps of a folder for Flower Hub, which run in simulation on built-in data or at real sites."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def server_app(folder: Path) -> ServerApp:
 
 
 def client_app(folder: Path) -> ClientApp:
-    """Return the app of a site: one with a file of its own, or in a simulation one with a part of built-in data.
+    """Return the client app: a site with its own file or, in a simulation, one with a part of built-in data.
 
     Its run configuration names the ``experiment``, and ``demo-data``, which a simulation partitions.
     """
@@ -60,14 +60,14 @@ def client_app(folder: Path) -> ClientApp:
 
 
 def _connected(grid: Grid) -> int:
-    """The number of nodes, once there are any."""
+    """Wait for nodes to connect, and return their number."""
     while not (found := len(list(grid.get_node_ids()))):
         time.sleep(_PAUSE)
     return found
 
 
 def _simulated(folder: Path, context: Context) -> Site:
-    """A site of a simulation: its part of the data, and a private folder that is this run's."""
+    """Build a site of a simulation: its part of the data, and a private folder for this run."""
     at, count = (int(context.node_config[name]) for name in _SIMULATED)
     run = context.run_config
     population = _population(folder / str(run["experiment"]), str(run["demo-data"]), count)
@@ -76,13 +76,13 @@ def _simulated(folder: Path, context: Context) -> Site:
 
 
 def _owner() -> str:
-    """Who runs this process, where a temporary folder is everybody's; on Windows it is one's own."""
+    """Return the user id of this process, to separate users' temporary folders; on Windows they are separate."""
     return str(os.getuid()) if hasattr(os, "getuid") else "own"
 
 
 @lru_cache(maxsize=1)
 def _population(experiment: Path, data: str, clients: int) -> Population:
-    """The sites of a simulation, with skewed labels or in clusters that call classes differently; built once."""
+    """Build the sites of a simulation, with label skew or, to cluster clients, flipped labels; cached."""
     federated = load_config(experiment)
     scenario = "label-flip" if federated.method.clusters == "clients" else "label-skew"
     partition = [f"scenario.name={scenario}", f"scenario.clients={clients}"]

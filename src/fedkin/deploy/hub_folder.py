@@ -1,4 +1,4 @@
-"""What `fedkin federation init --hub` writes: an app folder that Flower Hub takes."""
+"""App folder for Flower Hub that ``fedkin federation init --hub`` writes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
     Raises
     ------
     FedkinError
-        If the folder holds anything, a name is none that Flower Hub takes, or the experiment is not allowed, moves
+        If the folder holds anything, Flower Hub does not allow a name, or the experiment is not allowed, moves
         data or lists clients.
     """
     check_new(folder)

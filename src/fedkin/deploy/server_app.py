@@ -1,4 +1,4 @@
-"""The app that Flower runs at the server: an experiment on the connected sites."""
+"""Flower server app of an experiment on the connected sites."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UPLOADED = 1.0
 
 @dataclass
 class _Ledger:
-    """The run's token, and the sites it began with: their identities, and the keys their names are bound to."""
+    """Record of a run's token and initial sites: their identities, and the keys bound to their names."""
 
     run: str
     sites: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def server_app(folder: Path) -> ServerApp:
 
 @contextmanager
 def refusals_in_the_log() -> Iterator[None]:
-    """End a server's app with exit code 2 where something is refused, once the log that users see has the sentence."""
+    """Log a `FedkinError` and end the server app with exit code 2; a context manager."""
     try:
         yield
     except FedkinError as error:
@@ -73,7 +73,7 @@ def refusals_in_the_log() -> Iterator[None]:
 
 
 def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
-    """Run an experiment on the sites that a grid reaches, or resume it.
+    """Run or resume an experiment on the sites that a grid reaches.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     Raises
     ------
     FedkinError
-        If the sites do not come, another process works in `folder`, it holds something else, or a tool that tracks
+        If the sites do not connect, another process works in `folder`, it holds something else, or a tool that tracks
         the run is not installed or cannot be opened.
     """
     check_installed(config.tracking)
@@ -148,7 +148,7 @@ def _say(text: str) -> None:
 
 
 def _claim(config: Config, folder: Path) -> None:
-    """Make `folder` this experiment's, or check that it is."""
+    """Assign `folder` to this experiment, or check that it belongs to it."""
     if config.engine.sites is None and not config.federation.listed:
         raise FedkinError("'engine.sites' has no default on a real federation; give the number of sites.")
     check_federated(config)
@@ -162,7 +162,7 @@ def _claim(config: Config, folder: Path) -> None:
 
 
 def _ledger(folder: Path) -> _Ledger:
-    """Return the run's token, and the sites it began with: their identities, and the keys their names are bound to."""
+    """Read the record of the run's token and initial sites, with their identities and keys."""
     path = folder / LEDGER
     if not path.exists():
         return _Ledger(secrets.token_hex(8))
@@ -170,7 +170,7 @@ def _ledger(folder: Path) -> _Ledger:
 
 
 def _keep_ledger(folder: Path, run: str, roster: Roster, order: Sequence[str]) -> None:
-    """Write who takes part, in order of id."""
+    """Write the record of the participating sites, in order of id."""
     members = [roster.members[name] for name in order]
     keys = {member.name: member.key for member in members if member.key}
     ledger = _Ledger(run, {member.name: member.identity for member in members}, keys)
@@ -178,7 +178,7 @@ def _keep_ledger(folder: Path, run: str, roster: Roster, order: Sequence[str]) -
 
 
 def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
-    """Have every site save its part of the result."""
+    """Send every site its part of the result to save."""
     found = run.method.result(outcome.state)
     parts = {i: _part(run, found, i) for i in fed.ids if i not in fed.spare and i not in run.population.forgotten}
     for client, reason in fed.conclude(parts).items():
@@ -186,7 +186,10 @@ def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
 
 
 def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
-    """Return a site's part of the result: its cluster's model, if any; its samples' clusters it has already."""
+    """Return a site's part of the result: its cluster's model, if any.
+
+    The clusters of its samples are at the site already.
+    """
     method: Any = run.method
     if method.clusters != "clients" or not found["module"]:
         return {}

@@ -1,4 +1,4 @@
-"""The app that Flower runs at every site: it does tasks on the data that the site's own file names."""
+"""Flower client app of a site, which does tasks on the data named in the site's own file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RESULTS = "results"
 
 
 def client_app() -> ClientApp:
-    """Return the app of a site. Its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``."""
+    """Return the client app; its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``."""
     return answering(site_of, keep)
 
 
 def keep(site: Site, request: Request, payload: Payload) -> None:
-    """Write a site's results into ``results/<run>`` of its folder: its samples' clusters, and its cluster's model.
+    """Write a site's results to ``results/<run>`` in its folder: clusters of its samples, and its cluster's model.
 
     `fedkin predict` works with that folder as with a run's.
     """
@@ -48,12 +48,12 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
 
 
 def site_of(context: Context) -> Site:
-    """Return the site whose file the node's configuration names.
+    """Build the site whose file the node's configuration names.
 
     Raises
     ------
     FedkinError
-        If it names none, or the file or the data cannot be read.
+        If no file is named, or the file or the data cannot be read.
     """
     path = context.node_config.get("site")
     if not isinstance(path, str):

@@ -1,4 +1,4 @@
-"""A site's own TOML file: its name, its data and its private folder."""
+"""TOML file of a site: its name, its data and its private folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class SiteFile:
-    """The content of a site's file.
+    """Content of a site's file.
 
     Attributes
     ----------
@@ -60,15 +60,15 @@ class SiteFile:
     label : str or None
         The column of labels, if it has no usual name; "none" to use no labels.
     threads : int
-        Torch's, for each task.
+        Number of threads of torch, for each task.
     device : torch.device
-        What networks compute on.
+        Device of the networks.
     packages : tuple of str
-        Where tasks may come from.
+        Packages that tasks may be imported from.
     account : Account or None
         The privacy budget, if the file names an epsilon.
     table : TableOptions
-        How its columns are read: the keys `drop`, `id`, `categorical`, `ordinal` and `decimal`.
+        Options for reading tables: the keys `drop`, `id`, `categorical`, `ordinal` and `decimal`.
     key : Path or None
         The private key beside the file, if there is one.
     listed : dict of str to str
@@ -88,12 +88,12 @@ class SiteFile:
     listed: dict[str, str]
 
     def site(self) -> Site:
-        """Read the site's data, and return the site.
+        """Read the site's data, and build the site.
 
         Raises
         ------
         FedkinError
-            If they cannot be.
+            If the data cannot be read.
         """
         unlabelled = self.label == "none"
         read = load(self.data, None if unlabelled else self.label, options=self.table)
@@ -115,12 +115,12 @@ class SiteFile:
 
 
 def read_site(path: Path) -> SiteFile:
-    """Read a site's file; paths in it are relative to where it lies.
+    """Read a site's file; relative paths in it start at its own folder.
 
     Raises
     ------
     FedkinError
-        If it cannot be read, a key or value is not allowed, or there is no such device here.
+        If it cannot be read, a key or value is not allowed, or the device does not exist here.
     """
     tables = read_tables(path)
     try:

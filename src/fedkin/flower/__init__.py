@@ -1,4 +1,4 @@
-"""Strategies for Flower apps: put one in place of Flower's ``FedAvg`` and get clusters of nodes, and a model for each.
+"""Flower strategies that cluster nodes: replace Flower's ``FedAvg`` by one to get clusters and a model for each.
 
 They need the extra ``fedkin[flower]``. See docs/flower-strategies.md.
 """

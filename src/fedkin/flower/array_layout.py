@@ -1,4 +1,4 @@
-"""A client app's arrays as the flat vectors that methods add, compare and average."""
+"""Conversion between a client app's arrays and the flat vectors that methods add, compare and average."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _numbers = itertools.count(1)
 class ArrayLayout:
     """Names, shapes and types of the arrays of one model, in the order of its record.
 
-    A vector holds them in the order of `fedkin.nn.architecture.Architecture`: parameters, then a batch norm's
-    running statistics, which are known by the names that torch gives them, then everything that is not floating, such
-    as a counter of batches. All are float32 there, and so a whole number beyond 16 million may lose its last digits.
+    A vector holds them in the order of `fedkin.nn.architecture.Architecture`: parameters, then the running statistics
+    of batch norms, which are recognised by torch's names, then everything that is not floating-point, such as a counter
+    of batches. All are float32 in a vector, so a whole number beyond 16 million may lose its last digits.
 
     Attributes
     ----------
@@ -46,12 +46,12 @@ class ArrayLayout:
 
     @classmethod
     def of(cls, record: ArrayRecord) -> ArrayLayout:
-        """The layout of `record`.
+        """Return the layout of `record`.
 
         Raises
         ------
         FedkinError
-            If it holds no parameters, or something else than real numbers.
+            If it holds no parameters, or anything but real numbers.
         """
         arrays = {name: _opened(array) for name, array in record.items()}
         for name, array in arrays.items():
@@ -69,13 +69,13 @@ class ArrayLayout:
 
     @property
     def last_width(self) -> int:
-        """What the last linear layer is given for a sample, by the last matrix; 0 if there is none."""
+        """Input width of the last linear layer, that of the last matrix; 0 if there is none."""
         kinds = zip(self.shapes, self._kinds(), strict=True)
         widths = [shape[1] for shape, kind in kinds if kind == _PARAMETER and len(shape) == 2]
         return widths[-1] if widths else 0
 
     def vector(self, record: ArrayRecord) -> Tensor | str:
-        """The model of `record` as a vector ``(size,)``; or why it is not one of this layout, for a sentence."""
+        """Flatten the model of `record` to a vector ``(size,)``; or say, as text, why it has another layout."""
         if set(record) != set(self.names):
             odd = sorted(set(record) ^ set(self.names))[0]
             return f"array '{odd}' is {'unknown' if odd in record else 'absent'}"
@@ -92,7 +92,7 @@ class ArrayLayout:
         return torch.cat([parts[at] for at in self._order()])
 
     def record(self, vector: Tensor) -> ArrayRecord:
-        """The model `vector` ``(size,)`` as the client app knows it; whole numbers are rounded."""
+        """Convert the vector ``(size,)`` to the client app's record; integers are rounded."""
         values = vector.numpy()
         arrays: list[Array | None] = [None] * len(self.names)
         start = 0
@@ -105,13 +105,13 @@ class ArrayLayout:
         return ArrayRecord({name: array for name, array in zip(self.names, arrays, strict=True) if array is not None})
 
     def as_sent(self, vector: Tensor) -> Tensor:
-        """What a client app reads from the record of `vector`: the same, but for types that hold less than float32."""
+        """Return `vector` as a client app receives it, rounded to types that are narrower than float32."""
         back = self.vector(self.record(vector))
         assert isinstance(back, Tensor)
         return back
 
     def module(self, vector: Tensor, classes: int) -> nn.Module:
-        """A module whose parameters and buffers are those of `vector`."""
+        """Build a module whose parameters and buffers are those of `vector`."""
         parts: list[list[Tensor]] = [[], [], []]
         start = 0
         for at in self._order():
@@ -123,7 +123,7 @@ class ArrayLayout:
         return _Carrier(parts[_PARAMETER], parts[_STATISTIC], parts[_COUNTER], classes)
 
     def _kinds(self) -> list[int]:
-        """What each array is."""
+        """Return the kind of each array: parameter, statistic or counter."""
         floating = [np.dtype(kind).kind == "f" for kind in self.types]
         return [
             (_STATISTIC if name.endswith(_STATISTICS) else _PARAMETER) if real else _COUNTER
@@ -131,16 +131,15 @@ class ArrayLayout:
         ]
 
     def _order(self) -> list[int]:
-        """Positions of the arrays in the order of a vector."""
+        """Return the positions of the arrays in the order of a vector."""
         kinds = self._kinds()
         return sorted(range(len(kinds)), key=kinds.__getitem__)
 
 
 class _Carrier(nn.Module):
-    """Stands at the server for the network of the client app: has its arrays, and is never run.
+    """Stand-in at the server for the client app's network: it holds the arrays, but cannot compute.
 
-    So the methods can ask for the length of its parts and for a first model, as of any architecture. What it makes of
-    samples are zeros.
+    Methods can ask it for the sizes of its parts and for an initial model, as any architecture. Its logits are zeros.
     """
 
     def __init__(
@@ -153,13 +152,13 @@ class _Carrier(nn.Module):
         self.classes = classes
 
     def forward(self, x: Tensor) -> Tensor:
-        """Zeros ``(n, classes)``."""
+        """Return zeros ``(n, classes)``."""
         return x.new_zeros(len(x), self.classes)
 
 
 @contextmanager
 def known_as(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
-    """A name of a model for `fedkin.nn.build`, as long as the context lasts; new ones are copies of `vector`."""
+    """Register copies of `vector` as a model for `fedkin.nn.build`, and yield its name; a context manager."""
     name = f"client-app#{next(_numbers):08d}"  # of one length, as its bytes count as traffic
     first = _First(layout, vector)
     living = ref(first)  # names are never forgotten, so they must not keep models in memory
@@ -177,14 +176,14 @@ def known_as(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _First:
-    """The model that training begins from."""
+    """Initial model of training."""
 
     layout: ArrayLayout
     vector: Tensor
 
 
 def _opened(array: Array) -> NDArray[np.generic] | str:
-    """The numbers of `array`, never unpickled; or what it holds instead."""
+    """Return the numbers of `array`, never unpickled, or a description of its other content."""
     try:
         opened = array.numpy()
     except Exception as error:  # bytes from elsewhere, which NumPy may take for any of its formats
@@ -193,7 +192,7 @@ def _opened(array: Array) -> NDArray[np.generic] | str:
 
 
 def _is_real(dtype: str) -> bool:
-    """Whether NumPy's name of a type is one of real numbers."""
+    """Return whether a NumPy type name is one of real numbers."""
     try:
         return np.dtype(dtype).kind in "fiub"
     except Exception:  # a name from elsewhere

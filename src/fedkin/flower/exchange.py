@@ -1,4 +1,4 @@
-"""One exchange with nodes: a message to each, and its reply or the reason why there is none."""
+"""Exchange with nodes: a message to each, and its reply or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dic
     ----------
     grid : Grid
     messages : mapping
-        By any key.
+        Messages by any key.
     timeout : float
         Seconds until those that have not replied count as missing.
 
     Returns
     -------
     dict
-        Each key's reply, or in its place why there is none.
+        The reply of each key, or the reason why there is none.
     """
     answers: dict[Key, RecordDict | str] = dict.fromkeys(messages, "the message could not be sent")
     if messages:
@@ -41,6 +41,6 @@ def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dic
 
 
 def _failure(reply: Message) -> str:
-    """Why a node could not do its task, in one line."""
+    """Return why a node could not do its task, in one line."""
     reason = " ".join((reply.error.reason or "").split()) or "no reason given"
     return f"error {reply.error.code}: {reason[:_LONGEST_REASON]}"

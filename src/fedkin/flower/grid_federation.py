@@ -1,4 +1,4 @@
-"""How each task of clustered federated learning is done by the messages of a user's client app."""
+"""Mapping of each task of clustered federated learning to messages of a user's client app."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NO_LABELS = (
 
 
 class GridFederation(MessageFederation):
-    """Nodes of a Flower grid, each task by as few messages as a client app for FedAvg can do it; see its base."""
+    """Federation of the nodes of a Flower grid, which maps each task to few messages that any FedAvg app supports."""
 
     def _describe(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`client_tasks.describe`; answered here for methods that need to know nothing of the data."""
+        """Do `client_tasks.describe`; answered at the server for methods that need to know nothing of the data."""
         if not self.terms.asks:
             yield from ((client, {"shape": [1], "classes": 2}) for client in payloads)
             return
@@ -40,16 +40,16 @@ class GridFederation(MessageFederation):
             yield client, reply
 
     def _train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`client_tasks.train`: one message to each."""
+        """Do `client_tasks.train` with one message to each client."""
         return self._trained({client: payload["model"] for client, payload in payloads.items()})
 
     def _losses(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`client_tasks.losses`: as many messages to each as there are models, all at once."""
+        """Do `client_tasks.losses` with as many messages to each client as there are models, all at once."""
         judged, _ = self._judged({client: payload["models"] for client, payload in payloads.items()})
         return ((i, found if isinstance(found, str) else {"losses": found}) for i, found in judged.items())
 
     def _train_and_profile(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`cfl_gp.train_and_profile`: a training of the client's model and, where it is another, of the common one."""
+        """Do `cfl_gp.train_and_profile`: train a client's model and, if it is another one, the common model."""
         asked = {(client, 0): payload["model"] for client, payload in payloads.items()}
         asked |= {(client, 1): payload["criterion"] for client, payload in payloads.items() if "criterion" in payload}
         replies = self._exchange(MessageType.TRAIN, asked)
@@ -63,7 +63,7 @@ class GridFederation(MessageFederation):
             yield client, own | ({"profile": update[payload["places"]]} if "places" in payload else {})
 
     def _weigh_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`fedrc.weigh_and_train`, by `fedkin.flower.describes`; what it says of training is as of the client app's."""
+        """Do `fedrc.weigh_and_train` by `fedkin.flower.describes`, and log its training as the client app's."""
         terms = self.terms
         for client, reply in self._query(task, payloads):
             if not isinstance(reply, str) and task.refusal(reply) is None:
@@ -72,7 +72,7 @@ class GridFederation(MessageFederation):
             yield client, reply
 
     def _judge(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`feddrift_tasks.judge`, on the samples that the client app evaluates with."""
+        """Do `feddrift_tasks.judge` on the samples that the client app evaluates with."""
         models = {client: payload["models"] for client, payload in payloads.items()}
         judged, weights = self._judged(models, self.terms.eval_accuracy_key)
         for client, found in judged.items():
@@ -84,7 +84,7 @@ class GridFederation(MessageFederation):
                 yield client, {"errors": 1 - found.clamp(0, 1), "samples": weights[client]}
 
     def _choose_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`ifca.choose_and_train`: the losses of all models first, then training of the best."""
+        """Do `ifca.choose_and_train`: the losses of all models first, then training of the best."""
         models = {client: payload["models"] for client, payload in payloads.items()}
         judged, _ = self._judged(models)
         chosen = {i: client_tasks.lowest_loss(found) for i, found in judged.items() if not isinstance(found, str)}
@@ -99,7 +99,7 @@ class GridFederation(MessageFederation):
             yield client, reply
 
     def _choose_and_step(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`gradient_loss.choose_and_step`: the losses of all models, and training of all; an update is the descent."""
+        """Do `gradient_loss.choose_and_step`: losses and training of all models; an update stands for the gradient."""
         models = {client: payload["models"] for client, payload in payloads.items()}
         judged, _ = self._judged(models)
         asked = {(client, row): model for client in judged for row, model in enumerate(models[client])}
@@ -115,7 +115,7 @@ class GridFederation(MessageFederation):
             yield client, failed or self._chosen(payloads[client], losses, steps)
 
     def _chosen(self, payload: Payload, losses: Tensor, steps: Sequence[Payload | str]) -> Payload:
-        """What a client that has taken a step on each model replies, by the preference of the paper."""
+        """Build the reply of a client that has trained every model: the one that the paper's rule prefers."""
         updates = torch.stack([step["update"] for step in steps if not isinstance(step, str)])
         size = Classifier.of(payload["module"]).parameters
         wanted = gradient_loss.preference(losses, -updates[:, :size], payload["moves"][:, :size], payload)

@@ -1,4 +1,4 @@
-"""A federation of nodes that run a user's client app, reached by the messages of Flower's own strategies."""
+"""Federation of nodes that run a user's client app, reached by the messages of Flower's own strategies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Way = Callable[[Any, Task, Mapping[int, Payload]], Iterator[tuple[int, Payload |
 
 
 class MessageFederation(Federation):
-    """Nodes of a Flower grid, which do tasks of clustered federated learning by the messages that FedAvg would send.
+    """Federation of the nodes of a Flower grid, which do tasks by the messages that FedAvg would send.
 
     Clients are numbered as `Seats` has them. Spare ids for later ones are `away` until then, and so is a client while
     it is not connected.
@@ -49,14 +49,14 @@ class MessageFederation(Federation):
     terms : Terms
     seed : int
     seats : int, optional
-        How many clients there can be; by default 1000 more than are connected.
+        Maximum number of clients; by default 1000 more than are connected.
     known : sequence of Name
         Clients of the run that is resumed, in order of id.
 
     Attributes
     ----------
     round : int
-        Sent to clients as ``server-round``.
+        Number of the round, sent to clients as ``server-round``.
     trained : dict of int to MetricRecord
         Metrics of the last training, by client.
     has_losses : bool
@@ -89,7 +89,7 @@ class MessageFederation(Federation):
 
     @property
     def names(self) -> list[Name]:
-        """What each client seen so far is called in results."""
+        """Names in results of the clients seen so far."""
         return self.seats.names
 
     def connect(self) -> None:
@@ -98,7 +98,7 @@ class MessageFederation(Federation):
         self.away = set(self.ids).difference(there) | self.left_out.keys()
 
     def called(self, client: int) -> str:
-        """A node by its name, or by the id that Flower has given it."""
+        """Return the name of a node in messages: its own, or the id that Flower has given it."""
         return f"Node {self.names[client]}"
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
@@ -113,7 +113,7 @@ class MessageFederation(Federation):
                 raise FedkinError(sentence)
 
     def evaluate(self, models: Mapping[int, Tensor]) -> dict[int, MetricRecord]:
-        """Have clients evaluate models ``(size,)``: their metrics, without clients whose reply cannot be used."""
+        """Evaluate models ``(size,)`` at clients; return their metrics, without unusable replies."""
         found = {}
         for (client, _), reply in self._exchange(MessageType.EVALUATE, {(i, 0): m for i, m in models.items()}).items():
             metrics = reply if isinstance(reply, str) else self._metrics(client, reply)
@@ -126,7 +126,7 @@ class MessageFederation(Federation):
         return found
 
     def _query(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """A task that the client app does by `fedkin.flower.describes`."""
+        """Do a task that the client app supports by `fedkin.flower.describes`."""
         requests = {id(payload): query.request(task, payload, self.exchange) for payload in payloads.values()}
         kind = f"{MessageType.QUERY}.{query.ACTION}"
         messages = {i: self._message(i, kind, requests[id(payload)]) for i, payload in payloads.items()}
@@ -142,13 +142,13 @@ class MessageFederation(Federation):
                 yield client, self._refuse(client, f"it is no answer of fedkin.flower.describes ({error})")
 
     def _trained_reply(self, client: int, reply: RecordDict | str, start: Tensor) -> Payload | str:
-        """A reply to one of several trainings of a client, as `client_tasks.train` would give it."""
+        """Convert the reply to one of several trainings of a client to that of `client_tasks.train`."""
         return reply if isinstance(reply, str) else self._update(client, reply, self.layout.as_sent(start))
 
     def _judged(self, models: Mapping[int, Tensor], key: str = "") -> tuple[dict[int, Tensor | str], dict[int, float]]:
-        """A metric of each client's models ``(K, size)``, by default the loss: ``(K,)``, or why one is not known.
+        """Evaluate each client's models ``(K, size)``: one metric ``(K,)`` by client, by default the loss, or why not.
 
-        And by client the number of samples that it was measured on.
+        The second result is the number of samples that it was measured on, by client.
         """
         key, weights = key or self.terms.eval_loss_key, dict.fromkeys(models, 0.0)
         asked = {(client, row): model for client, stack in models.items() for row, model in enumerate(stack)}
@@ -167,7 +167,7 @@ class MessageFederation(Federation):
         return {client: failed.get(client, found) for client, found in values.items()}, weights
 
     def _trained(self, starts: Mapping[int, Tensor]) -> Iterator[tuple[int, Payload | str]]:
-        """Replies as `client_tasks.train` would give them, of clients that trained `starts`."""
+        """Train the models `starts` at clients, and yield replies as of `client_tasks.train`."""
         replies = self._exchange(MessageType.TRAIN, {(client, 0): model for client, model in starts.items()})
         sent: dict[int, Tensor] = {}  # as the client app had them, by the place of the model in memory
         for client, start in starts.items():
@@ -178,7 +178,7 @@ class MessageFederation(Federation):
             yield client, reply if isinstance(reply, str) else self._update(client, reply, sent[key])
 
     def _update(self, client: int, reply: RecordDict, start: Tensor) -> Payload | str:
-        """A client's training as a payload, or why it cannot be used."""
+        """Convert a client's training to a payload, or return why it is unusable."""
         metrics = self._metrics(client, reply)
         if isinstance(metrics, str):
             return metrics
@@ -195,17 +195,17 @@ class MessageFederation(Federation):
         }
 
     def _metrics(self, client: int, reply: RecordDict) -> MetricRecord | str:
-        """The metrics of a reply, with a weight among them, or why they cannot be used."""
+        """Return the metrics of a reply, which include a weight, or why they are unusable."""
         metrics = weighted_metrics(reply, self.terms.weighted_by_key)
         return self._refuse(client, metrics) if isinstance(metrics, str) else metrics
 
     def _refuse(self, client: int, reason: str) -> Unusable:
-        """Remember that a reply of the client app cannot be used."""
+        """Record that a reply of the client app is unusable."""
         self._useless[client] = reason
         return Unusable(reason)
 
     def _exchange(self, kind: str, models: Mapping[tuple[int, int], Tensor]) -> dict[tuple[int, int], RecordDict | str]:
-        """Send models, by client and a number, to be trained or evaluated."""
+        """Send models, by client and number, to be trained or evaluated."""
         config = self.terms.config(kind == MessageType.TRAIN, self.round)
         contents: dict[int, RecordDict] = {}  # what several are sent is one object
         for model in models.values():
@@ -225,5 +225,5 @@ class MessageFederation(Federation):
 
 
 def _reasons(missing: Mapping[int, str]) -> str:
-    """Each reason once."""
+    """Join the distinct reasons."""
     return "; ".join(dict.fromkeys(missing.values())).rstrip(".")

@@ -1,4 +1,4 @@
-"""Asks nodes of a user's client app for their names."""
+"""Names of the nodes of a user's client app."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEEDED = "names=True needs app.query('fedkin')(fedkin.flower.describes())"
 
 
 def names_of(grid: Grid, timeout: float, nodes: Sequence[int]) -> dict[int, Name | FedkinError | None]:
-    """Return what nodes say they are called, see `fedkin.flower.seats.Ask`."""
+    """Ask nodes for their names; see `fedkin.flower.seats.Ask`."""
     kind = f"{MessageType.QUERY}.{query.ACTION}"
     messages = {node: Message(query.name_request(), node, kind, group_id="names") for node in nodes}
     found: dict[int, Name | FedkinError | None] = {}

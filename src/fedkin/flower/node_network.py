@@ -1,4 +1,4 @@
-"""The network of a user's client app at a node, for tasks in which fedkin trains it."""
+"""Network of a user's client app at a node, for tasks in which fedkin trains it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _networks: dict[str, NodeNetwork] = {}
 
 
 class NodeNetwork:
-    """A network that the server's models fit, known to fedkin's tasks by a name of this process.
+    """Network that fits the server's models, registered for fedkin's tasks under a name of this process.
 
-    A copy in another process, such as a simulation's, has the same name there; however often it is copied, tasks know
-    the first one.
+    A copy in another process, such as a simulation's, has the same name there; all copies in a process refer to the
+    first one.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class NodeNetwork:
         self.make, self.name = make, f"node-network#{secrets.token_hex(8)}"
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return a new network, see `fedkin.nn.register`."""
+        """Build a new network, see `fedkin.nn.register`."""
         return self.make()
 
     def classes(self, x: Tensor) -> int:
-        """Return how many logits it gives for samples ``(n, *shape)``.
+        """Return the number of logits for samples ``(n, *shape)``.
 
         Raises
         ------
@@ -57,12 +57,12 @@ class NodeNetwork:
         return logits.shape[1]
 
     def put_into(self, payload: Payload, x: Tensor) -> Payload:
-        """Return a payload in which ``module``, by which the server knows its models, is this network.
+        """Return `payload` with this network as its ``module``, in place of the server's name for it.
 
         Raises
         ------
         FedkinError
-            If the ``models`` in it, or the ``reference``, are not of this network.
+            If the ``models`` or the ``reference`` in it do not fit this network.
         """
         register(self.name, _networks.setdefault(self.name, self))
         module = {"name": self.name, "shape": list(x.shape[1:]), "classes": self.classes(x)}

@@ -1,4 +1,4 @@
-"""What a node's client app replied, or in a sentence why it cannot be used."""
+"""Checks of a client app's replies: each returns the content, or a sentence on why it is unusable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedkin.flower.array_layout import ArrayLayout
 
 
 def trained_model(reply: RecordDict, layout: ArrayLayout) -> Tensor | str:
-    """Return the model of a training ``(size,)``, or why there is none."""
+    """Return the trained model ``(size,)`` of a reply, or why it is unusable."""
     records = list(reply.array_records.values())
     if len(records) != 1:
         return f"its training replied with {len(records)} ArrayRecords instead of one"
@@ -20,7 +20,7 @@ def trained_model(reply: RecordDict, layout: ArrayLayout) -> Tensor | str:
 
 
 def weighted_metrics(reply: RecordDict, key: str) -> MetricRecord | str:
-    """Return the metrics of a reply, with a weight by the name of `key` among them, or why there are none."""
+    """Return the metrics of a reply, with the weight named `key` among them, or why they are unusable."""
     records = list(reply.metric_records.values())
     if len(records) != 1:
         return f"its reply has {len(records)} MetricRecords instead of one"

@@ -1,4 +1,4 @@
-"""The query by which a client app describes its data, which some strategies need beyond training and evaluation."""
+"""Query by which a client app describes its data, which some strategies need beyond training and evaluation."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ Load = Callable[[Context], tuple[Any, Any]]
 def describes(
     load: Load | None = None, seed: int | None = None, network: MakeNetwork | None = None
 ) -> Callable[[Message, Context], Message]:
-    """Return a query function that says a node's name, and describes its data to the strategies that need it.
+    """Return a query function that reports a node's name, and describes its data to the strategies that need it.
 
-    These are `EmbeddingStrategy`, `LADDStrategy`, `PACFLStrategy`, `FLUXStrategy` and `FedRCStrategy`. It does the
-    tasks of these methods and no other: it reports the shape of a sample and the number of classes, the lowest and the
-    highest value, an update of the encoder, the randomised bits of the embedding, LADD's styles, or PACFL's singular
-    vectors; with a `network`, moments of latents for FLUX, and it trains FedRC's models. Random values are drawn once
-    in a run and remembered in the node's context.
+    These are `EmbeddingStrategy`, `LADDStrategy`, `PACFLStrategy`, `FLUXStrategy` and `FedRCStrategy`. The function
+    does the tasks of these methods and no others. It reports the shape of a sample and the number of classes, the
+    lowest and the highest value, an update of the encoder, the randomised bits of the embedding, LADD's styles, or
+    PACFL's singular vectors. With a `network`, it also reports moments of latents for FLUX, and trains FedRC's models.
+    Random values are drawn once in a run and remembered in the node's context.
 
     A node's name is ``name`` of its node configuration, or without one its ``partition-id``. A strategy with
     ``names=True`` asks for it.
@@ -102,7 +102,7 @@ def describes(
 
 @dataclass(frozen=True)
 class _Describes:
-    """What `describes` returns; no closure, because a simulation pickles the client app, and this by its name."""
+    """Query function that `describes` returns; a class, not a closure, because a simulation pickles the client app."""
 
     load: Load | None
     seed: int | None
@@ -125,22 +125,22 @@ class _Describes:
 
 
 def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
-    """Return the message that asks a node to do `task` in the exchange of this number."""
+    """Build the message that asks a node to do `task` in the exchange of this number."""
     return content(payload, task=task.name, exchange=exchange)
 
 
 def name_request() -> RecordDict:
-    """Return the message that asks a node for its name."""
+    """Build the message that asks a node for its name."""
     return content(task=NAME)
 
 
 def name_in(reply: RecordDict) -> int | str:
-    """Return the name in a node's answer.
+    """Return the name in a node's reply.
 
     Raises
     ------
     FedkinError
-        If there is none.
+        If there is no name.
     """
     name = read(reply).facts.get("name")
     if isinstance(name, str) and is_name(name):
@@ -151,7 +151,7 @@ def name_in(reply: RecordDict) -> int | str:
 
 
 def _done(task: Task, client: Client, payload: Payload, network: NodeNetwork | None) -> Payload:
-    """Return the reply of a task, which works on the node's own network if it needs one."""
+    """Do a task and return its reply, with the node's own network if it needs one."""
     if task in _BY_NETWORK:
         if network is None:
             raise FedkinError("This node only describes its data: describes() was given no network.")
@@ -170,7 +170,7 @@ def _done(task: Task, client: Client, payload: Payload, network: NodeNetwork | N
 
 
 def _name(context: Context) -> int | str:
-    """Return what the node is called."""
+    """Return the name of the node."""
     given = context.node_config.get("name", context.node_config.get("partition-id"))
     if type(given) is int or (isinstance(given, str) and is_name(given)):
         return given
@@ -180,7 +180,7 @@ def _name(context: Context) -> int | str:
 
 
 def _client(load: Load, context: Context, seed: int | None, exchange: int) -> Client:
-    """Return the node as a client, with what it remembers of this run and its own generator."""
+    """Build the client of a node, with its memory of this run and its own generator."""
     where = f"Node {context.node_config.get('partition-id', context.node_id)}"
     loaded = load(context)
     if not isinstance(loaded, tuple) or len(loaded) != 2:
@@ -198,7 +198,7 @@ def _client(load: Load, context: Context, seed: int | None, exchange: int) -> Cl
 
 
 def _labels(given: Any, samples: int, where: str) -> Tensor:
-    """Labels as int64 ``(samples,)``."""
+    """Return labels as int64 ``(samples,)``."""
     y = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)
     if y.shape != (samples,) or y.dtype.kind not in "iu" or (y < 0).any():
         raise FedkinError(

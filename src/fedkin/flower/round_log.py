@@ -1,4 +1,4 @@
-"""What a strategy's rounds have left so far: records and metrics, by client."""
+"""Log of a strategy's rounds: records and metrics, by client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ByRound = dict[int, MetricRecord]
 
 @dataclass
 class RoundLog:
-    """Records and metrics of the rounds that are done; clients are numbers.
+    """Records and metrics of the rounds so far; clients are numbers.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class RoundLog:
     evaluated_by_cluster, evaluated_by_client : dict of int to dict of int to MetricRecord
         By round, then by cluster or client.
     last_trained : dict of int to MetricRecord
-        The last training metrics of each client.
+        Metrics of the last training of each client.
     """
 
     done: int = 0
@@ -40,7 +40,7 @@ class RoundLog:
     last_trained: ByRound = field(default_factory=dict)
 
     def tree(self) -> dict[str, Any]:
-        """Return it as plain values, for a checkpoint."""
+        """Return the log as plain values, for a checkpoint."""
         return {
             "done": self.done,
             "records": [{**one, "missing": _texts(one["missing"], str)} for one in self.records],
@@ -50,7 +50,7 @@ class RoundLog:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> RoundLog:
-        """Return what `tree` was made of."""
+        """Restore the log from the result of `tree`."""
         log = cls(tree["done"], [{**one, "missing": _numbers(one["missing"], str)} for one in tree["records"]])
         for name in _METRICS:
             setattr(log, name, _numbers(tree[name], MetricRecord))

@@ -1,4 +1,4 @@
-"""A strategy's rounds: the method's steps, with the evaluation and the log that Flower's own strategies have."""
+"""Rounds of a strategy: the method's steps, with evaluation and log as in Flower's own strategies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PATIENCE = 1.0
 
 
 class RoundOptions(Protocol):
-    """What the rounds need of a `ClusterStrategy`, which describes these parameters."""
+    """Interface of a `ClusterStrategy` that the rounds need; see its parameters."""
 
     fraction_train: float
     fraction_evaluate: float
@@ -52,14 +52,14 @@ class RoundOptions(Protocol):
     evaluate_metrics_aggr_fn: Aggregate
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the method's first state."""
+        """Return the method's initial state."""
 
     def wait(self, grid: Grid) -> None:
         """Wait until enough nodes are connected."""
 
 
 class RoundLoop:
-    """One run of a strategy.
+    """Loop of a strategy's rounds, for one run.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ class RoundLoop:
         self.folder, self.log = folder, RoundLog()
 
     def run(self, models: Tensor, module: str) -> ClusterResult:
-        """Run all rounds, or those that are left.
+        """Run all rounds, or the remaining ones after resuming.
 
         Parameters
         ----------
         models : Tensor, (m, size)
-            Which training starts from.
+            Models from which training starts.
         module : str
-            What the methods know the client app's model by.
+            Name by which methods know the client app's model.
         """
         state = self._resumed(module)
         if state is None:
@@ -125,7 +125,7 @@ class RoundLoop:
             time.sleep(PATIENCE)
 
     def _resumed(self, module: str) -> ClientMethodState | None:
-        """Put everything where the checkpoint was taken; ``None`` if there is none."""
+        """Restore federation, log and state from the checkpoint; ``None`` if there is none."""
         if self.folder is None or (last := self.folder.last) is None:
             return None
         state: ClientMethodState = settle(self.fed, self.method.state_type, last)
@@ -134,20 +134,20 @@ class RoundLoop:
         return dataclasses.replace(state, module={**state.module, "name": module})
 
     def _kept(self, state: ClientMethodState) -> ClientMethodState:
-        """Write a checkpoint, if there is a folder for it."""
+        """Write a checkpoint of the state, if there is a folder for it, and return the state."""
         if self.folder is not None:
             tree = {**snapshot(self.fed, state), "names": list(self.fed.names), "log": self.log.tree()}
             self.folder.keep(tree, self._result(state))
         return state
 
     def _participating(self) -> ClientMethod:
-        """The method with as many participants as Flower's FedAvg samples from the nodes connected now."""
+        """Return the method with as many participants as Flower's FedAvg samples from the connected nodes."""
         connected = max(1, len(self.fed.present))
         count = max(1, int(self.strategy.fraction_train * connected), self.strategy.min_train_nodes)
         return dataclasses.replace(self.method, participation=min(1.0, count / connected))
 
     def _note(self, record: Record, number: int) -> None:
-        """Keep a step's record and log it."""
+        """Store a step's record, and log it."""
         values = dict(record.values)
         for name in _BY_CLIENT & values.keys():
             values[name] = values[name][: len(self.fed.names)]
@@ -164,7 +164,7 @@ class RoundLoop:
         log.info("\t├──> %d clusters of %s nodes", values["clusters"], values["sizes"])
 
     def _count_training(self, number: int, record: Record) -> None:
-        """Keep and aggregate the metrics of the clients whose training was used."""
+        """Store and aggregate the training metrics of the clients whose training was used."""
         losses = record.values["losses"]  # a client that trained may be missing in another exchange of the step
         used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in losses}
         self.log.last_trained |= used
@@ -174,7 +174,7 @@ class RoundLoop:
             self.log.trained[number] = total
 
     def _evaluate(self, number: int, state: ClientMethodState) -> None:
-        """Have some nodes evaluate their cluster's model, and the server evaluate the largest cluster's."""
+        """Evaluate cluster models at sampled nodes, and the largest cluster's model at the server."""
         models, labels = list(state.models), state.labels.tolist()
         asked = self._sample({i: labels[i] for i in self.fed.present if labels[i] >= 0}, number)
         found = self.fed.evaluate({client: models[cluster] for client, cluster in asked.items()})
@@ -191,14 +191,14 @@ class RoundLoop:
         self._evaluate_here(number, models[self._largest(state)])
 
     def _sample(self, labels: Mapping[int, int], number: int) -> dict[int, int]:
-        """Sample the clients that evaluate in this round: their clusters by client."""
+        """Sample the clients that evaluate in this round; return their clusters by client."""
         count = max(int(self.strategy.fraction_evaluate * len(labels)), self.strategy.min_evaluate_nodes)
         drawn = torch.randperm(len(labels), generator=self.fed.rng("evaluate", number))[:count]
         clients = list(labels)
         return {clients[at]: labels[clients[at]] for at in sorted(drawn.tolist())}
 
     def _aggregated(self, aggregate: Aggregate, metrics: Mapping[int, MetricRecord]) -> MetricRecord | None:
-        """Weighted means of the clients' metrics; ``None`` if these differ in name."""
+        """Aggregate the clients' metrics to weighted means; ``None`` if their names differ."""
         names = {frozenset(one) for one in metrics.values()}
         if len(names) > 1:
             log.warning("Nodes replied with different metrics, which are not averaged.")
@@ -222,12 +222,12 @@ class RoundLoop:
         self.log.evaluated_here[number] = metrics
 
     def _largest(self, state: ClientMethodState) -> int:
-        """The cluster with the most nodes; the first if no node's cluster is known."""
+        """Return the cluster with the most nodes; the first if no node's cluster is known."""
         labels = state.labels[: len(self.fed.names)]
         return int(labels[labels >= 0].bincount(minlength=len(state.models)).argmax())
 
     def _result(self, state: ClientMethodState) -> ClusterResult:
-        """The clusters and models that the method has found, and what its rounds have left."""
+        """Build the result from the method's clusters and models, and the log."""
         found: dict[str, Any] = self.method.result(state)
         names, layout, log = self.fed.names, self.fed.layout, self.log
         labels = zip(names, found["labels"].tolist(), strict=False)

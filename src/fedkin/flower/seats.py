@@ -1,4 +1,4 @@
-"""Which node of a grid is which client: by the name that it gives, or by the id that Flower has given it."""
+"""Assignment of a grid's nodes to clients, by the names that nodes report or by their ids."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ log = logging.getLogger("flwr")
 
 
 class Seats:
-    """Clients in the order in which they were first seen; those seen together in order of name.
+    """Numbering of nodes as clients, in the order in which they were first seen; those seen together in order of name.
 
-    A client keeps its seat while it is away. One that gives a name gets its seat back under another node id; without
-    names, a new id is a new client.
+    A client keeps its number while it is away. A node that reports a name gets the number of that name back under
+    another node id; without names, a new id is a new client.
 
     Parameters
     ----------
     count : int
-        How many seats there are.
+        Maximum number of clients.
     ask : callable or None
         See `Ask`; ``None`` if a node is known by its id.
     names : sequence of Name
@@ -36,7 +36,7 @@ class Seats:
     Attributes
     ----------
     names : list of Name
-        Of each client.
+        Name of each client.
     nodes : list of int
         Node id of each client, or `NOWHERE`.
     """
@@ -48,12 +48,12 @@ class Seats:
         self._ignored: set[int] = set()
 
     def update(self, connected: Iterable[int]) -> set[int]:
-        """Give new nodes a seat, and return the clients that are connected now.
+        """Number new nodes, and return the clients that are connected now.
 
         Raises
         ------
         FedkinError
-            If names are asked for, no node has one, and none had one before in this process.
+            If nodes are asked for names, but no node has one, now or before in this process.
         """
         there = set(connected)
         new = sorted(there.difference(self.nodes, self._ignored))
@@ -77,7 +77,7 @@ class Seats:
         return {at for at, node in enumerate(self.nodes) if node in there}
 
     def _return(self, seat: int, node: int, there: set[int]) -> None:
-        """Give a node the seat that its name has, if nobody sits there."""
+        """Give a node the number that belongs to its name, unless another connected node has it."""
         if self.nodes[seat] in there:
             log.warning(
                 "Node %d is ignored: it says that it is %s, as node %d does.", node, self.names[seat], self.nodes[seat]
@@ -89,7 +89,7 @@ class Seats:
         self.nodes[seat] = node
 
     def _named(self, nodes: Sequence[int]) -> dict[int, Name]:
-        """The names of new nodes; those that cannot give one are ignored, those that are silent asked again."""
+        """Ask new nodes for their names; nodes without one are ignored, silent ones are asked again next time."""
         found: dict[int, Name] = {}
         failed: dict[int, FedkinError] = {}
         for node, name in (self.ask(nodes) if self.ask and nodes else {}).items():

@@ -1,4 +1,4 @@
-"""What a strategy's `start` is given, checked."""
+"""Checks of the arguments of a strategy's `start`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fedkin.flower.terms import Config
 
 
 def given_models(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[ArrayLayout, Tensor]:
-    """Return the layout of the models that training begins from, and these ``(m, size)``.
+    """Return the layout of the initial models, and the models as vectors ``(m, size)``.
 
     Raises
     ------
     FedkinError
-        If they are no records of arrays, hold no parameters, or differ.
+        If they are not records of arrays, hold no parameters, or differ in layout.
     """
     given = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else initial_arrays
     if not isinstance(given, Sequence) or not given or not all(isinstance(one, ArrayRecord) for one in given):
@@ -37,12 +37,12 @@ def given_models(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[A
 
 
 def checked_rounds(num_rounds: int) -> int:
-    """Return the number of rounds.
+    """Check the number of rounds, and return it.
 
     Raises
     ------
     FedkinError
-        If it is below 1, or no whole number.
+        If it is below 1, or not a whole number.
     """
     if type(num_rounds) is not int or num_rounds < 1:
         raise FedkinError(f"num_rounds is {num_rounds!r}; allowed: whole numbers from 1.")
@@ -50,12 +50,12 @@ def checked_rounds(num_rounds: int) -> int:
 
 
 def seconds(timeout: float | None) -> float:
-    """Return the timeout of an exchange; ``None`` is none.
+    """Return the timeout of an exchange in seconds, infinite for ``None``.
 
     Raises
     ------
     FedkinError
-        If it is not above 0.
+        If it is not greater than 0.
     """
     if timeout is None:
         return math.inf
@@ -65,7 +65,7 @@ def seconds(timeout: float | None) -> float:
 
 
 def checked_config(name: str, given: Any) -> Config:
-    """Return a configuration for the client app: values, or a function of the round; empty for ``None``.
+    """Check the configuration for the client app: values, or a function of the round; empty for ``None``.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def checked_config(name: str, given: Any) -> Config:
 
 
 def _model(layout: ArrayLayout, arrays: ArrayRecord, at: int) -> Tensor:
-    """Return the model of `arrays`, the item `at` of a list."""
+    """Flatten the model of `arrays`, item `at` of a list."""
     vector = layout.vector(arrays)
     if isinstance(vector, str):
         raise FedkinError(f"initial_arrays holds models that differ: in that at {at}, {vector}.")

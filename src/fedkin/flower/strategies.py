@@ -1,4 +1,4 @@
-"""The strategies by name: each runs a method of `fedkin.methods.clients` over Flower."""
+"""Flower strategies by name: each runs a method of `fedkin.methods.clients`."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ _ALWAYS = "always '{}' with a client app that is not fedkin's own"
 
 
 class FedAvgStrategy(ClusterStrategy, method=fedavg.FedAvgMethod):
-    """Trains one model for all nodes (McMahan et al. 2017): the baseline that clusters are compared with.
+    """Strategy of FedAvg: one model for all nodes (McMahan et al. 2017), the baseline for clusters.
 
     See `ClusterStrategy` for all parameters.
     """
 
 
 class FedOptStrategy(ClusterStrategy, method=fedopt.FedOptMethod):
-    """Trains one model for all nodes with an adaptive optimiser at the server (Reddi et al. 2021); no clusters.
+    """Strategy of FedOpt: one model for all nodes, with an adaptive optimiser at the server (Reddi et al. 2021).
 
     See `ClusterStrategy`, and `fedkin.methods.clients.fedopt.FedOptMethod` for its parameters.
     """
 
 
 class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
-    """Finds clusters and their number once, as soon as the nodes' updates diverge (Zuziak et al.).
+    """Strategy of OCFL: find clusters and their number once, as soon as the nodes' updates diverge (Zuziak et al.).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
     `fedkin.methods.clients.ocfl.OCFLMethod` for its parameters.
@@ -59,7 +59,7 @@ class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
 
 
 class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
-    """Bipartitions clusters recursively where one model no longer fits all nodes (Sattler et al. 2020).
+    """Strategy of CFL: bipartition clusters recursively where one model no longer fits all (Sattler et al. 2020).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes of a cluster
     that was cut also evaluate its earlier models, once, after the last round. See `ClusterStrategy`, and
@@ -68,7 +68,7 @@ class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
 
 
 class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMethod):
-    """Clusters nodes once, by a tree of their updates cut at a given height (Briggs et al. 2020).
+    """Strategy of FL+HC: cluster nodes once, by a dendrogram of updates cut at a given height (Briggs et al. 2020).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
     `fedkin.methods.clients.hierarchical.HierarchicalMethod` for its parameters.
@@ -76,7 +76,7 @@ class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMeth
 
 
 class FeSEMStrategy(ClusterStrategy, method=fesem.FeSEMMethod):
-    """Puts each node to the nearest of `n_clusters` centres of models, in every round (Long et al. 2023).
+    """Strategy of FeSEM: assign each node to the nearest of `n_clusters` models in every round (Long et al. 2023).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
     `fedkin.methods.clients.fesem.FeSEMMethod` for its parameters.
@@ -84,7 +84,7 @@ class FeSEMStrategy(ClusterStrategy, method=fesem.FeSEMMethod):
 
 
 class FedGroupStrategy(ClusterStrategy, method=fedgroup.FedGroupMethod):
-    """Clusters nodes once, by their first updates' decomposed similarity (Duan et al. 2021).
+    """Strategy of FedGroup: cluster nodes once, by the decomposed cosine similarity of updates (Duan et al. 2021).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
     `fedkin.methods.clients.fedgroup.FedGroupMethod` for its parameters.
@@ -92,7 +92,7 @@ class FedGroupStrategy(ClusterStrategy, method=fedgroup.FedGroupMethod):
 
 
 class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
-    """Keeps `n_clusters` models; each node trains the one that fits it best in every round (Ghosh et al. 2020).
+    """Strategy of IFCA: each node trains the one of `n_clusters` models that fits it best (Ghosh et al. 2020).
 
     Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`. Models are chosen
     by that loss, so on the samples the app evaluates with. A round is `n_clusters` evaluations at every node and then a
@@ -111,7 +111,7 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
     }
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the first state, with models that are seeded or given."""
+        """Return the initial state, with models that are seeded or given."""
         if len(models) == 1:
             state: ClientMethodState = dataclasses.replace(method, start="kmeans").init(fed)
             return state
@@ -123,7 +123,7 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
 
 
 class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMethod):
-    """Keeps `n_clusters` models; a node joins one with a low loss that moves as the node's training does (Lin et al.).
+    """Strategy by loss and gradient: a node joins a model of low loss that moves as its training does (Lin et al.).
 
     Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`. The client app's
     whole training stands for the paper's one gradient step. In a round a node evaluates all models and trains all of
@@ -138,12 +138,12 @@ class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMet
     }
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the first state, with the models that are given."""
+        """Return the initial state, with the given models."""
         return _given(method, fed, models)
 
 
 class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
-    """Clusters nodes spectrally by updates accumulated over rounds (Kim, Kim, de Veciana 2024).
+    """Strategy of CFL-GP: spectral clustering of nodes by accumulated updates (Kim, Kim, de Veciana 2024).
 
     Works with any app that works with FedAvg; a node that comes when clusters are no longer formed joins by its
     `eval_loss_key` under each model. In a clustering round most nodes train twice: their cluster's model, and one that
@@ -152,7 +152,7 @@ class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
 
 
 class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
-    """Clusters nodes by k-means of their losses under `n_clusters` models, in every round.
+    """Strategy of CLoVE: k-means of the nodes' losses under `n_clusters` models, in every round (Bhatia et al. 2025).
 
     Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`; a node evaluates all
     models in a round in which it is clustered. `initial_arrays` is a list of `n_clusters` models that differ. See
@@ -160,12 +160,12 @@ class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
     """
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the first state, with the models that are given."""
+        """Return the initial state, with the given models."""
         return _given(method, fed, models)
 
 
 def _given(method: Any, fed: GridFederation, models: Tensor, otherwise: str = "") -> ClientMethodState:
-    """Return the first state with the models that were given to `start`, one for each cluster."""
+    """Return the initial state with the models that `start` was given, one per cluster."""
     if len(models) != method.n_clusters:
         raise FedkinError(
             f"initial_arrays holds {len(models)} model{'s'[: len(models) != 1]}; n_clusters is {method.n_clusters}, "
@@ -176,7 +176,7 @@ def _given(method: Any, fed: GridFederation, models: Tensor, otherwise: str = ""
 
 
 class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
-    """Clusters nodes before training, by a few randomised bits that each sends once (Prigent et al. 2024).
+    """Strategy of client embeddings: cluster nodes before training by randomised bits (Prigent et al. 2024).
 
     Needs a client app that also describes its data: ``app.query("fedkin")(fedkin.flower.describes(load))``. Steps of
     pre-training and the one of messages come before the first round. Flipped bits are remembered, so that repeated
@@ -189,7 +189,7 @@ class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
 
 
 class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
-    """Clusters nodes before training, by the style of their images (Shenaj et al. 2023).
+    """Strategy of LADD: cluster nodes before training by the style of their images (Shenaj et al. 2023).
 
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are. See
     `ClusterStrategy`, and `fedkin.methods.clients.ladd.LADDMethod` for its parameters.
@@ -200,7 +200,7 @@ class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
 
 
 class PACFLStrategy(ClusterStrategy, method=pacfl.PACFLMethod):
-    """Clusters nodes before training, by the angles between the subspaces of their data (Vahidian et al. 2023).
+    """Strategy of PACFL: cluster nodes before training by principal angles of their data (Vahidian et al. 2023).
 
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; singular vectors are sent as they are.
     See `ClusterStrategy`, and `fedkin.methods.clients.pacfl.PACFLMethod` for its parameters.
@@ -211,7 +211,7 @@ class PACFLStrategy(ClusterStrategy, method=pacfl.PACFLMethod):
 
 
 class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
-    """Clusters nodes by moments of their data's latents, after a few rounds of one model (Fenoglio et al. 2025).
+    """Strategy of FLUX: cluster nodes by moments of latents after a few rounds of one model (Fenoglio et al. 2025).
 
     Needs a client app that also describes its data by its own network:
     ``app.query("fedkin")(fedkin.flower.describes(load, network=Net))``; moments are sent as they are. Latents are what
@@ -222,7 +222,7 @@ class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
     _asks = "describes(load, network=Net)"
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the first state, with as many directions as the network's latents are wide."""
+        """Return the initial state, with as many directions as the network's latent width."""
         width = fed.layout.last_width
         if not width:
             raise FedkinError("FLUXStrategy needs a network with a linear layer; initial_arrays has no matrix.")
@@ -232,7 +232,7 @@ class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
 
 
 class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
-    """Clusters nodes again every few rounds by the errors of all models on their data (Jothimurugesan et al. 2023).
+    """Strategy of FedDrift: cluster nodes again every few rounds by all models' errors (Jothimurugesan et al. 2023).
 
     Works with any app that works with FedAvg and whose evaluation reports an accuracy in [0, 1], `eval_accuracy_key`:
     nodes judge models on the samples that the app evaluates with. With ``start="alone"`` every node begins with a model
@@ -244,7 +244,7 @@ class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
 
 
 class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):
-    """Trains `n_clusters` models by all nodes, each sample weighted by its membership (Guo, Tang, Lin 2024).
+    """Strategy of FedRC: soft clusters; every node trains all `n_clusters` models (Guo, Tang, Lin 2024).
 
     A client app trains without weights of samples, so fedkin trains the client app's network in its place:
     ``app.query("fedkin")(fedkin.flower.describes(load, network=Net))``. How nodes train is therefore given here, as
@@ -259,5 +259,5 @@ class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):
     _fixed: ClassVar[Mapping[str, str]] = {"recipe": "for fedkin's own client app"}
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the first state, with the models that are given."""
+        """Return the initial state, with the given models."""
         return _given(method, fed, models)

@@ -1,4 +1,4 @@
-"""The base of all strategies: the method's hyper-parameters, FedAvg's own, and `start`."""
+"""Base class of the strategies: the method's hyper-parameters, FedAvg's parameters, and `start`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ log = logging.getLogger("flwr")
 
 
 class ClusterStrategy(Strategy):
-    """Base of the strategies that find clusters of nodes and train a model for each.
+    """Base class of strategies that find clusters of nodes and train a model for each.
 
-    It is started as Flower's own are, with an app that trains and evaluates the arrays it receives. It runs the same
-    method as fedkin's engines; a task for clients becomes the messages that FedAvg would send.
+    A strategy is started as Flower's own are, with an app that trains and evaluates the arrays it receives. It runs
+    the same method as fedkin's engines; a task for clients becomes the messages that FedAvg would send.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class ClusterStrategy(Strategy):
         Whether nodes are asked for their names, or partitions, when they appear, see `fedkin.flower.describes`. Results
         are then by name, clients in order of name, and a node that returns under another id is known.
     **options
-        The method's hyper-parameters, but for those that are the client app's.
+        Hyper-parameters of the method, without those that the client app decides.
     """
 
     _method: ClassVar[type[ClientMethod]]
@@ -73,12 +73,12 @@ class ClusterStrategy(Strategy):
     """The hyper-parameter and its value with which the client app's data need no labels; ``None`` if they always do."""
 
     def __init_subclass__(cls, method: type[ClientMethod] | None = None, **more: Any) -> None:
-        """Give the strategy the hyper-parameters of `method`, by default those of the strategy that it inherits from.
+        """Add the hyper-parameters of `method` to the strategy; by default its base's method.
 
         Raises
         ------
         FedkinError
-            If it has a function that Flower's strategies call and these do not.
+            If the class defines a function that Flower's strategies call, but these do not.
         """
         super().__init_subclass__(**more)
         for name in sorted(_NEVER_CALLED & vars(cls).keys()):
@@ -148,11 +148,11 @@ class ClusterStrategy(Strategy):
 
     @classmethod
     def _elsewhere(cls) -> dict[str, str]:
-        """Return the method's hyper-parameters that the strategy has not, and where they are."""
+        """Return the method's hyper-parameters that the strategy lacks, with the place where they are set."""
         return RENAMED | ELSEWHERE | ({} if cls._trains else TRAINING) | dict(cls._fixed)
 
     def method(self, module: str, rounds: int) -> ClientMethod:
-        """Return the method itself.
+        """Build the method.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class ClusterStrategy(Strategy):
         return made
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the first state, from the models ``(m, size)`` that were given to `start`."""
+        """Return the initial state from the models ``(m, size)`` that `start` was given."""
         if len(models) != 1:
             raise FedkinError(f"{type(self).__name__} begins with one model, but initial_arrays holds {len(models)}.")
         state: ClientMethodState = method.init(fed)
@@ -207,7 +207,7 @@ class ClusterStrategy(Strategy):
         evaluate_fn: EvaluateHere | None = None,
         folder: str | Path | None = None,
     ) -> ClusterResult:
-        """Find the clusters and train their models.
+        """Run the strategy: find the clusters and train their models.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class ClusterStrategy(Strategy):
         return result
 
     def _facts(self, layout: ArrayLayout, num_rounds: int) -> dict[str, Any]:
-        """What a run has to agree on with the checkpoint that it resumes from."""
+        """Return the settings in which a run must agree with the checkpoint that it resumes from."""
         return {
             "strategy": type(self).__name__,
             "num_rounds": num_rounds,
@@ -288,7 +288,7 @@ class ClusterStrategy(Strategy):
         }
 
     def _federation(self, grid: Grid, layout: ArrayLayout, terms: Terms, kept: StrategyFolder | None) -> GridFederation:
-        """The nodes, in the order of the checkpoint if there is one."""
+        """Build the federation of the nodes, in the order of the checkpoint if there is one."""
         if kept is None or kept.last is None:
             return GridFederation(grid, layout, terms, self.seed)
         names: list[Name] = kept.last["names"]
@@ -303,23 +303,23 @@ class ClusterStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Refused: see `start`."""
+        """Raise an error: these strategies run by `start` alone."""
         self._refuse()
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Refused: see `start`."""
+        """Raise an error: these strategies run by `start` alone."""
         self._refuse()
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Refused: see `start`."""
+        """Raise an error: these strategies run by `start` alone."""
         self._refuse()
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Refused: see `start`."""
+        """Raise an error: these strategies run by `start` alone."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The folder of a strategy's run: the checkpoint that it resumes from, and the models of its clusters."""
+"""Folder of a strategy's run: the checkpoint from which it resumes, and the models of its clusters."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ CHECKPOINT, MODELS, REPORT = "checkpoint.safetensors", "models", "report.html"
 
 
 class StrategyFolder:
-    """Keeps a run's last checkpoint, and the model of each cluster as of the last round.
+    """Folder of a run with its last checkpoint, and the model of each cluster after the last round.
 
     Parameters
     ----------
     path : Path
     facts : mapping
-        What a run has to agree on with the checkpoint that it resumes from: plain values.
+        Settings in which a run must agree with the checkpoint that it resumes from, as plain values.
 
     Attributes
     ----------
     last : dict or None
-        The checkpoint that was there before.
+        Checkpoint that the folder held before.
 
     Raises
     ------

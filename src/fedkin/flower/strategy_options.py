@@ -1,4 +1,4 @@
-"""Parameters of a strategy that are not its method's."""
+"""Checks of those parameters of a strategy that are not its method's."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ TRAINING: dict[str, str] = dict.fromkeys(
 
 
 def fraction(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> float:
-    """Return a fraction of the nodes, checked."""
+    """Check a fraction of the nodes, and return it."""
     value = own[name]
     if not isinstance(value, int | float) or not 0 <= value <= 1 or (above and value == 0):
         allowed = "above 0, at most 1" if above else "0 to 1"
@@ -78,7 +78,7 @@ def fraction(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> f
 
 
 def unknown_option(name: str, option: str, known: Iterable[str]) -> TypeError:
-    """Return the error about a parameter that does not exist, which names the nearest that does."""
+    """Return the error for an unknown parameter, which suggests the nearest name."""
     names = sorted(known)
     near = nearest(option, names)
     hint = f"did you mean '{near}'?" if near else f"it has {', '.join(names)}."
@@ -86,12 +86,12 @@ def unknown_option(name: str, option: str, known: Iterable[str]) -> TypeError:
 
 
 def checked(own: Mapping[str, Any], strategy: str) -> None:
-    """Refuse values of the strategies' own parameters that are of another type.
+    """Check the types of the parameters that all strategies have.
 
     Raises
     ------
     FedkinError
-        If one is.
+        If one has another type.
     """
     for name, default in OWN.items():
         value = own[name]

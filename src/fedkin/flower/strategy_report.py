@@ -1,4 +1,4 @@
-"""The page of a strategy's run, from its result."""
+"""Report page of a strategy's run, built from its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = ("round", "answered", "missing", "sent", "received")
 
 
 class Reported(Protocol):
-    """What the page needs of a `ClusterResult`, which describes these attributes."""
+    """Interface of a `ClusterResult` that the page needs; see its attributes."""
 
     method: str
     nodes: list[Name]
@@ -28,7 +28,7 @@ class Reported(Protocol):
 
 
 def view_of_result(result: Reported, accuracy_key: str) -> RunView:
-    """Return what the page shows; `accuracy_key` names the accuracy among the metrics of the nodes' evaluation."""
+    """Build the content of the page; `accuracy_key` names the accuracy among the nodes' evaluation metrics."""
     records = [_line(result, step, accuracy_key) for step in range(1, len(result.records) + 1)]
     for record in records:  # nodes that came later were in no cluster yet
         labels = record["values"]["labels"]
@@ -38,7 +38,7 @@ def view_of_result(result: Reported, accuracy_key: str) -> RunView:
 
 
 def _line(result: Reported, step: int, accuracy_key: str) -> RecordLine:
-    """A record of the result as a run's folder has it."""
+    """Convert a record of the result to the form of a run's records."""
     entry = result.records[step - 1]
     by_node = result.evaluate_metrics_by_node.get(entry["round"], {}) if entry["round"] else {}
     found = {node: metrics[accuracy_key] for node, metrics in by_node.items() if accuracy_key in metrics}
@@ -57,7 +57,7 @@ def _line(result: Reported, step: int, accuracy_key: str) -> RecordLine:
 
 
 def _evaluated(result: Reported) -> Iterator[Curve]:
-    """One chart for each metric of the nodes' evaluation: the mean over all nodes, and over each cluster's."""
+    """Yield a chart for each evaluation metric: the mean over all nodes, and over those of each cluster."""
     steps = {entry["round"]: at for at, entry in enumerate(result.records, 1) if entry["round"]}
     rounds = [number for number in sorted(steps) if number in result.evaluate_metrics_clientapp]
     if len(rounds) < 2:

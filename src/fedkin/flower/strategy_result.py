@@ -1,4 +1,4 @@
-"""A strategy's result: Flower's own, with a model for each cluster."""
+"""Result of a strategy: Flower's own result, extended by clusters and a model for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedkin.report import write_report
 
 @dataclass(repr=False)
 class ClusterResult(Result):
-    """Clusters of nodes and their models; where one model is expected, that of the cluster with most nodes.
+    """Clusters of nodes and their models; where one model is expected, it is that of the largest cluster.
 
     Attributes
     ----------
@@ -31,10 +31,10 @@ class ClusterResult(Result):
         Cluster of each node; a node whose cluster is not known, because it never replied, is absent. Nodes are called
         by their node ids here and below; with ``names=True`` by their names, which in a simulation are partitions.
     memberships : dict of Name to list of float
-        To what part each node belongs to each cluster; only FedRC has these, whose nodes predict with the models'
-        probabilities, weighted so.
+        Membership of each node in each cluster; only from FedRC, whose nodes predict with the models' probabilities
+        weighted by membership.
     own_arrays : dict of Name to ArrayRecord
-        Models of nodes for which another than their cluster's is better; only Sattler has these.
+        Models of nodes that are better served by another than their cluster's; only from Sattler.
     nodes : list of Name
         Nodes in the order in which `records` number them.
     records : list of dict
@@ -43,7 +43,7 @@ class ClusterResult(Result):
     evaluate_metrics_by_cluster : dict of int to dict of int to MetricRecord
         By round and cluster, as `evaluate_metrics_clientapp` has them over all nodes.
     evaluate_metrics_by_node : dict of int to dict of Name to MetricRecord
-        By round and node: what each node that was asked replied about its own cluster's model.
+        By round and node: metrics of its own cluster's model, of the nodes that evaluated.
     train_metrics_by_node : dict of Name to MetricRecord
         The last training metrics of each node.
     method : str
@@ -67,7 +67,7 @@ class ClusterResult(Result):
         return sorted(found, key=lambda node: (isinstance(node, str), node))
 
     def arrays_of(self, node: Name) -> ArrayRecord:
-        """Return the model for `node`: its own choice, its cluster's, or the largest cluster's if that is unknown."""
+        """Return the model for `node`: the one it chose, its cluster's, or the largest cluster's if that is unknown."""
         if node in self.own_arrays:
             return self.own_arrays[node]
         return self.arrays_by_cluster[self.clusters[node]] if node in self.clusters else self.arrays
@@ -75,7 +75,7 @@ class ClusterResult(Result):
     def save(self, folder: str | Path) -> None:
         """Write models as ``cluster-<k>.safetensors``, and the nodes of each in ``clusters.json``.
 
-        Models of clusters that an earlier `save` wrote and that are no more are removed.
+        Files of clusters from an earlier `save` that no longer exist are removed.
 
         Raises
         ------
@@ -99,14 +99,14 @@ class ClusterResult(Result):
             gone += 1
 
     def report(self, path: str | Path, accuracy_key: str = "eval_acc") -> None:
-        """Write a page that shows the run: who is with whom over rounds, metrics of each cluster, who was missing.
+        """Write an HTML page of the run: clusters of nodes over rounds, metrics of each cluster, and missing nodes.
 
         Parameters
         ----------
         path : str or Path
             The HTML file.
         accuracy_key : str
-            The metric of the client app's evaluation that is an accuracy, in [0, 1]; shown by client and by cluster.
+            Name of the accuracy, in [0, 1], among the client app's evaluation metrics; shown by client and by cluster.
 
         Raises
         ------
@@ -116,11 +116,11 @@ class ClusterResult(Result):
         write_report(Path(path), view_of_result(self, accuracy_key))
 
     def __repr__(self) -> str:
-        """Clusters first, then as Flower shows a result."""
+        """Return the clusters, followed by Flower's own representation of a result."""
         lines = [f"\tCluster {k}: {len(self.members(k))} nodes" for k in range(len(self.arrays_by_cluster))]
         return "\n".join(["Clusters:", *lines, "", super().__repr__()])
 
 
 def _in_a_name(node: Name) -> str:
-    """A node's name as it can be part of a file's; what cannot is written as the number of its character."""
+    """Escape a node's name for a file name; disallowed characters become their numbers."""
     return "".join(one if one.isalnum() or one in "-_.@+" else f"%{ord(one):x}" for one in str(node))

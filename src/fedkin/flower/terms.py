@@ -1,4 +1,4 @@
-"""What a user's client app expects in messages, and what its replies are called."""
+"""Configuration that a user's client app expects in messages, and names in its replies."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ Config = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Terms:
-    """The configuration sent to a client app, and the names of its records and metrics.
+    """Configuration sent to a client app, and the names of its records and metrics.
 
     Attributes
     ----------
     train_config, evaluate_config : Config
         Configuration sent with every message; ``server-round`` is added.
     timeout : float
-        Seconds that an exchange takes at most.
+        Maximum duration of an exchange in seconds.
     arrayrecord_key, configrecord_key : str
-        Names of the records sent to it.
+        Names of the records sent to the client app.
     weighted_by_key, train_loss_key, eval_loss_key, eval_accuracy_key : str
         Names of the metrics in its replies: the number of samples, the loss of training, and the loss and the accuracy
         of evaluation.
     asks : bool
-        Whether it is asked to describe its data, see `fedkin.flower.describes`.
+        Whether nodes are asked to describe their data, see `fedkin.flower.describes`.
     labels_needed : bool
-        Whether its data must have labels.
+        Whether the data must have labels.
     without_labels : str
-        The strategy that does without, as it is written; empty if there is none.
+        Code of the strategy that needs no labels; empty if there is none.
     query_needed : str
-        What the client app registers for its query, as it is written.
+        Code with which the client app must register its query.
     names : bool
-        Whether nodes are known by the names that they give, see `fedkin.flower.describes`.
+        Whether nodes are identified by the names they report, see `fedkin.flower.describes`.
     """
 
     train_config: Config
@@ -57,12 +57,12 @@ class Terms:
     names: bool = False
 
     def config(self, trains: bool, server_round: int) -> ConfigRecord:
-        """Return what a message of a round that asks for a training, or an evaluation, is sent with.
+        """Return the configuration for a message of a round that asks for training or evaluation.
 
         Raises
         ------
         FedkinError
-            If a function of the round returns something else than a configuration.
+            If a function of the round returns anything but a configuration.
         """
         name, given = ("train_config", self.train_config) if trains else ("evaluate_config", self.evaluate_config)
         values = given(server_round) if callable(given) else given
