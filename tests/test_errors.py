@@ -123,10 +123,10 @@ def write_inputs(folder: Path) -> None:
         # more than there is
         ("--set scenario.n_classes=11", "n_classes is 11; allowed: 1 to 10, the number of classes in 'digits'."),
         ("--data wine --set scenario.n_classes=4", "n_classes is 4; allowed: 1 to 3, the number of classes in 'wine'."),
-        ("--set scenario.max_classes=11", "A client was to have up to 11 classes, but the data have only 10."),
+        ("--set scenario.max_classes=11", "A client would have up to 11 classes, but the data have only 10."),
         (
             "--set scenario.min_classes=5 --set scenario.max_classes=3",
-            "Classes per client were to be 5 to 3; allowed: ",
+            "Classes per client are 5 to 3; allowed: ",
         ),
         (
             "--data few.npz --set scenario.samples_per_class=3",

@@ -145,7 +145,7 @@ def test_ask_until_all_reply_asks_only_those_without_a_reply():
 def test_ask_until_all_reply_gives_up():
     fed = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30)
     fed.min_clients = 3
-    sentence = r"^Client 1 gave no usable reply in 20 attempts \(switched off\); nothing can begin\.$"
+    sentence = r"^Client 1 gave no usable reply in 20 attempts \(switched off\); too few clients remain\.$"
     with pytest.raises(FedkinError, match=sentence):
         fed.ask_until_all_reply(double, {})
     assert len(fed.asked) == 20
@@ -161,7 +161,7 @@ def test_who_refuses_for_good_is_not_asked_again():
     assert fed.missing == {1: "never"}
     fed = Scripted({0: FINE, 1: NEVER, 2: FINE})
     fed.min_clients = 3
-    with pytest.raises(FedkinError, match=r"^Client 1 refuses, and nothing can begin without it: never$"):
+    with pytest.raises(FedkinError, match=r"^Client 1 refuses, and too few clients remain without it: never$"):
         fed.ask_until_all_reply(double, {})
 
 

@@ -184,7 +184,7 @@ def test_a_target_to_stop_at_must_be_complete() -> None:
         load_config("fedavg", ["target.stop=true", "target.metric=ari"])
 
 
-OPEN = "'engine.secure_sums' is true, but method '{}' needs more of a client than its part in a sum; these do not: "
+OPEN = "'engine.secure_sums' is true, but method '{}' needs more than sums over clients; these do not: "
 ABLE = "kin-graph with common_micro_clusters = true, ffcm with aggregation = 'mean' and start = 'uniform', fedavg, "
 ABLE += "fedopt, ifca."
 

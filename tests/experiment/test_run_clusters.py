@@ -85,7 +85,7 @@ def test_a_run_with_secure_sums_resumes_to_the_same_bytes(method: str, tmp_path:
 
 def test_secure_sums_are_refused_where_two_clients_are_asked(tmp_path: Path) -> None:
     config = small("fedavg", "engine.secure_sums=true", "data.scaling=none", "method.participation=0.3")
-    with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2 would be asked"):
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2 would take part"):
         execute(config, tmp_path / "run")
 
 

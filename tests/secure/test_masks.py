@@ -110,7 +110,7 @@ def test_contexts_tell_everything_apart():
 
 @pytest.mark.parametrize("value", [torch.inf, torch.nan, 1.001 * limit(5), -1.001 * limit(5)])
 def test_numbers_that_a_sum_might_not_hold_are_refused(value):
-    with pytest.raises(ValueError, match=r"^a number is beyond 2\.15e\+08, the most for a secure sum of 5 clients$"):
+    with pytest.raises(ValueError, match=r"^a number is beyond 2\.15e\+08, the maximum for a secure sum of 5 clients$"):
         encode(torch.tensor([0.0, value]), 5)
 
 

@@ -178,7 +178,7 @@ def test_numbers_unfit_for_a_sum_are_missing_by_name():
     torch.testing.assert_close(found[0].totals["x"], torch.full((2,), 4.0).double())
     assert fed.missing == {
         1: "'x' is not finite",
-        2: "a number is beyond 1.53e+08, the most for a secure sum of 7 clients",
+        2: "a number is beyond 1.53e+08, the maximum for a secure sum of 7 clients",
         3: "'x' has shape (3,) where (2,) was expected",
     }
 
@@ -292,7 +292,7 @@ def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
 def test_a_sum_of_all_has_an_end():
     fed = federation(failures=[(exchange, 3) for exchange in range(2, 99)])
     fed.min_clients = 5
-    sentence = r"^Client 3 gave nothing to a sum in 20 attempts \(lost on purpose\); nothing can begin\.$"
+    sentence = r"^Client 3 gave nothing to a sum in 20 attempts \(lost on purpose\); too few clients remain\.$"
     with pytest.raises(FedkinError, match=sentence):
         sums_of_all(fed, tell, {"add": 0.5}, TERMS)
 
@@ -307,13 +307,13 @@ def test_who_gives_nothing_to_a_sum_of_all_is_left_out():
 
 def test_two_clients_are_too_few():
     check_enough(3)
-    with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2 would be asked"):
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2 would take part"):
         check_enough(2)
 
 
 def test_only_methods_that_say_so_work_with_sums():
     fed = federation()
-    with pytest.raises(FedkinError, match=r"^Local needs more of a client than its part in a sum\.$"):
+    with pytest.raises(FedkinError, match=r"^Local needs more than sums over clients\.$"):
         secure(fed, LocalMethod())
     with pytest.raises(FedkinError, match=r"^With secure sums, 'start' must be 'random', not 'kmeans'\.$"):
         secure(fed, IFCAMethod(start="kmeans"))

@@ -226,7 +226,7 @@ def test_at_most_so_many_samples_are_taken(out, monkeypatch):
         ({"source": "nowhere.csv"}, "'nowhere.csv' does not exist; "),
         ({"name": "autoencoder"}, "Unknown autoencoder 'autoencoder'; "),
         ({"source": "wine", "name": "conv-autoencoder"}, "The autoencoder 'conv-autoencoder' was asked for samples "),
-        ({"label": "digit"}, "'digits' is embedded and knows its labels; "),
+        ({"label": "digit"}, "'digits' is embedded, with labels of its own; "),
     ],
     ids=str,
 )

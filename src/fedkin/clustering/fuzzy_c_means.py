@@ -155,7 +155,7 @@ def _check(points: Tensor, centres: Tensor, fuzziness: float) -> None:
         raise FedkinError(f"fuzziness is {fuzziness}; it must be above 1.")
     if not len(points) or not len(centres):
         raise FedkinError(
-            f"There are {len(points)} points and {len(centres)} centres; fuzzy c-means needs one of each."
+            f"There are {len(points)} points and {len(centres)} centres; fuzzy c-means needs at least one of each."
         )
     if points.shape[1] != centres.shape[1]:
         raise FedkinError(f"Points have {points.shape[1]} numbers and centres {centres.shape[1]}; they need the same.")

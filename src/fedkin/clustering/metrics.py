@@ -110,7 +110,7 @@ def adjusted_rand(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Normalised mutual information (NMI): over the arithmetic mean of the two entropies, in [0, 1].
+    """Normalised mutual information (NMI): mutual information over the arithmetic mean of the two entropies, in [0, 1].
 
     Raises
     ------
@@ -121,7 +121,7 @@ def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def adjusted_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Adjusted mutual information (AMI): mutual information above chance, over that of the mean entropy.
+    """Adjusted mutual information (AMI): (MI - E) / (mean entropy - E), where E is the MI expected by chance.
 
     Returns
     -------
@@ -237,7 +237,9 @@ def _contingency(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels, L
 def _pair(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels]:
     true, found = _integers("truth", truth), _integers("labels", labels)
     if len(true) != len(found) or len(true) == 0:
-        raise FedkinError(f"Truth and labels have {len(true)} and {len(found)} samples; they must be equal and not 0.")
+        raise FedkinError(
+            f"Truth and labels have {len(true)} and {len(found)} samples; they need the same number, at least 1."
+        )
     return true, found
 
 
@@ -245,6 +247,6 @@ def _integers(name: str, values: ArrayLike) -> Labels:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise FedkinError(
-            f"Labels of {name} are {array.dtype} of shape {array.shape}; they must be one row of integers."
+            f"Labels of {name} are {array.dtype} of shape {array.shape}; they must be a 1-D array of integers."
         )
     return array.astype(np.int64)

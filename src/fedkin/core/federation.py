@@ -270,10 +270,10 @@ class Federation(ABC):
         if reasons and not self.can_spare(reasons):
             client, reason = next(iter(reasons.items()))
             if isinstance(reason, Refusal):
-                raise FedkinError(f"{self.called(client)} refuses, and nothing can begin without it: {reason}")
+                raise FedkinError(f"{self.called(client)} refuses, and too few clients remain without it: {reason}")
             attempts = min(self.attempts, MAX_UNUSABLE) if isinstance(reason, Unusable) else self.attempts
             raise FedkinError(
-                f"{self.called(client)} gave no usable reply in {attempts} attempts ({reason}); nothing can begin."
+                f"{self.called(client)} gave no usable reply in {attempts} attempts ({reason}); too few clients remain."
             )
         self.left_out |= {i: str(reason) for i, reason in reasons.items()}
         self.away = self.away | set(reasons)

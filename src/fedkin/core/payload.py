@@ -42,7 +42,9 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
             return [item if type(item) in _PLAIN else walk(item, f"{path}/{index}") for index, item in enumerate(value)]
         if value is None or isinstance(value, bool | int | float | str):
             return value
-        raise TypeError(f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may cross.")
+        raise TypeError(
+            f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may be sent."
+        )
 
     return tensors, json.dumps(walk(tree, ""), sort_keys=True)
 

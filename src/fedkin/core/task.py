@@ -115,7 +115,7 @@ def task(
     def registered(run: TaskFunction) -> Task:
         name = f"{run.__module__}.{run.__name__}"
         if accounted and takes is None:
-            raise ValueError(f"Task '{name}' is accounted for, so it must say what it takes.")
+            raise ValueError(f"Task '{name}' is accounted for, so it must declare its payload with 'takes'.")
         _TASKS[name] = Task(name, run, takes, holds or {}, may_hold or {}, may_be_empty, moves_data, accounted)
         return _TASKS[name]
 

@@ -252,8 +252,8 @@ def _check_sums(method: type[Any], checked: Any) -> None:
     needed = method.sums_suffice
     if needed is None:
         raise FedkinError(
-            f"'engine.secure_sums' is true, but method '{checked.method.name}' needs more of a client than its part in "
-            f"a sum; these do not: {', '.join(registry.methods_of_sums())}."
+            f"'engine.secure_sums' is true, but method '{checked.method.name}' needs more than sums over clients; "
+            f"these do not: {', '.join(registry.methods_of_sums())}."
         )
     for path, value, allowed in (
         ("data.scaling", checked.data.scaling, ("standard", "none")),

@@ -114,9 +114,7 @@ def _made(path: str, shape: tuple[int, ...]) -> Extractor:
     except Exception as error:  # whatever the user's own file raises
         raise FedkinError(f"Features '{path}' cannot be made for samples of shape {shape}: {error!r}.") from error
     if not callable(made):
-        raise FedkinError(
-            f"Features '{path}' came as something of type {type(made).__name__}, not a module or function."
-        )
+        raise FedkinError(f"Features '{path}' are of type {type(made).__name__}, not a module or function.")
     extractor: Extractor = made.eval() if isinstance(made, nn.Module) else made
     return extractor
 

@@ -44,7 +44,7 @@ def encode(values: Tensor, clients: int) -> Tensor:
     """
     values = values.double()
     if not bool((values.abs() <= limit(clients)).all()):
-        raise ValueError(f"a number is beyond {limit(clients):.3g}, the most for a secure sum of {clients} clients")
+        raise ValueError(f"a number is beyond {limit(clients):.3g}, the maximum for a secure sum of {clients} clients")
     return (values * 2.0**BITS).round().to(torch.int64)
 
 

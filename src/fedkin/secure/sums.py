@@ -57,7 +57,7 @@ def secure(fed: Federation, method: Any) -> None:
     """
     needed = method.sums_suffice
     if needed is None:
-        raise FedkinError(f"{display_name(type(method))} needs more of a client than its part in a sum.")
+        raise FedkinError(f"{display_name(type(method))} needs more than sums over clients.")
     for name, value in needed.items():
         if getattr(method, name) != value:
             raise FedkinError(f"With secure sums, '{name}' must be {value!r}, not {getattr(method, name)!r}.")
@@ -76,7 +76,7 @@ def check_enough(clients: int) -> None:
     """
     if clients < MIN_CLIENTS:
         raise FedkinError(
-            f"A secure sum needs at least {MIN_CLIENTS} clients, but no more than {clients} would be asked: in a sum "
+            f"A secure sum needs at least {MIN_CLIENTS} clients, but only {clients} would take part: in a sum "
             "of two, each learns what the other gave."
         )
 
@@ -174,7 +174,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
     if len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
         client, reason = next(iter(lost.items()))
         raise FedkinError(
-            f"Client {client} gave nothing to a sum in {_MAX_ATTEMPTS} attempts ({reason}); nothing can begin."
+            f"Client {client} gave nothing to a sum in {_MAX_ATTEMPTS} attempts ({reason}); too few clients remain."
         )
     fed.leave_out(lost)
     return sums_of_all(fed, task, payload, terms)

@@ -82,7 +82,7 @@ def test_decimal_commas_of_one_table_are_one_problem():
         "Columns 'a', 'c' of Client 0",
         "Column 'a' of Client 1",
     ]
-    assert "say decimal = ','" in found[0]
+    assert "set decimal = ','" in found[0]
 
 
 def test_every_door_lists_all_problems():

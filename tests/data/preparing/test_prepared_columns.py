@@ -177,6 +177,6 @@ def test_many_columns_take_seconds():
 def test_columns_of_one_value_are_mentioned():
     same = number("k", *[3] * 9), category("s", *"xxxxxxxxx")
     fed = federation(*(table(number("a", *range(low, low + 9)), *same) for low in (0, 5)))
-    assert "Columns k, s have one value alone at all clients, so samples do not differ in it." in prepare(fed).notes
+    assert "Columns k, s have a single value at all clients, so samples do not differ in it." in prepare(fed).notes
     fed = federation(table(number("a", 1, 2, 3)), table(number("a", 1, 1, 1)))
     assert prepare(fed).notes == []

@@ -176,7 +176,7 @@ def test_a_client_that_never_answers_is_named():
     fed = federation(draw(6, [2, 2], 2), failures=[(exchange, 1) for exchange in range(1, 100)])
     with pytest.raises(FedkinError) as error:
         scale(fed)
-    assert str(error.value) == "Client 1 gave no usable reply in 20 attempts (lost on purpose); nothing can begin."
+    assert str(error.value) == "Client 1 gave no usable reply in 20 attempts (lost on purpose); too few clients remain."
 
 
 def test_what_cannot_be_scaled_is_refused():
@@ -243,7 +243,7 @@ def test_with_secure_sums_nobody_asks_for_extremes_or_two_clients():
     fed.secure_sums = True
     with pytest.raises(FedkinError, match="minima and maxima; with secure sums it must be 'standard' or"):
         scale(fed)
-    with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2"):
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2"):
         scale(fed, "standard")
 
 

@@ -198,7 +198,7 @@ def test_points_that_seem_to_part_thousands_are_asked_about(tmp_path):
     with pytest.raises(FedkinError) as error:
         read_csv(path, "It")
     assert str(error.value) == (
-        "Column 'b' of It holds '347' and '1.041', where the point seems to part thousands; say decimal = ',', or "
+        "Column 'b' of It holds '347' and '1.041', where the point seems to separate thousands; set decimal = ',', or "
         "write the numbers without it."
     )
     assert read_table(path, options=TableOptions(decimal=",")).x[:, 1].tolist() == [at * 347 for at in range(1, 30)]

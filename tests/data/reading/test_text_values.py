@@ -51,7 +51,7 @@ def test_grouped_integers_are_what_they_were(numbers, comma):
 
 def test_a_comma_that_may_stand_before_decimals_is_asked_about():
     assert sentence(["1,234", "12,500"]).startswith(
-        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,234'; say decimal = ','"
+        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,234'; set decimal = ','"
     )
 
 

@@ -185,8 +185,8 @@ def test_the_defaults_work_with_digits_and_the_seed_decides(scenario):
             10,
             "missing names no cluster; give at least one list of classes, which may be empty.",
         ),
-        (MissingClasses(missing=[[0], [10]]), 10, "Cluster 1 was to lack class 10; allowed: 0 to 9."),
-        (MissingClasses(missing=[[0, 1]]), 2, "Cluster 0 was to lack all 2 classes; it must keep at least one."),
+        (MissingClasses(missing=[[0], [10]]), 10, "missing names class 10 for cluster 1; allowed: 0 to 9."),
+        (MissingClasses(missing=[[0, 1]]), 2, "missing names all 2 classes for cluster 0; it must keep at least one."),
     ],
 )
 def test_impossible_options_are_refused(scenario, classes, sentence):

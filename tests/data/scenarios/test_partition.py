@@ -113,9 +113,9 @@ def test_overlap_leaves_a_single_holder_unchanged():
         ({"samples": 101}, "samples_per_class is 101, but the smallest class has only 100 samples."),
         ({"overlap": 1.5}, "overlap is 1.5; allowed: 0 to 1."),
         ({"overlap": float("nan")}, "overlap is nan; allowed: 0 to 1."),
-        ({"high": 11}, "A client was to have up to 11 classes, but the data have only 10."),
-        ({"low": 0}, "Classes per client were to be 0 to 5; allowed: 1 <= minimum <= maximum <= 10."),
-        ({"low": 6}, "Classes per client were to be 6 to 5; allowed: 1 <= minimum <= maximum <= 10."),
+        ({"high": 11}, "A client would have up to 11 classes, but the data have only 10."),
+        ({"low": 0}, "Classes per client are 0 to 5; allowed: 1 <= minimum <= maximum <= 10."),
+        ({"low": 6}, "Classes per client are 6 to 5; allowed: 1 <= minimum <= maximum <= 10."),
     ],
 )
 def test_numbers_out_of_range_are_refused(options, sentence):
@@ -142,7 +142,7 @@ def test_the_usual_number_of_classes(n_classes, given, expected):
 
 
 def test_more_classes_than_exist_are_refused():
-    with pytest.raises(FedkinError, match=r"^A client was to have up to 4 classes, but the data have only 3\.$"):
+    with pytest.raises(FedkinError, match=r"^A client would have up to 4 classes, but the data have only 3\.$"):
         class_range(3, low=4)
 
 

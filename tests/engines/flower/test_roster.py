@@ -279,7 +279,7 @@ def test_a_listed_key_decides_whose_the_name_is(tmp_path: Path) -> None:
     nodes.away = {0}
     roster = Roster(nodes, listed=public)
     assert [member.name for member in roster.greet()] == ["b"]  # the first that says it is a
-    assert roster.refused == ["Site 'a' did not come with the key that 'federation.keys' has for it."]
+    assert roster.refused == ["Site 'a' has another key than 'federation.keys' lists for it."]
     nodes.away = set()
     assert [member.name for member in roster.gather(2, 5)] == ["a", "b"]
     assert roster.members["a"].node == nodes.node(0)

@@ -150,7 +150,7 @@ def test_too_small_a_share_is_refused():
     fed = LocalFederation(sites([0] * 6), workers=1)
     method = FedAvgMethod(**ROUNDS, participation=0.3)
     secure(fed, method)
-    with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2 would be asked"):
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2 would take part"):
         method.step(fed, method.init(fed))
 
 

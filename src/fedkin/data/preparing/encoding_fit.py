@@ -110,7 +110,7 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     one = [column.name for at, column in enumerate(columns) if _is_constant(column, same[at], sums.counts[at])]
     if one:
         has = "Column '{}' has" if len(one) == 1 else "Columns {} have"
-        notes.append(f"{has.format(listing(one))} one value alone at all clients, so samples do not differ in it.")
+        notes.append(f"{has.format(listing(one))} a single value at all clients, so samples do not differ in it.")
     pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
     if pooled:
         notes.append(f"Rare categories of {listing(pooled)} are pooled as '{OTHER}'.")

@@ -230,7 +230,7 @@ def _distinct(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.N
 def as_text(value: Any, here: str = "The column") -> str:
     """Return a value as text; floats that are integers have no decimals."""
     if not isinstance(value, _NAMES) and not any(hasattr(value, own) for own in _NAMED_BY):
-        raise FedkinError(f"{here} holds {value!r}, of type {type(value).__name__}, which is of no use here.")
+        raise FedkinError(f"{here} holds {value!r}, of type {type(value).__name__}, which is not supported.")
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)

@@ -47,7 +47,7 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
     ------
     FedkinError
         If it is no text in UTF-8, or in UTF-16 with a byte order mark; if it has no header, or rows longer than that;
-        if a column has no name; or if a point seems to part thousands. Names may be there twice.
+        if a column has no name; or if a point seems to separate thousands. Names may be there twice.
     """
     import pandas as pd
 
@@ -183,7 +183,7 @@ def _check_thousands(frame: pd.DataFrame, text: str, options: dict[str, Any], wh
         if len(parted) > _FEW and len(parted) + len(whole) == len(words):
             problems.append(
                 f"Column '{frame.columns[at]}' of {where} holds '{max(whole, key=len)}' and '{parted[0]}', where the "
-                "point seems to part thousands; say decimal = ',', or write the numbers without it."
+                "point seems to separate thousands; set decimal = ',', or write the numbers without it."
             )
     if problems:
         raise all_problems(problems)

@@ -84,7 +84,7 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
     if source in EMBEDDED:
         _only_train(source, split)
         if label is not None:
-            raise FedkinError(f"'{source}' is embedded and knows its labels; label = '{label}' is for other data.")
+            raise FedkinError(f"'{source}' is embedded, with labels of its own; label = '{label}' is for other data.")
         if cluster is not None:
             raise FedkinError(f"'{source}' is embedded and has no column '{cluster}'.")
         return embedded(source, options)

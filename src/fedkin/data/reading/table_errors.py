@@ -83,8 +83,8 @@ def decimal_commas(errors: Mapping[str, DecimalCommaError], where: str) -> str:
 
 def _decimal_comma(hold: str, example: str, them: str) -> str:
     return (
-        f"{hold} numbers with a decimal comma, such as '{example}'; say decimal = ',', or write them without commas if "
-        f"these part thousands, or name {them} in categorical."
+        f"{hold} numbers with a decimal comma, such as '{example}'; set decimal = ',', or write them without commas if "
+        f"these separate thousands, or name {them} in categorical."
     )
 
 

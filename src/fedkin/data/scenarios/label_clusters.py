@@ -209,10 +209,10 @@ def _held(missing: Sequence[Sequence[int]], classes: int) -> Tensor:
     for cluster, lacking in enumerate(missing):
         wrong = [c for c in lacking if not 0 <= c < classes]
         if wrong:
-            raise FedkinError(f"Cluster {cluster} was to lack class {wrong[0]}; allowed: 0 to {classes - 1}.")
+            raise FedkinError(f"missing names class {wrong[0]} for cluster {cluster}; allowed: 0 to {classes - 1}.")
         held[cluster, list(lacking)] = False
         if not held[cluster].any():
-            raise FedkinError(f"Cluster {cluster} was to lack all {classes} classes; it must keep at least one.")
+            raise FedkinError(f"missing names all {classes} classes for cluster {cluster}; it must keep at least one.")
     return held
 
 

@@ -95,11 +95,9 @@ def class_range(n_classes: int, low: int | None = None, high: int | None = None)
     if low is None:
         low = min(2, high)
     if high > n_classes:
-        raise FedkinError(f"A client was to have up to {max(low, high)} classes, but the data have only {n_classes}.")
+        raise FedkinError(f"A client would have up to {max(low, high)} classes, but the data have only {n_classes}.")
     if not 1 <= low <= high:
-        raise FedkinError(
-            f"Classes per client were to be {low} to {high}; allowed: 1 <= minimum <= maximum <= {n_classes}."
-        )
+        raise FedkinError(f"Classes per client are {low} to {high}; allowed: 1 <= minimum <= maximum <= {n_classes}.")
     return low, high
 
 

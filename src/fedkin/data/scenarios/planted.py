@@ -175,7 +175,7 @@ def shrunken(x: Tensor, side: int, source: str) -> Tensor:
     if x.dim() != 4 or min(x.shape[2:]) < side:
         raise FedkinError(
             f"scenario.shrink is {side}, but a sample of '{source}' has the shape {tuple(x.shape[1:])}; it is for "
-            "images at least so large."
+            "images at least that large."
         )
     return avg_pool2d(x, side)
 

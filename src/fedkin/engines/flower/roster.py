@@ -168,7 +168,7 @@ class Roster:
         if self.listed and name not in self.listed:
             raise FedkinError(f"Site '{name}' is not among the clients that this run's [federation] lists.")
         if self.listed.get(name, "") not in ("", key):
-            raise FedkinError(f"Site '{name}' did not come with the key that 'federation.keys' has for it.")
+            raise FedkinError(f"Site '{name}' has another key than 'federation.keys' lists for it.")
 
     def _check_one_seat(self, member: Member) -> None:
         """Refuse a site whose node, private folder or key already belongs to another name."""
