@@ -13,14 +13,13 @@ from torch import Tensor
 from fedkin.core.errors import DivergedError
 
 Aggregation = Literal["mean", "median", "trimmed-mean"]
-"""How several models become one: their mean weighted by samples, or, number by number, the median or the mean without
-the extremes, in which all clients count alike. Up to a fifth of the clients cannot move the latter two far (Yin et al.
-2018)."""
+"""How several models are combined: by their mean weighted by samples, or by the coordinate-wise median or trimmed mean.
+In the latter two all clients count equally, and up to a fifth of them cannot move the result far (Yin et al. 2018)."""
 
 TRIMMED = 0.2
 """Fraction of the values that a trimmed mean leaves out at either end, rounded up."""
 MAX_MODEL = 1e8
-"""Greatest magnitude of a number in a model that is of any use."""
+"""Maximum magnitude of a number in a usable model."""
 _OTHERS, _MOVED = 100.0, 10.0
 _COLUMNS = 1 << 16
 

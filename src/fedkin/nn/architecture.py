@@ -20,7 +20,7 @@ from fedkin.core.seeds import draw_seed
 from fedkin.nn.resident import Criterion, Resident, parts_of, vector_of
 
 GLOBAL_RANDOMNESS = threading.Lock()
-"""Held while torch's global generator is another than the program's."""
+"""Lock to hold while torch's global generator is temporarily seeded."""
 
 
 class Architecture(ABC):
@@ -46,7 +46,7 @@ class Architecture(ABC):
     """
 
     criterion: Criterion
-    """Mean loss of a batch from the module's output and what it should have been."""
+    """Mean loss of a batch, from the module's output and the targets."""
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         self.name, self.shape = name, shape

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 _LARGE = 8192
-"""Values from which on a hyperbolic tangent by the logistic function is faster: it takes three calls instead of one."""
+"""Minimum number of values for which tanh by a sigmoid is faster, as it takes three calls instead of one."""
 
 
 class TanhBySigmoid(nn.Tanh):

@@ -16,7 +16,7 @@ from fedkin.nn.resident import Resident
 
 _BATCH = 500
 _FIRST, _PIECE = 64, 128
-"""Samples that models are compared by first, and at a time after that."""
+"""Number of samples that models are compared on first, and in each further batch."""
 
 
 class Classifier(Architecture):

@@ -28,7 +28,7 @@ from fedkin.nn.update_rule import UpdateRule
 
 _FLOAT = 4
 _KEPT = 4
-"""Numbers in memory per number that a layer puts out: the output, its gradient, and what it keeps to compute that."""
+"""Numbers in memory per output of a layer: the output, its gradient, and what the layer keeps to compute that."""
 
 Trained = tuple[Tensor, float]
 

@@ -19,7 +19,7 @@ from fedkin.nn.architecture import Architecture
 from fedkin.nn.layers import linear_layers
 
 LEVELS = 256
-"""Values that a number of an image takes."""
+"""Number of levels of a pixel value."""
 _BATCH = 500
 
 

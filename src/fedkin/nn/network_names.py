@@ -13,10 +13,10 @@ MODELS: dict[str, str] = {
     "resnet34-gn": "ResNet-34 for small images, group normalisation.",
     "resnet18-imagenet": "ResNet-18 as for ImageNet: images shrink by four before the first block.",
 }
-"""Name of a classifier -> what it is. Models that `fedkin.nn.register` adds are not listed."""
+"""Description of each built-in classifier, by name. Models that `fedkin.nn.register` adds are not listed."""
 
 AUTOENCODERS: dict[str, str] = {
     "dense-autoencoder": "Fully connected, 784-50-20 and back; for vectors and grey images.",
     "conv-autoencoder": "Three convolutions, batch normalisation, and back; for images with sides in multiples of 8.",
 }
-"""Name of an autoencoder whose codes describe a client's data -> what it is."""
+"""Description of each autoencoder whose codes describe a client's data, by name."""

@@ -60,7 +60,7 @@ def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 LENET_MIN_SIDE = 4
-"""Height and width from which `lenet5` works."""
+"""Minimum height and width of images for `lenet5`."""
 
 
 def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:

@@ -24,7 +24,7 @@ _RATIO = math.log(4 / 3)
 _DRAWS = 10
 _RADIUS = (0.1, 2.0)
 _WEIGHT_BITS = 22
-"""Of Pillow's weights when it resizes: 32 bits less 8 of a pixel and 2 of room."""
+"""Fractional bits of Pillow's weights for resizing: 32 bits less 8 of a pixel and 2 of reserve."""
 _BLUR_BITS = 24
 _TURN_BITS = 16
 _PASSES = 3

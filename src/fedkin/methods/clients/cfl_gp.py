@@ -29,7 +29,7 @@ from fedkin.nn.client_stack import descend_all
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 MOST_CLUSTERS = 10
-"""Clusters that are tried where their number is not given."""
+"""Maximum number of clusters to try if it is not given."""
 _MIN_DIRECTIONS = 3
 
 

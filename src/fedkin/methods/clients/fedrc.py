@@ -30,7 +30,7 @@ from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 _RAREST = 1e-6
-"""Frequency of a class in a cluster, at least: no sample's part becomes infinite."""
+"""Minimum frequency of a class in a cluster, so that no membership becomes infinite."""
 _NEWCOMER_STEPS = 20
 _SHARES = Array(("models",), minimum=0.0, maximum=1.0)
 _FREQUENCIES = Array(("models", "classes"), minimum=0.0, maximum=1.0)

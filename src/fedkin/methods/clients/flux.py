@@ -33,7 +33,7 @@ from fedkin.nn.descent import Descent
 from fedkin.nn.network_forms import CLASSIFIER
 
 _ABSENT = -1.0
-"""In place of the moments of a class with fewer than two samples, as in the authors' code."""
+"""Value in place of the moments of a class with fewer than two samples, as in the authors' code."""
 
 
 @dataclass(frozen=True)

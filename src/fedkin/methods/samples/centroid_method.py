@@ -228,7 +228,7 @@ def centroid_features(name: str, shape: tuple[int, ...]) -> str:
 CENTROIDS: Expected = {
     "n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name, "fuzziness": Maybe(positive),
 }  # fmt: skip
-"""A result whose clusters are centroids."""
+"""Payload schema of a result whose clusters are centroids."""
 
 
 @task(takes={"result": CENTROIDS}, accounted=True)

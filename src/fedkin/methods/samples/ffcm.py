@@ -44,7 +44,7 @@ from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, summed
 
 _MIN_SUPPORT = 0.5
-"""Support, in samples, of a centre that a client sends."""
+"""Minimum support, in samples, of a centre that a client sends."""
 _SEEDS_AT_SERVER = 10
 
 

@@ -15,11 +15,11 @@ from fedkin.core.replies import is_count, is_number, is_shape
 from fedkin.data.reading.arrays import common_shape
 
 FINAL_ATTEMPTS = 5
-"""Attempts at an exchange that a run can finish without, such as the last one with each client."""
+"""Maximum number of attempts at an exchange that a run can do without, such as the last one with each client."""
 
 Confidence = Callable[[Mapping[str, Any], Tensor], Tensor | None]
-"""``(result, x) -> confidence``: of each sample, in [0, 1], float32 ``(n,)``, or memberships ``(n, k)``; ``None`` if a
-method knows none."""
+"""``(result, x) -> confidence`` of each sample, in [0, 1], float32 ``(n,)``, or memberships ``(n, k)``; ``None`` if a
+method has none."""
 
 PredictClusters = Callable[[Mapping[str, Any], Tensor], Tensor]
 """``(result, x) -> clusters``: the cluster of each sample, int64 ``(n,)``, from a method's result."""
@@ -62,8 +62,7 @@ class SampleMethod(Method[Any]):
     clusters = "samples"
     scenario = "own-class"
     soft: ClassVar[bool] = False
-    """Whether samples may belong to several clusters, each to a part: `memberships` are then no ``None``, unless a
-    hyper-parameter makes clusters hard."""
+    """Whether clusters are soft: `memberships` are then not ``None``, unless a hyper-parameter makes clusters hard."""
 
     @staticmethod
     @abstractmethod

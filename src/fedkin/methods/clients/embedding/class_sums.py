@@ -24,12 +24,12 @@ from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 from fedkin.privacy.gaussian import gaussian_mu
 
 EPSILON = 8.0
-"""Budget of a sample by default."""
+"""Default budget of a sample."""
 
 _CENTRE_FRACTION = 0.05
-"""Of the squared budget, for the sum over all samples of all clients, which needs little."""
+"""Fraction of the squared budget for the sum over all samples of all clients, which needs little."""
 _RADIUS = 0.8
-"""Of the root mean square distance of directions from their centre, beyond which they are clipped."""
+"""Distance from the centre beyond which directions are clipped, relative to their root mean square distance."""
 _SMALLEST = 0.01
 
 
@@ -40,7 +40,7 @@ _NEEDED = {
     "flips": ([], "sums have noise in place of flips"),
     "clustering": ("exact", "sums are cut above their known noise"),
 }
-"""What settings of the method sums go with, and why."""
+"""Required values of settings with class sums, and the reasons."""
 
 
 def check_settings(method: Any) -> None:

@@ -22,8 +22,8 @@ from fedkin.nn.network_forms import ENCODER
 from fedkin.privacy.releases import clipped, released
 
 COUNTED = 0.5
-"""What a sample adds to its count, beside the vector of length 1 that it adds to its sum; counts get less noise than
-sums need, since whoever has few samples of a class has a bad sum of it anyway."""
+"""Contribution of a sample to its count, besides the vector of length 1 that it adds to its sum; counts may be noisier
+than sums, since a client with few samples of a class has an inaccurate sum of it anyway."""
 SENSITIVITY = math.hypot(1.0, COUNTED)
 
 _SHARED: Expected = {"encoder": ENCODER, "vector": updates("size"), "deviation": positive, "budget": positive}

@@ -24,8 +24,8 @@ from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
 from fedkin.privacy.randomised_response import binary, memorised, packed
 
 ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling", "clustering"))
-"""What a client remembers: its answer for either value of every bit, the codes of classes it does not have, and the
-seed of its clusters, which in another order would give other answers for the same data."""
+"""Keys of a client's state: its random answer for either value of every bit, the codes of classes it does not have, and
+the seed of its k-means, as centres in another order would give other answers for the same data."""
 
 
 @task(takes={}, holds={"least": is_number, "greatest": is_number})

@@ -28,11 +28,12 @@ from fedkin.methods.clients.embedding.class_sums_tasks import COUNTED
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 
 MAX_CLIENTS = 5_000
-"""Beyond, the tables of pairs of clients take too much memory."""
+"""Maximum number of clients, as tables of all pairs of clients take too much memory beyond."""
 
 _PRESENT, _CLEARLY, _SHOWN = 2.0, 4.0, 6.0
-"""In standard deviations of a count: above the first a class is taken to be present; above the second it surely is; a
-client that lacks it differs by that if in the other's proportion it would have more than the third."""
+"""Thresholds in standard deviations of a count. Above the first a class is taken to be present, above the second it is
+clearly present; a client without it counts as different if, by the other's proportions, it would have more than the
+third."""
 _DIFFERENT = 0.5  # fraction of two clients' classes that must be common to both
 _OWN = 0.8  # added factor of the variance of sampling
 _DRAWS, _MARGIN = 20, 1.02  # number of trees of noise alone, and factor of their greatest height

@@ -29,9 +29,9 @@ from fedkin.methods.samples.centroid_method import CentroidState, NearestCentroi
 from fedkin.methods.samples.sample_method import describe_clients, reasons, repeat_step
 
 _MET = 1e-3
-"""Seeds whose coordinates differ by less, as parts of the range of the first seeds, have met."""
+"""Seeds have met if all coordinates differ by less than this, as a fraction of the range of the first seeds."""
 _SAME = 1e-4
-"""Rounds end when the Davies-Bouldin index changes by no more."""
+"""Rounds end when the Davies-Bouldin index changes by at most this."""
 
 
 @dataclass(frozen=True)

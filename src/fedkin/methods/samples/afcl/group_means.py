@@ -15,7 +15,7 @@ from fedkin.features.extractors import extract
 from fedkin.nn.network_forms import MANY
 
 _ORDER = "sample_order"
-"""In a client's state: the order in which samples are grouped, the same in all rounds."""
+"""Key in a client's state of the order in which samples are grouped, the same in all rounds."""
 _GROUPS: Expected = {"means": features("groups", None), "counts": whole("groups")}
 
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from fedkin.clustering.nearest import nearest_centroids
 
 _BESIDE = 1e-3
-"""Seeds no farther from the winner move with it."""
+"""Seeds at most this far from the winner move with it."""
 _BETA = 7
-"""Weights of features are their spreads to the power of -1 / 7."""
+"""Exponent: weights of features are their spreads to the power of -1 / 7."""
 
 Points = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Association graphs: matched local clusters of different clients (FedCRef, phases 2 and 3)."""
+"""Association graphs of FedCRef, which match local clusters of different clients (phases 2 and 3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LocalCluster = list[int]
 
 @dataclass(frozen=True)
 class AssociationGraph:
-    """Associated local clusters.
+    """Graph of local clusters of all clients, with edges between associated ones.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class AssociationGraph:
     cut: float | None = None
 
     def clusters(self) -> dict[int, list[int]]:
-        """Clusters of the local clusters, by client: communities are numbered first, then unmatched local clusters."""
+        """Return the clusters of each client's local clusters; communities come first, then unmatched ones."""
         members = [*self.communities, *([a] for a in self.unmatched)]
         cluster_of = {a: cluster for cluster, nodes in enumerate(members) for a in nodes}
         clusters: dict[int, list[int]] = {}
@@ -52,22 +52,24 @@ class AssociationGraph:
 
 
 def by_held_out_rule(nodes: list[LocalCluster], losses: Tensor, cut: float | None) -> AssociationGraph:
-    """Average linkage on held-out loss rates (see `held_out_rule`); all pairs within a community are associated."""
+    """Associate local clusters by average linkage on held-out loss rates (see `held_out_rule`)."""
     clusters, cut = held_out_rule.match_by_linkage(losses.double().numpy(), [client for client, _ in nodes], cut)
     edges = [[a, b] for members in clusters for a in members for b in members if a < b]
     return _graph(nodes, clusters, sorted(edges), cut)
 
 
 def by_threshold(nodes: list[LocalCluster], statistics: Tensor, threshold: float) -> AssociationGraph:
-    """The paper's rule: connected components of pairs whose percentile is at most `threshold` in both directions."""
-    near = (statistics <= threshold).numpy()  # NaN, of pairs that were not scored, is never near
+    """Associate pairs whose percentile is at most `threshold` in both directions, as in FedCRef's paper."""
+    near = (statistics <= threshold).numpy()  # never true for NaN, as of pairs not scored
     return _components(nodes, near & near.T)
 
 
 def by_scored_pairs(
     nodes: list[LocalCluster], pairs: Tensor, statistics: Tensor, cut: float | None, threshold: float | None = None
 ) -> AssociationGraph:
-    """The same where only some pairs were scored, which alone can be associated.
+    """Associate local clusters by the held-out rule or the paper's, if only some pairs were scored.
+
+    Only scored pairs can be associated.
 
     Parameters
     ----------
@@ -77,9 +79,9 @@ def by_scored_pairs(
     statistics : Tensor
         float32 ``(p, 2)``, in both directions.
     cut : float, optional
-        Of the held-out rule, see `match_scored`.
+        Cut of the held-out rule, see `match_scored`.
     threshold : float, optional
-        For the paper's rule instead.
+        Threshold of the paper's rule, which is used if this is given.
     """
     clients = [client for client, _ in nodes]
     if threshold is not None:
@@ -91,14 +93,14 @@ def by_scored_pairs(
 
 
 def by_class(nodes: list[LocalCluster], classes: Sequence[int]) -> AssociationGraph:
-    """The upper bound: local clusters with the same true class, known from an oracle, are associated."""
+    """Associate local clusters of the same true class, known from an oracle, as an upper bound for evaluations."""
     return _components(nodes, np.equal.outer(classes, classes))
 
 
 def known_statistics(
     before: Sequence[LocalCluster], statistics: Tensor, nodes: list[LocalCluster], trained: set[int]
 ) -> Tensor:
-    """Last iteration's `statistics` of pairs of clients that have not trained since; NaN elsewhere."""
+    """Return the last iteration's `statistics` for pairs of clients not trained since; NaN for others."""
     known = torch.full((len(nodes), len(nodes)), torch.nan)
     new, old = kept_positions(before, nodes, trained)
     if new:
@@ -109,7 +111,7 @@ def known_statistics(
 def kept_positions(
     before: Sequence[LocalCluster], nodes: list[LocalCluster], trained: set[int]
 ) -> tuple[list[int], list[int]]:
-    """Local clusters of clients that have not trained since: positions among `nodes`, and among those `before`."""
+    """Return positions, now and `before`, of local clusters of clients that have not trained since."""
     position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(before)}
     kept = [
         (a, position[client, q])
@@ -125,7 +127,7 @@ def _components(nodes: list[LocalCluster], linked: NDArray[np.bool_]) -> Associa
 
 
 def _joined(nodes: list[LocalCluster], edges: list[list[int]]) -> AssociationGraph:
-    """The connected components of `edges`."""
+    """Return the graph of these `edges`, whose communities are its connected components."""
     network = networkx.Graph(edges)
     network.add_nodes_from(range(len(nodes)))
     clusters = sorted((sorted(part) for part in networkx.connected_components(network)), key=lambda p: (-len(p), p))
@@ -142,9 +144,9 @@ def _graph(
 
 
 def percentile_difference(own: Tensor, foreign: Tensor, percentile: float) -> Tensor:
-    """Eq. 2 and line 14: percentile of the differences in error, scaled to [0, 1] per pair.
+    """Return the percentile of differences in error, scaled to [0, 1] per pair (FedCRef, eq. 2 and line 14).
 
-    `own` is ``(n,)``, `foreign` ``(m, n)``; returns ``(m,)``. A pair without any difference gives 0.
+    `own` is ``(n,)``, `foreign` ``(m, n)``, the result ``(m,)``. A pair without any difference gives 0.
     """
     difference = (own - foreign).abs()
     low, high = difference.min(dim=1, keepdim=True).values, difference.max(dim=1, keepdim=True).values

@@ -1,9 +1,9 @@
-"""Candidates: which local clusters of different clients are compared, so that not every model goes to every client.
+"""Candidate pairs of local clusters to compare, so that not every model is sent to every client.
 
 A client describes each of its local clusters by the mean and the standard deviation of every feature, its *profile*. A
 local cluster is compared with those of other clients whose profiles are nearest, and with those at doubling ranks: the
-nearest mostly hold what it holds, and the others connect what nearest ones alone leave apart, and show what differs. So
-the comparisons of a local cluster grow with the logarithm of their number.
+nearest mostly have the same content, and the others connect what nearest ones alone leave separate, and show which
+local clusters differ. So the comparisons of a local cluster grow with the logarithm of the number of local clusters.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fedkin.core.replies import reals
 from fedkin.methods.samples.fedcref.association import LocalCluster, kept_positions
 
 UNDER_WAY = 2**28
-"""Bytes of models that are sent in one exchange, at most, unless a single client's are more."""
+"""Maximum number of bytes of models that are sent in one exchange, unless a single client's are more."""
 
-_ROWS = 256  # local clusters whose distances to all others are in memory at once
+_ROWS = 256  # number of local clusters whose distances to all others are in memory at once
 
 
 @dataclass(frozen=True)
 class PairScores:
-    """Statistics of some pairs of local clusters.
+    """Statistics of the scored pairs of local clusters.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class PairScores:
     statistics: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     def both_ways(self, count: int) -> tuple[Tensor, Tensor]:
-        """Pairs that were scored in both directions.
+        """Return the pairs that were scored in both directions, with both statistics.
 
         Parameters
         ----------
@@ -65,7 +65,7 @@ class PairScores:
         return self.pairs[order][both], torch.stack([own, own[at]], dim=1)[both]
 
     def known(self, before: Sequence[LocalCluster], nodes: list[LocalCluster], trained: set[int]) -> PairScores:
-        """Those of clients that have not trained since, by positions among today's `nodes`."""
+        """Return the scores of clients that have not trained since, by positions among the present `nodes`."""
         new, old = kept_positions(before, nodes, trained)
         now = torch.full((len(before),), -1)
         now[old] = torch.tensor(new, dtype=torch.int64)
@@ -74,29 +74,30 @@ class PairScores:
         return PairScores(pairs[kept], self.statistics[kept])
 
     def and_then(self, pairs: Tensor, statistics: Tensor, count: int) -> PairScores:
-        """These and new ones, which count where both have a pair; of `count` local clusters."""
+        """Return these scores together with new ones, which replace those of the same pair."""
         pairs, statistics = torch.cat([pairs, self.pairs]), torch.cat([statistics, self.statistics])
         first = np.unique((pairs[:, 0] * count + pairs[:, 1]).numpy(), return_index=True)[1]
         return PairScores(pairs[first], statistics[first])
 
 
 def profiles_of(x: Tensor, labels: Tensor) -> Tensor:
-    """Mean and standard deviation of each feature of ``(n, features)`` by cluster: ``(clusters, 2 * features)``."""
+    """Return each cluster's mean and standard deviation of every feature: ``(clusters, 2 * features)``."""
     parts = [x[labels == cluster] for cluster in range(int(labels.max()) + 1)]
     return torch.stack([torch.cat([part.mean(0), part.std(0, correction=0)]) for part in parts])
 
 
 def candidate_pairs(profiles: Tensor, clients: Sequence[int], count: int) -> Tensor:
-    """Pairs of local clusters that are compared.
+    """Return the pairs of local clusters to compare, by the distances of their profiles.
 
     Parameters
     ----------
     profiles : Tensor
-        ``(m, width)``, in the order of nodes.
+        ``(m, width)``, in order of the nodes.
     clients : sequence of m ints
         The client of each local cluster.
     count : int
-        Each is compared with so many nearest ones of other clients, and with those at 2, 4, 8, ... times this rank.
+        Number of nearest local clusters of other clients that each is compared with, besides those at 2, 4, 8, ...
+        times this rank.
 
     Returns
     -------
@@ -126,10 +127,10 @@ def score_candidates(
     known: PairScores,
     lost: dict[int, str],
 ) -> PairScores:
-    """Send every client the models of its local clusters' candidates, as far as their scores are not `known`.
+    """Send every client the models of its local clusters' candidates whose scores are not yet `known`.
 
-    A client's scores of all its own local clusters with these models are kept. It asks some clients at a time, so that
-    few models are under way.
+    A client's scores of all its own local clusters with these models are kept. Clients are asked in batches, so that
+    few models are in transit at once.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def score_candidates(
         By client, ``(local clusters, replicas, size)``.
     known : PairScores
     lost : dict of int to str
-        Gets the clients that gave no usable reply, and why.
+        Modified: clients without a usable reply are added, with the reason.
     """
     position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(nodes)}
     wanted = _wanted(candidates, nodes, known)
@@ -161,7 +162,7 @@ def score_candidates(
 
 
 def _ranks(count: int, total: int) -> list[int]:
-    """Ranks from 0: the first `count`, and the last of 2, 4, 8, ... times as many, below `total`."""
+    """Return ranks from 0: the first `count`, then the last of the first 2, 4, 8, ... times `count`, below `total`."""
     ranks, rank = list(range(min(count, total))), 2 * count
     while rank <= total:
         ranks.append(rank - 1)
@@ -170,7 +171,7 @@ def _ranks(count: int, total: int) -> list[int]:
 
 
 def _wanted(candidates: Tensor, nodes: list[LocalCluster], known: PairScores) -> dict[int, list[int]]:
-    """By client, the nodes whose models it has to score."""
+    """Return, by client, the nodes whose models it must score."""
     scored = set(map(tuple, known.pairs.tolist()))
     wanted: dict[int, set[int]] = {}
     for a, b in candidates.tolist():
@@ -181,7 +182,7 @@ def _wanted(candidates: Tensor, nodes: list[LocalCluster], known: PairScores) ->
 
 
 def _batches(wanted: Mapping[int, list[int]], models: Mapping[int, Tensor]) -> Iterator[list[int]]:
-    """Clients, as many at a time as get at most `UNDER_WAY` bytes together."""
+    """Yield batches of clients that receive at most `UNDER_WAY` bytes together."""
     some: list[int] = []
     total = 0
     for client, chosen in wanted.items():

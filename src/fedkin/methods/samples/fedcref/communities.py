@@ -1,4 +1,4 @@
-"""The models of FedCRef's communities: how members train them together, and which pass on to the next iteration."""
+"""Models of FedCRef's communities: their federated training, and their reuse in the next iteration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def train_communities(
     frozen: list[int],
     lost: dict[int, str],
 ) -> Tensor:
-    """Lines 22-24: one model per community, by federated averaging over its local clusters."""
+    """Train one model per community by federated averaging over its local clusters (lines 22-24)."""
     models = state.model.initial([fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
     if method.continuity:
         continue_models(models, state, graph)
@@ -58,7 +58,7 @@ def train_communities(
 
 
 def reusable_models(state: FedCRefState, graph: AssociationGraph, frozen: list[int]) -> dict[int, int]:
-    """Previous numbers of communities with the same members, all frozen: their models are still valid."""
+    """Return the previous number of each community whose members are the same and all frozen."""
     still_frozen = {i for i in frozen if i in state.frozen}
     before = {str([state.nodes[a] for a in members]): g for g, members in enumerate(state.communities)}
     now = {g: [graph.nodes[a] for a in members] for g, members in enumerate(graph.communities)}
@@ -70,7 +70,7 @@ def reusable_models(state: FedCRefState, graph: AssociationGraph, frozen: list[i
 
 
 def continue_models(models: Tensor, state: FedCRefState, graph: AssociationGraph) -> None:
-    """Start every community's model, in place, from the previous cluster of most of its members, if there is one."""
+    """Initialise every community's model, in place, from the previous cluster of most of its members, if any."""
     for cluster, community in enumerate(graph.communities):
         nodes = [graph.nodes[a] for a in community]
         before = [
@@ -88,7 +88,7 @@ def average_models(
     replies: dict[int, Payload],
     aggregation: Aggregation = "mean",
 ) -> None:
-    """Sample-weighted mean per community, in place; a community without replies keeps its model.
+    """Average models per community, weighted by samples, in place; without replies a community keeps its model.
 
     Raises
     ------

@@ -1,8 +1,9 @@
 """FedCRef: federated refinement of local clusters (Nardi, Valerio, Passarella).
 
 Every client clusters its own samples and trains an autoencoder per local cluster. Clients exchange the models to
-associate local clusters; communities of associated ones train one model by federated averaging; with these models every
-client refines its local clusters, until all clients are stable. Line numbers are those of the paper's Algorithm 1.
+associate local clusters; each community of associated ones trains one model by federated averaging; with these models
+every client refines its local clusters, until all clients are stable. Line numbers are those of the paper's Algorithm
+1.
 
 Where the defaults differ from the paper, its form stays available by name:
 
@@ -45,7 +46,7 @@ from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
 @dataclass(frozen=True)
 class FedCRefMethod(FedCRefParameters):
-    """FedCRef: refine local clusters by models that clients with similar ones train together.
+    """FedCRef: refines local clusters by models that clients with similar local clusters train together.
 
     The hyper-parameters are those of `FedCRefParameters`.
     """
@@ -61,7 +62,7 @@ class FedCRefMethod(FedCRefParameters):
     scenario = "label-skew"
 
     def init(self, fed: Federation) -> FedCRefState:
-        """Line 3: every client finds its first local clusters."""
+        """Have every client find its first local clusters (line 3), and return the first state."""
         facts = describe_clients(fed)
         width = math.prod(facts.shape)
         total = cluster_first(fed, KinGraphMethod()) if "kin-graph" in (self.initial, self.associations) else 0
@@ -74,7 +75,7 @@ class FedCRefMethod(FedCRefParameters):
         )
 
     def step(self, fed: Federation, state: FedCRefState) -> tuple[FedCRefState, Record]:
-        """Lines 7-32: one iteration."""
+        """Do one iteration: train, associate, average and refine (lines 7-32)."""
         lost: dict[int, str] = {}
         models, samples, profiles, trained = self._train_clusters(fed, state, lost)
         graph, scores = self._associate(fed, state, models, profiles, trained, lost)
@@ -113,7 +114,7 @@ class FedCRefMethod(FedCRefParameters):
         return state, fedcref_state.record_of(fed, state, samples, used, unchanged, lost)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
-        """The clusters: ``models`` ``(clusters, size)``, and by cluster its local clusters in ``communities``."""
+        """Return ``models`` ``(clusters, size)``, and by cluster its local clusters in ``communities``."""
         communities: list[list[LocalCluster]] = [[] for _ in state.cluster_models]
         for client in sorted(map(int, state.clusters)):
             for local_cluster, cluster in enumerate(state.clusters[str(client)]):
@@ -131,20 +132,20 @@ class FedCRefMethod(FedCRefParameters):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of new samples ``(n, ...)``: that of the model with the lowest error. int64 ``(n,)``."""
+        """Return the cluster of samples ``(n, ...)``: that of the model with the lowest error; int64 ``(n,)``."""
         model = Autoencoder(tuple(result["widths"]), result["output"])
         return model.errors(result["models"], x.flatten(1)).argmin(dim=0)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """One less the lowest model's error divided by that of the second lowest: float32 ``(n,)``."""
+        """Return 1 - e1 / e2 with the lowest and second lowest errors e1, e2 of the models: float32 ``(n,)``."""
         model = Autoencoder(tuple(result["widths"]), result["output"])
         return distance_margin(model.errors(result["models"], x.flatten(1)).T)
 
     def _train_clusters(
         self, fed: Federation, state: FedCRefState, lost: dict[int, str]
     ) -> tuple[dict[int, Tensor], dict[int, Tensor], dict[int, Tensor], set[int]]:
-        """Lines 7-9: active clients train models; returns all models, sizes, profiles, and clients that trained."""
+        """Have active clients train models (lines 7-9); return models, sizes, profiles and clients that trained."""
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
         spec = fedcref_tasks.spec(state.model)
@@ -174,7 +175,7 @@ class FedCRefMethod(FedCRefParameters):
         trained: set[int],
         lost: dict[int, str],
     ) -> tuple[AssociationGraph, dict[str, Tensor]]:
-        """Lines 10-21: exchange and score models, and associate local clusters; returns the state's scores, too."""
+        """Exchange and score models, and associate local clusters (lines 10-21); return the graph and scores."""
         nodes = [[client, local_cluster] for client in sorted(models) for local_cluster in range(len(models[client]))]
         if self.associations == "perfect":
             if self.oracle is None:
@@ -216,7 +217,7 @@ class FedCRefMethod(FedCRefParameters):
         trained: set[int],
         lost: dict[int, str],
     ) -> tuple[AssociationGraph, dict[str, Tensor]]:
-        """Send all models to all clients, as far as they have not scored them."""
+        """Send all models to all clients that have not scored them, and associate local clusters by the scores."""
         statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
         everyone = list(range(len(nodes)))
         new = [a for a in everyone if nodes[a][0] in trained]
@@ -244,7 +245,7 @@ class FedCRefMethod(FedCRefParameters):
         active: list[int],
         lost: dict[int, str],
     ) -> tuple[dict[int, list[int]], dict[int, float]]:
-        """Lines 26-32: Algorithm 2; returns the clusters of local clusters, and the fraction of unchanged samples."""
+        """Have clients refine local clusters (lines 26-32); return clusters and fractions of unchanged samples."""
         keep_all = self.safeguard == "all" or (self.safeguard == "auto" and self.associations != "held-out")
         clusters = graph.clusters()
         own = {
@@ -261,21 +262,21 @@ class FedCRefMethod(FedCRefParameters):
         )
         lost.update(fed.missing)
         for i in fed.missing:
-            del clusters[i]  # it may have refined, and its reply was lost
+            del clusters[i]  # the client may have refined, and its reply was lost
         for i, reply in replies.items():
             choices = [clusters[i][q] for q in own[i]] + list(range(len(community_models)))
             clusters[i] = [choices[chosen] for chosen in reply["selected"]]
         return clusters, {i: reply["unchanged"] for i, reply in replies.items()}
 
     def _is_over(self, history: list[list[int]], all_stable: bool) -> bool:
-        """Line 6: whether no client is active any more, the graph is settled, or both."""
+        """Whether the run ends (line 6): no client is active any more, the graph is settled, or both."""
         settled = self._is_settled(history)
         if self.ending == "graph":
             return settled
         return all_stable and settled if self.ending == "both" else all_stable or settled
 
     def _is_settled(self, history: list[list[int]]) -> bool:
-        """Phase 5: unmatched local clusters and communities changed little, `patience` times in a row."""
+        """Whether the graph has changed little, `patience` times in a row (phase 5)."""
         recent = history[1:][-self.patience - 1 :]
         return len(recent) > self.patience and all(
             abs(now - before) <= self.tolerance * max(before, 1)
@@ -294,5 +295,5 @@ class FedCRefMethod(FedCRefParameters):
 
 
 def _current(own: list[int], clusters: list[int]) -> list[int]:
-    """Where the model of each local cluster stands among those that compete: its `own` ones, then the communities'."""
+    """Return the index of each local cluster's model among the competing ones: `own` ones, then the communities'."""
     return [own.index(q) if q in own else len(own) + cluster for q, cluster in enumerate(clusters)]

@@ -1,4 +1,4 @@
-"""FedCRef's hyper-parameters."""
+"""Hyper-parameters of FedCRef."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedkin.nn.aggregation import Aggregation
 
 @dataclass(frozen=True)
 class FedCRefParameters(SampleMethod):
-    """FedCRef's hyper-parameters.
+    """Hyper-parameters of FedCRef.
 
     Attributes
     ----------
@@ -34,8 +34,8 @@ class FedCRefParameters(SampleMethod):
     max_clusters : int
         Maximum of the first estimate.
     min_fraction : float
-        With ``n_clusters="auto"``: a model gets a local cluster if at least this fraction of an average local cluster's
-        samples choose it.
+        With ``n_clusters="auto"``: a model gets a local cluster if the samples that choose it are at least this
+        fraction of an average local cluster.
     hidden : tuple of int, optional
         Hidden widths and code of the autoencoder; by default those of `widths_for`, (100, 64, 32) for 784 features.
     local_epochs : int
@@ -50,7 +50,8 @@ class FedCRefParameters(SampleMethod):
         Minimum number of optimiser steps of a local cluster's model, and of a community's model at each member, over
         all rounds. It matters only with few samples.
     continuity : bool
-        Whether models start from those selected in the last refinement; by default, as in the authors' code, afresh.
+        Whether models start from those selected in the last refinement; by default, as in the authors' code, they are
+        initialised anew.
     batch_size : int
         Samples per optimiser step.
     learning_rate : float
@@ -74,8 +75,8 @@ class FedCRefParameters(SampleMethod):
     stability : float
         The paper's tau: a client is stable once at least this fraction of its samples stays in its local cluster.
     ending : {"either", "both", "graph"}
-        When a run ends: "either" once all clients are stable or the graph is settled, as the paper's text says; "both",
-        as the loop of its Algorithm 1 is printed; "graph" whatever the clients do, as in the authors' code.
+        When a run ends: "either" once all clients are stable or the graph is settled, as the paper's text says; "both"
+        once both are true, as its Algorithm 1 is printed; "graph" once the graph is settled, as in the authors' code.
     tolerance : float
         The graph is settled once the numbers of communities and of unmatched local clusters both changed by at most
         this fraction, `patience` times in a row.
@@ -84,8 +85,9 @@ class FedCRefParameters(SampleMethod):
     max_iterations : int
         Maximum number of iterations.
     aggregation : {"mean", "median", "trimmed-mean"}
-        How the models of a community's members become one: their mean weighted by samples, or, number by number, the
-        median, or the mean without a fifth of the values at either end, in which members count equally.
+        How the models of a community's members are combined: by their mean weighted by samples, or by the
+        coordinate-wise median or trimmed mean, without a fifth of the values at either end, in which members count
+        equally.
     oracle : callable, optional
         Only with ``associations="perfect"``.
     """
@@ -119,7 +121,7 @@ class FedCRefParameters(SampleMethod):
     oracle: Oracle | None = None
 
     def start_options(self, total: int = 0) -> Payload:
-        """What a client needs to find its first local clusters; `total` is the number of kin-graph's clusters."""
+        """Return the settings by which clients find first local clusters; `total` is kin-graph's number of clusters."""
         return {
             "initial": self.initial,
             "n_clusters": self.n_clusters,

@@ -1,4 +1,4 @@
-"""The state of FedCRef's server, and how clusters and models pass from one iteration to the next."""
+"""State of FedCRef, and how clusters and models pass from one iteration to the next."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from fedkin.nn.stacked_autoencoder import Autoencoder
 
 @dataclass(frozen=True)
 class FedCRefState(State):
-    """State of the server; dictionaries are keyed by a client's id as text.
+    """State of FedCRef; dictionaries are keyed by a client's id as text.
 
     Attributes
     ----------
     widths, output
         Architecture of the autoencoders, decided in `FedCRefMethod.init`.
     total : int
-        Number of kin-graph's clusters, if first clusters are of these, else 0.
+        Number of kin-graph's clusters, if the first clusters are made from them, else 0.
     models : dict of str to Tensor
         Models of stable clients, ``(local clusters, replicas, size)``.
     samples : dict of str to Tensor
-        Sizes of their local clusters, int64 ``(local clusters,)``.
+        Sizes of these clients' local clusters, int64 ``(local clusters,)``.
     profiles : dict of str to Tensor
-        Their profiles, if there are `candidates`, see `candidate_clusters.profiles_of`.
+        Profiles of these local clusters, if there are `candidates`, see `candidate_clusters.profiles_of`.
     stable, frozen : list of int
-        Clients whose last refinement changed little; those of them that have retrained since and stopped.
+        Clients whose last refinement changed little; and those among them that have retrained since and stopped.
     nodes, edges, communities, unmatched, cut
         The last association graph, see `association.AssociationGraph`.
     statistics : Tensor, (nodes, nodes)
@@ -67,14 +67,14 @@ class FedCRefState(State):
 
     @property
     def model(self) -> Autoencoder:
-        """The autoencoders' architecture."""
+        """Architecture of the autoencoders."""
         return Autoencoder(tuple(self.widths), self.output)
 
 
 def keep_clusters(
     used: list[int], clusters: dict[int, list[int]], models: list[Tensor]
 ) -> tuple[dict[int, list[int]], Tensor]:
-    """The clusters `used` by local clusters, renumbered, and their models."""
+    """Return the clusters `used` by local clusters, renumbered, and their models."""
     number = {cluster: index for index, cluster in enumerate(used)}
     return {i: [number[cluster] for cluster in own] for i, own in clusters.items()}, torch.stack(
         [models[g] for g in used]
@@ -89,7 +89,7 @@ def record_of(
     unchanged: dict[int, float],
     lost: dict[int, str],
 ) -> Record:
-    """The record of an iteration that left `state`."""
+    """Return the record of an iteration that ended with `state`."""
     return Record(
         answered=[i for i in fed.present if i not in lost],
         missing=lost,

@@ -1,8 +1,8 @@
-"""The tasks of FedCRef's clients: one function per exchange of the algorithm in `fedcref`.
+"""Tasks of FedCRef's clients: one function per exchange of the algorithm in `fedcref`.
 
 The state of a client holds ``labels`` ``(n,)`` int64, its local clusters; ``previous``, those before the last
-refinement; ``holds_most``, whether it has most clusters of kin-graph, its first ones; ``halves`` ``(n,)``, the half of
-its local cluster that each sample is in; ``models`` ``(local clusters, replicas, size)``, while they fit the current
+refinement; ``holds_most``, whether it has most of kin-graph's clusters; ``halves`` ``(n,)``, the half of its local
+cluster that each sample is in; ``models`` ``(local clusters, replicas, size)``, while they belong to the current
 labels; ``errors`` ``(local clusters, n)``, of the models that the last refinement has selected; ``clusters`` and
 ``confidence`` ``(n,)``, the result. It may begin with ``given`` labels and with ``n_clusters``, the number of local
 clusters.
@@ -47,7 +47,7 @@ from fedkin.nn.stack import StackTraining, fit
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
 _MOST = 2 / 3
-"""Fraction of kin-graph's clusters from which a client holds most of them."""
+"""Fraction of kin-graph's clusters that a client must have to count as having most of them."""
 _SMALLER = 0.25
 """Factor on the minimum size of such a client's clusters. Refined once, digits of all classes at each of 12 clients
 have ARI 0.909 and 0.863 by the usual minimum (seeds 0 and 1), and 0.916 and 0.901 by a fifth of it."""
@@ -62,7 +62,7 @@ _START: Expected = {
 
 @task(takes=_START, holds={"clusters": is_count})
 def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Find the first local clusters of every client; labels stay there."""
+    """Find the client's first local clusters; labels stay at the client."""
     for client, payload in zip(clients, payloads, strict=True):
         _begin(client, payload)
     return [{"clusters": _n_clusters(client)} for client in clients]
@@ -74,10 +74,10 @@ def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     may_hold={"profiles": features("clusters", None)},
 )
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Train a model per local cluster, or per half of it, all of them as one stack.
+    """Train a model per local cluster, or per half of one, all of them as one stack.
 
-    They start afresh, or from the models that the client selected in its last refinement, its ``start``. The reply has
-    the clusters' `profiles_of` them where the server wants these.
+    Models are initialised anew, or from those that the client selected in its last refinement, its ``start``. The reply
+    has the clusters' profiles (`profiles_of`) if the server asks for them.
     """
     model, replicas = _model(payloads[0]), payloads[0]["replicas"]
     data: list[Tensor] = []
@@ -111,7 +111,7 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     holds={"statistics": reals(None, None, minimum=0, maximum=1)},
 )  # fmt: skip
 def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Score foreign models on own samples; only a statistic per pair of local clusters leaves the client."""
+    """Score foreign models on the client's samples; only a statistic per pair of local clusters leaves the client."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         rule = _held_out_statistic if payload["rule"] == "held-out" else _paper_statistic
@@ -133,7 +133,7 @@ def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     holds={"models": updates("clusters", None), "samples": whole("clusters"), "losses": reals("clusters")},
 )
 def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """One round of federated averaging: train each community's model on the client's member of it."""
+    """Train each community's model on the client's local cluster in it, for one round of federated averaging."""
     data = [
         client.x.flatten(1)[client.state["labels"] == local_cluster]
         for client, payload in zip(clients, payloads, strict=True)
@@ -162,7 +162,7 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     holds={"unchanged": within(0, 1), "selected": is_nonempty_list(is_count)},
 )  # fmt: skip
 def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Algorithm 2: assign the client's samples to the best of its own models and the communities'."""
+    """Assign the client's samples to the best of its own models and the communities' (Algorithm 2)."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
@@ -177,7 +177,7 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
         if payload["continuity"]:
             client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
         client.state.update(labels=labels, previous=before, errors=errors[selected])
-        del client.state["models"]  # they fit the previous labels
+        del client.state["models"]  # they belong to the previous labels
         unchanged = clustering_accuracy(before.numpy(), labels.numpy())
         replies.append({"unchanged": unchanged, "selected": selected})
     return replies
@@ -206,7 +206,7 @@ def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def _margin(errors: Tensor, clusters: Tensor, found: Tensor) -> Tensor:
-    """`distance_margin` by the errors ``(models, n)`` of models of these `clusters` ``(models,)``."""
+    """Return the `distance_margin` by the errors ``(models, n)`` of models of these `clusters` ``(models,)``."""
     known, position = clusters.unique(return_inverse=True)
     lowest = torch.full((len(known), errors.shape[1]), torch.inf).scatter_reduce(
         0, position[:, None].expand_as(errors), errors.float(), "amin"
@@ -242,7 +242,7 @@ def _begin(client: Client, payload: Payload) -> None:
 
 
 def _without_small(x: Tensor, clusters: Tensor, min_fraction: float) -> Tensor:
-    """Clusters with at least this fraction of an average one's samples, from 0; other samples join the nearest mean."""
+    """Return clusters without those below `min_fraction` of the average size; their samples join the nearest mean."""
     labels, sizes = clusters.unique(return_inverse=True, return_counts=True)[1:]
     kept = (sizes >= min_fraction * len(x) / len(sizes)).nonzero()[:, 0]
     means = torch.stack([x[labels == cluster].mean(0) for cluster in kept])
@@ -252,7 +252,7 @@ def _without_small(x: Tensor, clusters: Tensor, min_fraction: float) -> Tensor:
 
 
 def _members(client: Client) -> list[Tensor]:
-    """Masks of the samples in each local cluster."""
+    """Return masks of the samples in each local cluster."""
     return [client.state["labels"] == local_cluster for local_cluster in range(_n_clusters(client))]
 
 

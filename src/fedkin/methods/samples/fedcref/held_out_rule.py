@@ -1,7 +1,7 @@
-"""The held-out rule: tests whether two local clusters of different clients come from one distribution.
+"""Held-out rule of FedCRef: tests whether two local clusters of different clients come from one distribution.
 
 Each local cluster is split into two halves, and one model is trained on each. A sample held out from one half is
-reconstructed by its own cluster's model of that half and by a half-model of a foreign cluster, trained on as many
+reconstructed by its own cluster's model of that half and by a half-model of a foreign cluster, trained on equally many
 samples and not on this one. If both clusters come from one distribution, the foreign model is worse for half of the
 samples; the more they differ, the closer this *loss rate* is to 1. It needs no scale: sample size, noise and the
 difficulty of the data affect both models alike.
@@ -24,14 +24,14 @@ from torch import Tensor
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
 MAX_HELD_OUT = 100
-"""Maximum number of samples per local cluster to evaluate; the standard error of a loss rate is then at most 0.05."""
+"""Maximum number of samples evaluated per local cluster; the standard error of a loss rate is then at most 0.05."""
 
 UNLIKE = 1.0
 """Loss rate of pairs that were not scored."""
 
 
 def split_halves(labels: Tensor, rng: torch.Generator) -> Tensor:
-    """A random half, 0 or 1, for every sample, balanced within every cluster. int64 ``(n,)``."""
+    """Return a random half, 0 or 1, for every sample, balanced within every cluster: int64 ``(n,)``."""
     halves = torch.empty_like(labels)
     for cluster in labels.unique():
         rows = (labels == cluster).nonzero()[:, 0]
@@ -40,7 +40,7 @@ def split_halves(labels: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def held_out_errors(model: Autoencoder, pairs: Tensor, x: Tensor, halves: Tensor) -> Tensor:
-    """Errors of all clusters' models on all samples, by the half-model not trained on the sample's half.
+    """Return errors of all clusters' models on all samples, by half-models not trained on the sample's half.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def held_out_errors(model: Autoencoder, pairs: Tensor, x: Tensor, halves: Tensor
 
 
 def held_out_rows(labels: Tensor, halves: Tensor, count: int = MAX_HELD_OUT) -> Tensor:
-    """Rows of at most `count` samples per cluster, equally many from each half."""
+    """Return the rows of at most `count` samples per cluster, equally many from each half."""
     chosen = [
         ((labels == cluster) & (halves == half)).nonzero()[: count // 2, 0]
         for cluster in labels.unique()
@@ -72,7 +72,7 @@ def held_out_rows(labels: Tensor, halves: Tensor, count: int = MAX_HELD_OUT) -> 
 
 
 def loss_rates(own: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
-    """Fraction of each own cluster's samples that each foreign cluster's model reconstructs worse; ties count half.
+    """Return the fraction of each own cluster's samples that each foreign model reconstructs worse; ties count half.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def match_by_linkage(
     clients : sequence of m ints
         The client of each local cluster.
     cut : float, optional
-        Join while the average loss rate is below this; by default `choose_cut` of the merge heights.
+        Clusters merge while the average loss rate is below this; by default `choose_cut` of the merge heights.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def match_by_linkage(
 
 
 def choose_cut(heights: NDArray[np.float64], low: float = 0.6, high: float = 0.8) -> float:
-    """The middle of the widest gap between merge heights within [low, high].
+    """Return the middle of the widest gap between merge heights within [low, high].
 
     Local clusters of one distribution merge slightly above 0.5 and others near 1, so the correct cut lies between.
     Without heights in the interval the cut is its middle.

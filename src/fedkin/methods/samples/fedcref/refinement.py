@@ -1,4 +1,4 @@
-"""The refinement of local clusters (FedCRef, Algorithm 2), on errors alone."""
+"""Refinement of local clusters (FedCRef, Algorithm 2), by the models' errors alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedkin.core import FedkinError
 
 
 def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None = None) -> tuple[Tensor, list[int]]:
-    """Algorithm 2 on an error matrix ``(models, n)``: labels ``(n,)`` and the models that were selected.
+    """Refine clusters by an error matrix ``(models, n)`` (Algorithm 2): labels ``(n,)`` and the models selected.
 
     The paper selects the model that most samples choose, removes it with these samples, and repeats. That changes no
     other sample's choice, so the `n_clusters` most chosen models can be selected at once (ties: lowest index), and
@@ -31,9 +31,10 @@ def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None =
 
 
 def held_errors(errors: Tensor, labels: Tensor, current: list[int], hold: float) -> Tensor:
-    """Errors ``(models, n)`` by which a sample stays unless another model's is lower by the fraction `hold`.
+    """Return errors ``(models, n)`` with those of each sample's present model reduced by the fraction `hold`.
 
-    `labels` ``(n,)`` are the samples' local clusters, and `current` the model of each of these.
+    A sample then stays unless another model's error is lower by that fraction. `labels` ``(n,)`` are the samples' local
+    clusters, and `current` the model of each of these.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Average linkage of local clusters of which only some pairs were scored.
+"""Average linkage of local clusters if only some pairs were scored.
 
-Two communities are as far apart as the mean loss rate of the scored pairs between them; without such a pair they never
-join, nor do two that both have a local cluster of one client. A mean of few pairs is low by chance more often than one
+The distance of two communities is the mean loss rate of the scored pairs between them; without such a pair they never
+merge, nor do two that both have a local cluster of one client. A mean of few pairs is low by chance more often than one
 of many, so the order of merges is by means to which a pair of `DOUBT` is added; without it, false merges came first.
 With all pairs scored this is nearly `held_out_rule.match_by_linkage`; time and memory grow with the number of pairs.
 """
@@ -19,10 +19,11 @@ from fedkin.methods.samples.fedcref.held_out_rule import choose_cut
 
 DOUBT = 0.75
 """Loss rate of the pair that is added: higher than of most pairs of one distribution, lower than of most others. Of the
-values tried on MNIST (0.75 and 1, as half a pair to four pairs) it was the best, as one pair, and on other data too."""
+values tried on MNIST (0.75 and 1, added as half a pair to four pairs), 0.75 added as one pair was the best, and also on
+other data."""
 
 _Links = list[dict[int, tuple[float, int]]]
-"""By community, its neighbours, with sum and number of the losses between both."""
+"""For each community, its neighbours with the sum and the number of loss rates between both."""
 
 
 def match_scored(
@@ -39,7 +40,7 @@ def match_scored(
     clients : sequence of m ints
         The client of each local cluster.
     cut : float, optional
-        Join if the average loss rate is at most this; by default `choose_cut` of the merge heights.
+        Communities merge if the average loss rate is at most this; by default `choose_cut` of the merge heights.
 
     Returns
     -------
@@ -59,7 +60,7 @@ def match_scored(
 def _merges(
     pairs: NDArray[np.int64], losses: NDArray[np.float64], clients: Sequence[int], cut: float
 ) -> list[tuple[float, int, int]]:
-    """Merges up to `cut` as (height, a, b), in order: the community of local cluster a with that of b."""
+    """Return the merges up to `cut` as (height, a, b), in order, of the communities of local clusters a and b."""
     links: _Links = [{} for _ in clients]
     heap: list[tuple[float, int, int]] = []
     for (a, b), loss in zip(pairs.tolist(), losses.tolist(), strict=True):
@@ -70,7 +71,7 @@ def _merges(
     merges: list[tuple[float, int, int]] = []
     while heap:
         order, a, b = heapq.heappop(heap)
-        if b not in links[a] or _doubted(links[a][b]) != order:  # one has joined another since
+        if b not in links[a] or _doubted(links[a][b]) != order:  # one has merged with another since
             continue
         height = links[a][b][0] / links[a][b][1]
         if not members[a].isdisjoint(members[b]):
@@ -87,7 +88,7 @@ def _merges(
 
 
 def _take_over(links: _Links, kept: int, gone: int) -> list[int]:
-    """Make the links of community `gone` those of `kept`; returns the communities at their other ends."""
+    """Move the links of community `gone` to `kept`; return the communities at their other ends."""
     del links[kept][gone], links[gone][kept]
     for other, (total, count) in links[gone].items():
         before, pairs = links[kept].get(other, (0.0, 0))
@@ -99,5 +100,5 @@ def _take_over(links: _Links, kept: int, gone: int) -> list[int]:
 
 
 def _doubted(link: tuple[float, int]) -> float:
-    """Mean of the pairs and one of `DOUBT`."""
+    """Return the mean loss rate of a link's pairs and one more pair of `DOUBT`."""
     return (link[0] + DOUBT) / (link[1] + 1)

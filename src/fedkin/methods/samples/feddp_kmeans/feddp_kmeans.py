@@ -47,7 +47,7 @@ from fedkin.privacy.releases import clipped
 _STAGES = 4
 _MAX_POINTS = 1000
 _DRAWN = 30
-"""Points per cluster that the server draws if it has no samples."""
+"""Number of points per cluster that the server draws if it has no samples."""
 _CLEAR = 2.0
 """Standard deviations of the noise above which a count is significant."""
 

@@ -16,7 +16,7 @@ from fedkin.methods.samples.private_releases import is_row_by_row, triangle_of, 
 from fedkin.privacy.releases import clipped, released
 
 WIDEST = 4096
-"""Maximum number of features, whose outer products a client sends."""
+"""Maximum number of features, as a client sends their outer products."""
 SUMS_SENSITIVITY = math.sqrt(2)
 _BATCH = 2048
 _SHARED: Expected = {"features": is_row_by_row, "bound": positive, "deviation": positive, "budget": positive}

@@ -1,1 +1,1 @@
-"""kin-graph: communities of a graph of all clients' micro-clusters."""
+"""kin-graph: clustering by communities of a graph of all clients' micro-clusters."""

@@ -1,10 +1,10 @@
-"""Micro-clusters that all clients have in common, found from sums over clients.
+"""Micro-clusters common to all clients, found from sums over clients.
 
-Clients with few samples of a cluster have micro-clusters of several clusters, since each of theirs needs a minimum
-number of samples at that client. Here the minimum holds over all clients together: centres are common, every client
+At clients with few samples of a cluster, own micro-clusters mix several clusters, since each needs a minimum number of
+samples at that client. Here the minimum holds over all clients together: centres are common, every client
 assigns its samples to the nearest, and the server adds up counts, sums and scatter. A centre with enough samples for
-two splits along its leading directions; a few rounds of Lloyd's algorithm follow. How samples are spread over clients
-makes no difference to the sums, so the same micro-clusters come of one client as of many.
+two splits along its leading directions; a few rounds of Lloyd's algorithm follow. Sums do not depend on the partition
+of samples over clients, so that the micro-clusters are the same for one client as for many.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from fedkin.secure.taking_part import MIN_CLIENTS
 _LLOYD_ROUNDS = 2
 """Rounds after the last split; each round of splitting moves the centres as well."""
 _MAX_LEVELS, _GAIN = 12, 1.02
-"""Levels of splitting at most; and as many times more centres a level must bring for another to follow. The last levels
-split centres whose halves have too few samples again and again: 1,797 digits have 247 centres after seven, 258 after
-twelve."""
+"""Maximum number of levels of splitting, and minimum growth of the number of centres for another level to follow. The
+last levels repeatedly split centres whose halves have too few samples: 1,797 digits have 247 centres after seven
+levels, 258 after twelve."""
 _MOST_COMMON = 3_000
 """Maximum number of common micro-clusters."""
 
@@ -47,7 +47,7 @@ _MOST_COMMON = 3_000
     holds={"counts": whole("centres")},
 )
 def send_counts(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send how many of a client's samples are nearest to each centre."""
+    """Send the number of a client's samples nearest to each centre."""
     return [
         {"counts": _labels(client, payload).bincount(minlength=len(payload["centres"]))}
         for client, payload in zip(clients, payloads, strict=True)
@@ -59,7 +59,7 @@ def send_counts(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     holds={"counts": whole("centres"), "sums": doubles("centres", "components")},
 )
 def send_cell_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send how many of a client's samples are nearest to each centre, and the sums of how far they are from it."""
+    """Send the number of a client's samples nearest to each centre, and the sum of their offsets from it."""
     return [
         _sums(*_offsets(client, payload), payload["centres"]) for client, payload in zip(clients, payloads, strict=True)
     ]
@@ -70,7 +70,7 @@ def send_cell_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     holds={"counts": whole("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
 )
 def send_cell_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """As `send_cell_sums`, with the scatter about full centres: the lower triangle, or the diagonal of very many."""
+    """Send `send_cell_sums` and the scatter about full centres: its lower triangle, or its diagonal for many."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         centres, full = payload["centres"], payload["full"]
@@ -87,7 +87,7 @@ def send_cell_moments(clients: Sequence[Client], payloads: Sequence[Payload]) ->
 
 @dataclass(frozen=True)
 class SumsPath:
-    """kin-graph's steps where micro-clusters are common, each from sums over all clients.
+    """Steps of kin-graph with common micro-clusters, each from sums over all clients.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class SumsPath:
     whitening, local_whitening : float
         As of the method.
     may_change : bool
-        Whether clients' own micro-clusters are used where sums are to be hidden and too few clients answer.
+        Whether to change to clients' own micro-clusters if sums are to be secure and too few clients reply.
     """
 
     min_members: int
@@ -106,7 +106,7 @@ class SumsPath:
     may_change: bool
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """The state with what the step has found, and its record; ``None`` to repeat the step."""
+        """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
         sums = ClientSums(fed)
         if not len(state.mean):
             phase, (after, values) = "components", self._components(sums, state)
@@ -152,12 +152,12 @@ class SumsPath:
 
 
 def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: int) -> tuple[Tensor, Tensor] | None:
-    """Micro-clusters of the samples of all clients together.
+    """Find micro-clusters of the samples of all clients together.
 
-    Every level takes two sums. In the first, clients count alone, and centres with too few samples are dropped; the
-    samples of these go to other centres, whose counts only grow. The second has the sums of what is left, and the
-    scatter of centres with samples enough for two; those that only grow to that wait for the next level. A level splits
-    a centre into two, or into four where there are samples enough.
+    Every level takes two sums. The first has counts only, and centres with too few samples are dropped; their samples
+    go to other centres, whose counts only grow. The second has the sums of the remaining centres, and the scatter of
+    those with enough samples for two; centres that reach this only now wait for the next level. A level splits a centre
+    into two, or into four if there are enough samples.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
     Returns
     -------
     centroids, counts : Tensor
-        float32 ``(m, d)`` and int64 ``(m,)``; ``None`` if a sum failed. Where clients are lost between the last two
-        sums, micro-clusters that are left with too few samples are dropped, so that m may be 0.
+        float32 ``(m, d)`` and int64 ``(m,)``; ``None`` if a sum failed. If clients drop out between the last two sums,
+        micro-clusters left with too few samples are dropped, so that m may be 0.
     """
     found = _moments(sums, space, torch.zeros(1, space["directions"].shape[1]), torch.zeros(1, dtype=torch.int64))
     for _ in range(_MAX_LEVELS):
@@ -197,14 +197,14 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
 
 
 class _Kept(NamedTuple):
-    """Centres ``(k, d)``, and the positions of those with samples enough for two: int64 ``(f,)``."""
+    """Centres ``(k, d)``, and the positions of those with enough samples for two: int64 ``(f,)``."""
 
     centres: Tensor
     full: Tensor
 
 
 def _kept(sums: ClientSums, space: Payload, centres: Tensor, least: int) -> _Kept | None:
-    """Centres with `least` samples or more; the fullest if there are none."""
+    """Return centres with `least` samples or more; the one with most samples if there are none."""
     found = sums.ask(send_counts, {"space": space, "centres": centres}, {"counts": (len(centres),)})
     if found is None:
         return None
@@ -214,7 +214,7 @@ def _kept(sums: ClientSums, space: Payload, centres: Tensor, least: int) -> _Kep
 
 
 def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor | None) -> CellMoments | None:
-    """The moments of what is nearest to each of ``(k, d)`` centres, with the scatter about the `full` ones."""
+    """Return moments of the samples nearest to each centre ``(k, d)``, with the scatter about the `full` ones."""
     k, d = centres.shape
     asked: Payload = {"space": space, "centres": centres}
     wanted: dict[str, tuple[int, ...]] = {"counts": (k,), "sums": (k, d)}
@@ -239,7 +239,7 @@ def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor | N
 
 
 def _offsets(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
-    """How far each sample is from its centre, float64 ``(n, d)``, and which centre that is, int64 ``(n,)``."""
+    """Return each sample's offset from its nearest centre, float64 ``(n, d)``, and the centre, int64 ``(n,)``."""
     labels = _labels(client, payload)
     return (client_points(client, payload["space"]) - payload["centres"][labels]).double(), labels
 

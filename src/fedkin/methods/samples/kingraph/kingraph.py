@@ -1,10 +1,10 @@
-"""kin-graph: communities of a graph of all clients' micro-clusters; fedkin's own method.
+"""kin-graph: clustering by communities of a graph of all clients' micro-clusters; fedkin's own method.
 
 Each client divides its samples into many micro-clusters, in the space of the leading principal components of features
 that need no training, whitened by the scatter between neighbours. Means and sizes of micro-clusters leave the client
-once. The server links each to its nearest ones, of all clients, and finds communities of that graph. Micro-clusters are
-pure even if the classes at a client overlap, and chains of neighbours follow the shape of a cluster where a centroid
-cannot, so that the heterogeneity of clients has little effect.
+once. The server links each to its nearest neighbours, of all clients, and finds communities of that graph.
+Micro-clusters are pure even if the classes at a client overlap, and chains of neighbours follow the shape of a cluster
+where a centroid cannot, so that the heterogeneity of clients has little effect.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _MAX_BROADCAST = 2_000
 """Maximum number of nodes sent to all clients by default; with more samples this does not improve clusters."""
 _FEW_SAMPLES = 40
 """Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
-_UNIT = 1e-6  # below the length of all features: all get length 1
+_UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
 
 
 @dataclass(frozen=True)
 class KinGraphMethod(SampleMethod):
-    """kin-graph.
+    """kin-graph: clusters samples by communities of a graph of the clients' micro-clusters.
 
     Three steps: in "components" clients send moments of their features; in "differences" the scatter between
     neighbours; in "graph" their micro-clusters, and receive the clusters of these, or of all nodes. Clients that do not
@@ -71,7 +71,7 @@ class KinGraphMethod(SampleMethod):
         Ward's method instead, with "auto" by their silhouette if it is above chance, see `clusters_of_few`.
     resolution : float or "auto"
         Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
-        more clusters. "auto" for the most stable; a number only where `n_clusters` is "auto".
+        more clusters. "auto" chooses the most stable; a number is allowed only if `n_clusters` is "auto".
     features : str
         See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, else "raw". More
         than 2,048 features are first projected at random to 1,024.
@@ -88,34 +88,35 @@ class KinGraphMethod(SampleMethod):
         most five different values are taken to differ as much as any. Clients with fewer than 64 samples do not
         contribute. With 0, or with an epsilon, there is no such step.
     smoothing : int or "auto"
-        Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client;
-        at most an eighth of the root of the client's samples, and none with fewer than 256 samples. With 0 points stay.
+        Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client,
+        at most sqrt(n) / 8 for n samples at the client, and none if n is below 256. 0 for no smoothing.
         "auto" is 10 for images and 0 for tables: where many components are noise, all points have the same few
         neighbours in it, and each client's part of a cluster becomes a cluster. If more than half of a cluster's
-        samples are at one client on average, clients also send the means before smoothing; where clusters of these are
-        shared, smoothing is what made clients stand out, and "auto" takes the clusters without it.
+        samples are at one client on average, clients also send the means before smoothing; if clusters of these are
+        shared between clients, smoothing has separated the clients, and "auto" takes the clusters without it.
     smoothing_rounds : int
         Number of repetitions, with the neighbours found at first.
     micro_clusters : int
-        Maximum number of micro-clusters per client; at most one per `min_members` samples, and so many that all clients
-        together send at most five times `max_nodes`.
+        Maximum number of micro-clusters per client; at most one per `min_members` samples, and at most five times
+        `max_nodes` over all clients.
     min_members : int
         Minimum number of samples in a micro-cluster; smaller ones join the nearest. A client with fewer samples sends
         nothing. With 1, features of single samples may leave a client.
     common_micro_clusters : bool or "auto"
         Whether clients describe their samples by the same micro-clusters, found from some 20 sums over all of
         them, see `common_micro_clusters`. `min_members` then holds over all clients together, and it hardly
-        matters how samples are spread over clients; points are not smoothed. With 3 to 64 clients their parts of the
-        sums are hidden; otherwise the server sees them, which can be of single samples. "auto" does so where they are
-        hidden and clients have fewer than 40 times `min_members` samples on average, as long as three clients answer.
+        matters how samples are spread over clients; points are not smoothed. With 3 to 64 clients the sums are secure:
+        the server does not see a client's part; otherwise it does, and a part can be of single samples. "auto" uses
+        them if sums are secure and clients have fewer than 40 times `min_members` samples on average, as long as
+        three clients reply.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
     max_nodes : int
-        Maximum number of nodes; more micro-clusters are clustered once more, weighted by their counts.
+        Maximum number of nodes; if there are more micro-clusters, they are clustered again, weighted by their counts.
     broadcast_nodes : bool or "auto"
         Whether all clients receive all nodes, including means of other clients' samples, and assign each sample,
         smoothed once, by a vote of its nearest nodes. Otherwise a sample has the cluster of its micro-cluster, and only
-        clients without micro-clusters receive the nodes. "auto" broadcasts up to 2,000 nodes: with few samples, many
+        clients without micro-clusters receive the nodes. "auto" broadcasts up to 2,000 nodes: with so few, many samples
         are in a micro-cluster of another cluster. With an epsilon all clients receive the nodes, which are noisy then.
     epsilon : float or None
         With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to adding or
@@ -124,7 +125,7 @@ class KinGraphMethod(SampleMethod):
         [0, 1] or standardised by public numbers. ``benchmarks/kin_graph.py privacy`` measures the loss: MNIST with p =
         0 and 10 clusters given has NMI 0.91, 0.89 and 0.85 at epsilon 10, 4 and 2, and 0.95 without (seeds 0 and 1).
     delta : float
-        The delta that goes with `epsilon`.
+        Delta of (epsilon, delta)-differential privacy.
     """
 
     n_clusters: Count | Literal["auto"] = "auto"
@@ -160,7 +161,7 @@ class KinGraphMethod(SampleMethod):
             raise FedkinError("n_clusters and resolution were both given; each alone decides the clusters.")
 
     def init(self, fed: Federation) -> KinGraphState:
-        """Choose the features that samples are compared by."""
+        """Choose the features that samples are compared by, and return the first state."""
         shape, large, common = self._described(fed)
         table = len(shape) == 1
         name = named.suited(shape) if self.features == "auto" else self.features
@@ -181,8 +182,8 @@ class KinGraphMethod(SampleMethod):
         )
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
-        """Find the components, whiten them, or find the clusters."""
-        if len(state.centroids):  # it is cut again
+        """Find the components, whiten them, or find the clusters, in this order."""
+        if len(state.centroids):  # only the clusters are to be found again
             return self._cut(fed, state, again=True)
         found, record = self._path(state).step(fed, state)
         if found is None:
@@ -195,7 +196,7 @@ class KinGraphMethod(SampleMethod):
         return after, Record(record.answered, record.missing, {**cut.values, **record.values})
 
     def _path(self, state: KinGraphState) -> OwnPath | SumsPath | PrivatePath:
-        """Where the nodes come from."""
+        """Return the steps that find the nodes: by own micro-clusters, by common ones, or with privacy."""
         if state.common:
             names: tuple[str, ...] = ("min_members", "components", "whitening", "local_whitening", "max_nodes")
             given = {name: getattr(self, name) for name in names}
@@ -213,27 +214,27 @@ class KinGraphMethod(SampleMethod):
         return len(state.clusters) > 0
 
     def result(self, state: KinGraphState) -> dict[str, Any]:
-        """The nodes of the graph with their clusters, and the parameters that turn samples into points."""
+        """Return the nodes of the graph with their clusters, and the parameters that turn samples into points."""
         return {**cut_nodes(state), "scales": state.scales}
 
     def uncut(self, state: KinGraphState) -> KinGraphState:
-        """A finished `state` before its last step, but with the nodes: the step cuts their graph again."""
+        """Return the finished `state` reset to before its last step, with its nodes, to find clusters again."""
         return replace(state, steps=state.steps - 1, finished=False, clusters=state.clusters[:0], scales=[])
 
     def without(self, state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
-        """A finished `state` before its last step, without the nodes of these clients; see `without_clients`."""
+        """Return the finished `state` reset to before its last step, without the nodes of `clients`."""
         left = without_clients(state, clients)
         return None if left is None else self.uncut(left)
 
     def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
-        """The clusters of a state's nodes, as `n_clusters` and `resolution` say, and values for the record.
+        """Find clusters of the nodes, by `n_clusters` and `resolution`; return the state and values for the record.
 
         Parameters
         ----------
         state : KinGraphState
-            With nodes; clusters that it has do not matter.
+            State with nodes; its clusters are ignored.
         rng : torch.Generator
-            Draws resamples; a run's is ``fed.rng("communities")``.
+            Random generator of resamples; a run's is ``fed.rng("communities")``.
         """
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
@@ -256,31 +257,31 @@ class KinGraphMethod(SampleMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)`` by a vote of the nearest nodes; int64 ``(n,)``."""
+        """Return the cluster of samples ``(n, *shape)`` by a vote of the nearest nodes; int64 ``(n,)``."""
         return vote(result, points_of(result["space"], x))
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Share of the nearest nodes' votes for the cluster of each sample, float32 ``(n,)``."""
+        """Return the fraction of the nearest nodes' votes for each sample's cluster, float32 ``(n,)``."""
         return vote_share(result, points_of(result["space"], x))
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Shares of the nearest nodes' votes that each cluster has, float32 ``(n, n_clusters)``."""
+        """Return fractions of the nearest nodes' votes for each cluster, float32 ``(n, n_clusters)``."""
         return shares_of(result, points_of(result["space"], x))
 
     @classmethod
     def client_memberships(cls, result: Mapping[str, Any], client: Client) -> Tensor | None:
-        """The same of a client's own samples, ``None`` if it has only received clusters of its micro-clusters."""
+        """Return memberships of a client's own samples, ``None`` if the client has not received the nodes."""
         return kept_shares(result, client)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The components of samples ``(n, *shape)``: float32 ``(n, d)``."""
+        """Return the principal components of samples ``(n, *shape)``: float32 ``(n, d)``."""
         return points_of(result["space"], x)
 
     def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int], bool]:
-        """Shape of a sample, clients with enough samples for their scatter, and whether micro-clusters are common."""
+        """Return a sample's shape, clients with enough samples for scatter, and whether micro-clusters are common."""
         if self.epsilon is not None or fed.secure_sums:
             shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
             return shape, [], self.epsilon is None
@@ -297,9 +298,9 @@ class KinGraphMethod(SampleMethod):
         return facts.shape, [client for client, count in facts.samples.items() if count >= MIN_SAMPLES], common
 
     def _cut(self, fed: Federation, state: KinGraphState, again: bool = False) -> tuple[KinGraphState, Record]:
-        """The last step, from the nodes on; the record is of clients that have received their clusters.
+        """Find the clusters of the nodes and send them to clients; the record names the clients that received them.
 
-        When nodes are cut `again`, smoothing stays as it was decided at first, so that clients are asked for nothing.
+        If clusters are found `again`, smoothing stays as first decided, so that clients are not asked for anything.
         """
         after, values = self.clusters_of(state, fed.rng("communities"))
         suspicious = values.get("largest_client_share", 0.0) >= SUSPICIOUS and len(fed.ids) > 1
@@ -312,7 +313,7 @@ class KinGraphMethod(SampleMethod):
     def _without_smoothing(
         self, fed: Federation, state: KinGraphState, values: dict[str, Any]
     ) -> tuple[KinGraphState, dict[str, Any]]:
-        """The clusters without smoothing, if those with it are only clients and `smoothing` is "auto"; a warning."""
+        """Return clusters without smoothing if smoothing has separated clients and is "auto"; add a warning."""
         means = unsmoothed_nodes(fed, state.space, state.own)
         if means is None:
             return state, values

@@ -1,4 +1,4 @@
-"""kin-graph as the first step of another method: its clusters stay at the clients, under ``kingraph_clusters``."""
+"""kin-graph as the first step of another method: its clusters stay at the clients, as ``kingraph_clusters``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 
 def cluster_first(fed: Federation, method: KinGraphMethod) -> int:
-    """Cluster the samples of all clients; every client keeps its own as ``kingraph_clusters``, int64 ``(n,)``.
+    """Cluster the samples of all clients by kin-graph; clients keep the clusters as ``kingraph_clusters``.
 
     Returns
     -------
@@ -30,9 +30,9 @@ def cluster_first(fed: Federation, method: KinGraphMethod) -> int:
 
 @task(takes={})
 def keep_kingraph_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Move the clusters found by kin-graph to ``kingraph_clusters``; they are not the result."""
+    """Move the clusters found by kin-graph to ``kingraph_clusters``, as they are not the final result."""
     for client in clients:
-        if "clusters" in client.state:  # otherwise it was asked before, and its reply was lost
+        if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
             client.state["kingraph_clusters"] = client.state.pop("clusters")
         if "kingraph_clusters" not in client.state:
             raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")

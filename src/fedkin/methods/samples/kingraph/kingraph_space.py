@@ -1,4 +1,4 @@
-"""The space in which kin-graph compares samples, the state that holds it, and the votes of nodes in it."""
+"""The space in which kin-graph compares samples, and the method's state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BATCH = 2048
 
 
 def _are_counts(value: Any) -> bool:
-    """Whether it is a tensor; votes do not depend on the counts, which may be noisy."""
+    """Whether `value` is a tensor; any counts, also noisy ones, are accepted, as votes do not use them."""
     return isinstance(value, Tensor)
 
 
@@ -42,17 +42,17 @@ SPACE: Expected = {
     "features": is_name, "projection": Nullable(is_seed), "bound": Nullable(positive), "mean": reals("width"),
     "directions": reals("width", "components"),
 }  # fmt: skip
-"""What turns samples into points."""
+"""Payload schema of the parameters that turn samples into points."""
 
 
 @dataclass(frozen=True)
 class KinGraphState(State):
-    """State of the server.
+    """State of kin-graph: the space, and the nodes of the graph with their clusters.
 
     Attributes
     ----------
     features : str
-        Name of the features that samples are compared by.
+        Name of the features by which samples are compared.
     width : int
         Number of features.
     common : bool
@@ -62,13 +62,13 @@ class KinGraphState(State):
     projection : int or None
         Seed of the random projection of too many features.
     bound : float or None
-        Divisor of the features, or their own length if that is greater; ``None`` leaves them unchanged.
+        Features are divided by this, or by their own length if that is greater; ``None`` leaves them unchanged.
     large : list of int
         Clients with enough samples for the scatter between neighbours.
     smoothing : int
         Number of neighbours that a client's points are averaged with.
     samples : float
-        With differential privacy, the noisy number of all clients' samples.
+        With differential privacy, the noisy total number of samples.
     mean, directions, variances : Tensor
         The principal components, once found; see `fedkin.features.pca.Components`.
     whitened : bool
@@ -104,12 +104,12 @@ class KinGraphState(State):
     scales: list[dict[str, Any]] = field(default_factory=list)
 
     def at(self, found: Components) -> KinGraphState:
-        """The state with these principal components."""
+        """Return the state with the principal components `found`."""
         return replace(self, mean=found.mean, directions=found.directions, variances=found.variances)
 
     @property
     def space(self) -> Payload:
-        """The parameters that turn samples into points."""
+        """Parameters that turn samples into points."""
         return {
             "features": self.features,
             "projection": self.projection,
@@ -120,18 +120,18 @@ class KinGraphState(State):
 
 
 def cut_nodes(state: KinGraphState) -> Payload:
-    """All that a client needs to give samples the clusters of their nearest nodes."""
+    """Return a payload with all that a client needs to assign samples to clusters by their nearest nodes."""
     n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
     nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
     return {"n_clusters": n_clusters, "space": state.space, **nodes}
 
 
 _kept_features = WeakTensorKeyDictionary()
-"""Features of clients' samples, by these samples, between the tasks of a run; see `client_features`."""
+"""Cache of features, keyed by the clients' samples; see `client_features`."""
 
 
 def neighbour_scatter(client: Client, space: Mapping[str, Any]) -> Tensor:
-    """Mean outer product of the differences between a client's samples and their nearest ones: float64 ``(d, d)``."""
+    """Return the mean outer product of differences between neighbouring samples of a client: float64 ``(d, d)``."""
     if space["features"] == "raw" and client.x.ndim == 2:
         return table_scatter(client_features(client, space), space["mean"], space["directions"], client.rng)
     return local_scatter(client_points(client, space), client.rng)
@@ -172,7 +172,7 @@ def receive_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
 
 
 def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Features of samples: float32 ``(n, width)``.
+    """Return features of samples: float32 ``(n, width)``.
 
     With a ``projection`` seed in `space` they are projected at random. With a ``bound`` they are divided by it, or by
     their own length if that is greater, so that none is longer than 1.
@@ -186,7 +186,7 @@ def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
 
 
 def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
-    """`features_of` a client's samples, in memory from its first task to its last, or as long as the samples are."""
+    """Return `features_of` a client's samples, cached between its tasks."""
     if space["features"] == "raw" and space["projection"] is None and space["bound"] is None:
         return client.x.flatten(1)
     key = (space["features"], space["projection"], space["bound"])
@@ -201,7 +201,7 @@ def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
 
 
 def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
-    """`points_of` a client's samples."""
+    """Return `points_of` a client's samples."""
     features = client_features(client, space)
     points = _components(space, features.split(_BATCH))
     if points.shape != (len(client), space["directions"].shape[1]):
@@ -210,7 +210,7 @@ def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
 
 
 def points_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Principal components of samples' features, a batch at a time: float32 ``(n, d)``."""
+    """Return principal components of samples' features, computed in batches: float32 ``(n, d)``."""
     return _components(space, (features_of(space, batch) for batch in x.split(_BATCH)) if len(x) else ())
 
 

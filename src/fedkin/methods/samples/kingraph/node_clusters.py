@@ -1,4 +1,4 @@
-"""The clusters of the graph's nodes: its communities, or where nodes are few those of Ward's method."""
+"""Clusters of the graph's nodes: its communities, or for few nodes those of Ward's method."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def clustered(
     resolution: float | None,
     by_ward: bool,
 ) -> tuple[KinGraphState, dict[str, Any]]:
-    """A finished state with the clusters of its nodes, and values for the record.
+    """Return the finished state with the clusters of its nodes, and values for the record.
 
     Parameters
     ----------
     state : KinGraphState
-        With nodes; clusters that it has do not matter.
+        State with nodes; its clusters are ignored.
     rng : torch.Generator
-        Draws resamples.
+        Random generator of resamples.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to.
     n_clusters, resolution : number or None
@@ -48,7 +48,7 @@ def clustered(
         values["warning"] = one_of_few(len(clusters))
     if len(state.own):
         clients, nodes, counts = state.own.unbind(1)
-        if (numbered := clients.unique(return_inverse=True)[1]).any():  # of a single client it says nothing
+        if (numbered := clients.unique(return_inverse=True)[1]).any():  # meaningless for a single client
             values["largest_client_share"] = largest_client_share(clusters[nodes], numbered, counts)
         values["micro_clusters"] = len(state.own)
     return replace(state, finished=True, clusters=clusters, scales=evidence["scales"]), values

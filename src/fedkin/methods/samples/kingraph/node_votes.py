@@ -1,4 +1,4 @@
-"""The cluster of a sample by a vote of the graph's nodes nearest to it."""
+"""Clusters of samples by a vote of the graph's nearest nodes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _VOTERS = 5
 _PAIRS = 1 << 24
 """Maximum number of distances in memory."""
 _ZERO_DISTANCE = 1e-30
-"""Smallest squared distance that votes are weighted by."""
+"""Minimum squared distance in the weights of votes."""
 
 
 class Votes(NamedTuple):
-    """The nodes nearest to points: int64 and float32 ``(n, 5)``, their positions and squared distances."""
+    """Nodes nearest to points: their positions, int64 ``(n, 5)``, and squared distances, float32 ``(n, 5)``."""
 
     nodes: Tensor
     squares: Tensor
 
 
 def nearest_nodes(centroids: Tensor, points: Tensor) -> Votes:
-    """The five nodes nearest to each point, or all if they are fewer."""
+    """Return the five nodes nearest to each point, or all nodes if there are fewer."""
     voters = min(_VOTERS, len(centroids))
     nodes, squares = [torch.zeros(0, voters, dtype=torch.int64)], [torch.zeros(0, voters)]
     for part in points.split(max(1, _PAIRS // len(centroids))):
@@ -37,12 +37,12 @@ def nearest_nodes(centroids: Tensor, points: Tensor) -> Votes:
 
 
 def counted(votes: Votes, result: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """The cluster of each point, int64 ``(n,)``, and its share of the votes, float32 ``(n,)`` in [0, 1].
+    """Return the cluster of each point, int64 ``(n,)``, and its fraction of the votes, float32 ``(n,)`` in [0, 1].
 
     Votes for the cluster are inverse squared distances: the nearest node outvotes four others that are more than twice
-    as far away, so that a cluster of one node is kept. For the share, squared distances are taken together with their
-    mean, so that a point close to one node has not its vote alone: it counts no more than twice as much as a node at
-    mean distance.
+    as far away, so that a cluster of one node is kept. For the fraction, the mean squared distance is added to each, so
+    that a node very close to a point does not get all votes: it counts at most twice as much as a node at mean
+    distance.
     """
     clusters = result["clusters"][votes.nodes]
     found = neighbours_vote(clusters, 1 / votes.squares, result["n_clusters"])
@@ -52,7 +52,7 @@ def counted(votes: Votes, result: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
 
 
 def counted_shares(votes: Votes, result: Mapping[str, Any]) -> Tensor:
-    """The share of the votes for each cluster, float32 ``(n, n_clusters)``, weighted as for the share in `counted`."""
+    """Return the fraction of votes for each cluster, float32 ``(n, n_clusters)``, weighted as in `counted`."""
     shares = torch.zeros(len(votes.nodes), result["n_clusters"])
     even = 1 / (votes.squares + votes.squares.mean(1, keepdim=True))
     shares.scatter_add_(1, result["clusters"][votes.nodes.long()], even / even.sum(1, keepdim=True))
@@ -60,25 +60,25 @@ def counted_shares(votes: Votes, result: Mapping[str, Any]) -> Tensor:
 
 
 def shares_of(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Shares of the votes of each point's nearest nodes for each cluster, float32 ``(n, n_clusters)``."""
+    """Return fractions of the votes of each point's nearest nodes, by cluster: float32 ``(n, n_clusters)``."""
     return counted_shares(nearest_nodes(result["centroids"], points), result)
 
 
 def kept_shares(result: Mapping[str, Any], client: Client) -> Tensor | None:
-    """The same of a client's samples, by the nodes that it remembers; ``None`` if it has not received the nodes."""
+    """Return `shares_of` a client's samples by the nodes in its state; ``None`` if it has not received the nodes."""
     memory = memory_of(client)
     return None if memory is None else counted_shares(memory, result)
 
 
 def memory_of(client: Client) -> Votes | None:
-    """The nearest nodes that a client remembers of its samples; ``None`` if it has not received the nodes."""
+    """Return the nearest nodes of a client's samples from its state; ``None`` if it has not received the nodes."""
     if "nearest_nodes" not in client.state:
         return None
     return Votes(client.state["nearest_nodes"], client.state["squared_distances"])
 
 
 def nodes_of_samples(client: Client, own: Tensor) -> Votes:
-    """The nodes that decide on the clusters of a client's samples, as it remembers them after the last step.
+    """Return the nodes that decide the clusters of a client's samples, from its state after the last step.
 
     Parameters
     ----------
@@ -99,15 +99,15 @@ def nodes_of_samples(client: Client, own: Tensor) -> Votes:
 
 
 def clusters_again(votes: Votes, result: Mapping[str, Any]) -> Tensor:
-    """The cluster of each sample, int64 ``(n,)``, by what `nodes_of_samples` has kept."""
+    """Return the cluster of each sample, int64 ``(n,)``, by the nodes that `nodes_of_samples` returned."""
     return counted(Votes(votes.nodes.long(), votes.squares), result)[0]
 
 
 def vote(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Cluster of each point by a vote of its nearest nodes, int64 ``(n,)``; see `counted`."""
+    """Return the cluster of each point by a vote of its nearest nodes, int64 ``(n,)``; see `counted`."""
     return counted(nearest_nodes(result["centroids"], points), result)[0]
 
 
 def vote_share(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Share of the nearest nodes' votes that each point's cluster has, float32 ``(n,)``; see `counted`."""
+    """Return the fraction of votes for each point's cluster, float32 ``(n,)``; see `counted`."""
     return counted(nearest_nodes(result["centroids"], points), result)[1]

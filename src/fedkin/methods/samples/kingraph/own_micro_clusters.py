@@ -1,9 +1,9 @@
-"""Micro-clusters that each client finds by itself: one round for their means and sizes.
+"""Micro-clusters found by each client itself: one round for their means and sizes.
 
-Where points were smoothed, clusters may be only clients: each point moves towards its nearest ones at the same client.
-Where there are clusters, this widens the gaps between them. Where there are none, all points of a client move together,
-and away from those of other clients. The means of the same micro-clusters before smoothing show which it is: clusters
-that each client has to itself stay in one case, and not in the other.
+After smoothing, the clusters found may be merely the clients: each point moves towards its nearest points at the same
+client. If there are clusters, this widens the gaps between them. If there are none, all points of a client move
+together, and away from those of other clients. The means of the same micro-clusters before smoothing distinguish these
+cases: clusters of a single client remain in the first case, and not in the second.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _DIFFERENCES_ATTEMPTS = 6
 _OVERSUPPLY = 5
 """Maximum number of micro-clusters from all clients, as a multiple of the maximum number of nodes."""
 SUSPICIOUS = 0.5
-"""Largest client's share from which clusters of smoothed points are looked at without smoothing."""
+"""Largest client's fraction of a cluster from which clusters are also found without smoothing."""
 KEPT_OF_FORGOTTEN = (
     "the axes of its space, which are found from sums over all clients' samples, and with them the others' "
     "micro-clusters; whether points were smoothed"
 )
 _LOST = 0.5
-"""Part of that share that clusters without smoothing must have, if those with it are more than clients. On CIFAR-10 it
-is 0.11 and 0.13, on MNIST and Fashion-MNIST with one class at each client 1.00 and 0.85."""
+"""Minimum of that fraction without smoothing, relative to the one with it, for clusters that are more than merely the
+clients. On CIFAR-10 it is 0.11 and 0.13, on MNIST and Fashion-MNIST with one class at each client 1.00 and 0.85."""
 
 
 @task(
@@ -100,7 +100,7 @@ def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @dataclass(frozen=True)
 class OwnPath:
-    """kin-graph's steps where each client has its own micro-clusters.
+    """Steps of kin-graph with own micro-clusters of each client.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class OwnPath:
     smoothing_rounds: int
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """The state with what the step has found, and its record; ``None`` to repeat the step."""
+        """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
         if not len(state.mean):
             return self._components(fed, state)
         if self.local_whitening > 0 and not state.whitened:
@@ -183,7 +183,7 @@ class OwnPath:
 
 @task(takes={"space": SPACE}, holds={"means": reals("nodes", None)})
 def send_unsmoothed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the means of a client's micro-clusters, of its points as they were before smoothing."""
+    """Send the means of a client's micro-clusters, computed from its points before smoothing."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         labels = client.state.get("micro_clusters")
@@ -197,7 +197,7 @@ def send_unsmoothed(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 
 def unsmoothed_nodes(fed: Federation, space: Payload, own: Tensor) -> Tensor | None:
-    """Means of the nodes before smoothing.
+    """Return the means of the nodes, computed from points before smoothing.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def unsmoothed_nodes(fed: Federation, space: Payload, own: Tensor) -> Tensor | N
     Returns
     -------
     Tensor or None
-        float32 ``(m, d)``; ``None`` if a client that has sent micro-clusters does not answer.
+        float32 ``(m, d)``; ``None`` if a client that has sent micro-clusters does not reply.
     """
     clients, sizes = (part.tolist() for part in own[:, 0].unique_consecutive(return_counts=True))
     width = space["directions"].shape[1]
@@ -227,14 +227,14 @@ def unsmoothed_nodes(fed: Federation, space: Payload, own: Tensor) -> Tensor | N
 
 
 def are_clients(share: float, without: float) -> bool:
-    """Whether clusters are only clients, by the largest client's share with smoothing and without."""
+    """Whether clusters are merely clients, by the largest client's fraction of a cluster with and without smoothing."""
     return share >= SUSPICIOUS and without < _LOST * share
 
 
 def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
-    """The state without the nodes of some clients, in the same space.
+    """Return the state without the nodes of `clients`, in the same space.
 
-    ``None`` where micro-clusters are common to all clients, or nodes are made of those of several.
+    ``None`` if micro-clusters are common to all clients, or nodes combine those of several.
 
     Raises
     ------

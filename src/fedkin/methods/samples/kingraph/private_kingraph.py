@@ -3,15 +3,16 @@
 Two data sets are neighbours if one of them has one more sample, at one client. That sample changes nothing that other
 clients send, so a guarantee for every client is one for the federation.
 
-A sample's features are scaled to a length of at most 1, by a constant that does not depend on data. A sample enters
+A sample's features are scaled to a length of at most 1, by a constant that does not depend on data. A sample
+enters
 
-1. the moments: a count, the features and their outer product; their sensitivity is the root of 3;
+1. the moments: a count, the features and their outer product; their sensitivity is sqrt(3);
 2. in each of four rounds, the sums of the nearest of the server's common centres: a count and the components, clipped
-   to a length of 1; their sensitivity is the root of 2.
+   to a length of 1; their sensitivity is sqrt(2).
 
-With noise of standard deviation s, a release is (root of 3 or 2) / s - GDP. All five adaptive releases together are GDP
-with the root of the sum of squares; `fedkin.privacy.gaussian` converts that to epsilon and delta. Everything else, the
-components, the first centres drawn from them, the clusters kept, the graph and its clusters, is computed from these
+With noise of standard deviation s, a release of sensitivity c is (c / s)-GDP. All five adaptive releases together are
+GDP with the root of the sum of squares; `fedkin.privacy.gaussian` converts that to epsilon and delta. Everything else,
+the components, the first centres drawn from them, the clusters kept, the graph and its clusters, is computed from these
 sums alone. Number, range and means of samples are never sent. A client keeps an account of its releases in a run, and
 sends nothing if a request exceeds the budget named by the server, or if that budget exceeds its own. A repeated release
 has the same noise. The client clips lengths itself, whatever the server asks for.
@@ -47,9 +48,9 @@ _MOMENTS_FRACTION = 0.3
 """Fraction of the squared budget for the moments."""
 _MAX_COMPONENTS, _MAX_CENTRES, _MIN_CENTRES = 25, 400, 10
 _RADIUS = 1.5
-"""Length that components are clipped to, in root mean squares of their length."""
+"""Length that components are clipped to, as a multiple of the root mean square of their length."""
 _MASS = 5.0
-"""Intended samples per centre, in lengths of the noise on its sum."""
+"""Intended number of samples per centre, as a multiple of the length of the noise on its sum."""
 _ALIVE = 2.0
 """Standard deviations of the noise above which a count is significant."""
 _MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
@@ -58,7 +59,7 @@ _BATCH = 2048
 
 @dataclass(frozen=True)
 class PrivacyBudget:
-    """A budget of differential privacy, and the noise that complies with it.
+    """Budget of differential privacy, and the noise that it requires.
 
     Attributes
     ----------
@@ -71,7 +72,7 @@ class PrivacyBudget:
 
     @property
     def mu(self) -> float:
-        """The budget as mu of Gaussian differential privacy."""
+        """Budget as mu of Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta)
 
     @property
@@ -94,7 +95,7 @@ class PrivacyBudget:
 
 
 class NoisyRelease(NamedTuple):
-    """What the server obtained in one or more exchanges.
+    """Result of noisy exchanges, and the clients that replied.
 
     Attributes
     ----------
@@ -103,7 +104,7 @@ class NoisyRelease(NamedTuple):
     answered : list of int
         Clients that replied to every request.
     missing : dict of int to str
-        Reasons why the others did not.
+        Reasons why other clients did not, by client.
     """
 
     value: Any
@@ -121,7 +122,7 @@ PRIVATE_SPACE: Expected = {**SPACE, "features": is_row_by_row, "bound": positive
     accounted=True,
 )
 def send_noisy_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send count, sum and outer products of a client's features, with noise."""
+    """Send the noisy count, sum and outer products of a client's features."""
     return [noisy_moments(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
@@ -135,12 +136,12 @@ def send_noisy_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -
     accounted=True,
 )  # fmt: skip
 def send_noisy_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send counts and sums of components by nearest centre, with noise."""
+    """Send noisy counts and sums of principal components by nearest centre."""
     return [noisy_sums(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
 def noisy_moments(client: Client, payload: Payload) -> Payload:
-    """One client's reply to `send_noisy_moments`; nothing if its budget does not allow for it."""
+    """Return one client's reply to `send_noisy_moments`, empty if its budget does not suffice."""
     width = payload["width"]
     total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
     for batch in client_features(client, payload["space"]).split(_BATCH):
@@ -158,7 +159,7 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
 
 
 def noisy_sums(client: Client, payload: Payload) -> Payload:
-    """One client's reply to `send_noisy_sums`; nothing if its budget does not allow for it."""
+    """Return one client's reply to `send_noisy_sums`, empty if its budget does not suffice."""
     centres, radius = payload["centres"], payload["radius"]
     points = clipped(client_points(client, payload["space"]) / radius)
     labels = nearest_centroids(points, centres / radius)
@@ -169,7 +170,7 @@ def noisy_sums(client: Client, payload: Payload) -> Payload:
 
 @dataclass(frozen=True)
 class PrivatePath:
-    """kin-graph's steps with an epsilon.
+    """Steps of kin-graph with differential privacy.
 
     Attributes
     ----------
@@ -182,7 +183,7 @@ class PrivatePath:
     components: int
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """The state with what the step has found, and its record; ``None`` to repeat the step."""
+        """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
         budget = self.budget
         if not len(state.mean):
             found = private_components(fed, state.space, state.width, self.components, budget)
@@ -206,7 +207,7 @@ class PrivatePath:
 
 
 def private_components(fed: Federation, space: Payload, width: int, most: int, budget: PrivacyBudget) -> NoisyRelease:
-    """Principal components of the noisy moments that exceed the noise, and the noisy number of samples.
+    """Return principal components of noisy moments that exceed the noise, and the noisy number of samples.
 
     Parameters
     ----------
@@ -245,10 +246,10 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
 def private_clusters(
     fed: Federation, space: Payload, variances: Tensor, samples: float, budget: PrivacyBudget
 ) -> NoisyRelease:
-    """Common centres of all clients after four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
+    """Return common centres after four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
 
     The first centres are drawn from a Gaussian with the components' variances. Between rounds a centre without a
-    significant count is drawn again near one of the others, by their counts; after the last round it is dropped.
+    significant count is drawn again near one of the others, chosen by their counts; after the last round it is dropped.
 
     Parameters
     ----------
@@ -298,7 +299,7 @@ def private_clusters(
 
 
 def _revived(centres: Tensor, counts: Tensor, alive: Tensor, variances: Tensor, rng: torch.Generator) -> Tensor:
-    """Centres, with those that are not alive drawn again near others."""
+    """Return the centres, with those not `alive` drawn again near others."""
     dead = int((~alive).sum())
     if not dead or dead == len(alive):
         return centres
@@ -310,6 +311,6 @@ def _revived(centres: Tensor, counts: Tensor, alive: Tensor, variances: Tensor, 
 
 
 def _within(points: Tensor, radius: float) -> Tensor:
-    """Points clipped to length `radius`."""
+    """Return points clipped to length `radius`."""
     inside: Tensor = points * (radius / points.norm(dim=1, keepdim=True).clamp_min(radius))
     return inside

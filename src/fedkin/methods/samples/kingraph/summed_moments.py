@@ -1,4 +1,4 @@
-"""Moments of all clients' features, and the scatter between neighbours, from sums over clients.
+"""Moments of all clients' features, and the scatter between neighbours, from secure sums over clients.
 
 Features are added up in fixed point, see `fixed_point`, so that a sum is the same in any order of clients.
 """
@@ -28,7 +28,7 @@ _DIGITS = len(UNITS)
     holds={"count": whole(1), "total": doubles(_DIGITS, "width"), "squares": doubles(_DIGITS, 1)},
 )
 def send_feature_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send count, sum and sum of squares of a client's features, the last two in pieces of different size."""
+    """Send count, sum and sum of squares of a client's features, the last two as fixed-point digits."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         features = client_features(client, payload["space"])
@@ -45,7 +45,7 @@ def send_feature_sums(clients: Sequence[Client], payloads: Sequence[Payload]) ->
 
 @task(takes={"space": SPACE, "scale": positive}, holds={"scatter": doubles(None)})
 def send_feature_scatter(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the lower triangle of the outer products of a client's features about the common mean, in units of scale."""
+    """Send the lower triangle of a client's scaled outer products of features about the common mean."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         mean, scale = payload["space"]["mean"], payload["scale"]
@@ -59,7 +59,7 @@ def send_feature_scatter(clients: Sequence[Client], payloads: Sequence[Payload])
 
 @task(takes={"space": SPACE}, holds={"samples": whole(1), "scatter": doubles("components", "components")})
 def send_neighbour_scatter(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the scatter between neighbouring samples times their number, and that number; zeros for fewer than 64."""
+    """Send the scatter between neighbours times the number of samples, and that number; zeros for fewer than 64."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         width = payload["space"]["directions"].shape[1]
@@ -72,7 +72,7 @@ def send_neighbour_scatter(clients: Sequence[Client], payloads: Sequence[Payload
 
 
 def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMoments | None:
-    """Moments of the features of all clients' samples, from two sums; ``None`` if there is none.
+    """Return the moments of all clients' features, from two sums; ``None`` if a sum failed.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMomen
 
 
 def summed_differences(sums: ClientSums, space: Payload) -> tuple[Tensor, int] | None:
-    """Mean scatter between neighbours, float64 ``(d, d)``, and the samples it is of; ``None`` if there is no sum."""
+    """Return the mean scatter between neighbours, float64 ``(d, d)``, and its samples; ``None`` if the sum failed."""
     width = space["directions"].shape[1]
     found = sums.ask(send_neighbour_scatter, {"space": space}, {"samples": (1,), "scatter": (width, width)})
     if found is None:
