@@ -9,7 +9,7 @@ from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.nn import build
 from fedkin.nn.classifier import Classifier
-from fedkin.nn.perceptron import PerceptronResident
+from fedkin.nn.plain_sequence import SequenceResident
 from fedkin.nn.resident import vector_of
 
 IMAGE = (1, 8, 8)
@@ -191,10 +191,10 @@ def test_a_classifier_is_made_again_from_plain_values():
 
 def test_a_perceptron_with_a_frozen_layer_is_not_trained_by_hand():
     with Classifier("perceptron", IMAGE, 3).resident() as resident:
-        assert isinstance(resident, PerceptronResident)
+        assert isinstance(resident, SequenceResident)
     classifier = Classifier(f"{__name__}:frozen", IMAGE, 3)
     with classifier.resident() as resident:
-        assert not isinstance(resident, PerceptronResident)
+        assert not isinstance(resident, SequenceResident)
         resident.gradient(torch.rand(4, *IMAGE), torch.arange(4) % 3)
         assert not resident.grad[: classifier.leading(2)].any()
         assert resident.grad[classifier.leading(2) :].any()
@@ -256,7 +256,7 @@ def test_a_model_is_given_up_as_soon_as_another_is_better(monkeypatch: pytest.Mo
     bad = good.flip(0).roll(-2)
     bad[-1], bad[-3] = 9.0, 0.0
     seen: list[int] = []
-    plain = PerceptronResident.output
-    monkeypatch.setattr(PerceptronResident, "output", lambda self, x: (seen.append(len(x)), plain(self, x))[1])
+    plain = SequenceResident.output
+    monkeypatch.setattr(SequenceResident, "output", lambda self, x: (seen.append(len(x)), plain(self, x))[1])
     assert classifier.fitting(torch.stack([bad, good, bad]), torch.ones(1000, 4), torch.zeros(1000).long()) == 1
     assert sum(seen) == 3 * 64 + 936

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from fedkin.core.device import device
 from fedkin.nn import build, loss_of
 from fedkin.nn.architecture import Architecture
-from fedkin.nn.perceptron import PerceptronResident, is_perceptron
+from fedkin.nn.plain_sequence import SequenceResident, is_plain_sequence
 from fedkin.nn.resident import Resident
 
 _BATCH = 500
@@ -130,6 +130,6 @@ class Classifier(Architecture):
         return before
 
     def _new_resident(self) -> Resident:
-        if device().type == "cpu" and self.criterion is cross_entropy and is_perceptron(self._prototype):
-            return PerceptronResident(self._prototype)
+        if device().type == "cpu" and self.criterion is cross_entropy and is_plain_sequence(self._prototype):
+            return SequenceResident(self._prototype, self._channels_last)
         return super()._new_resident()

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.perceptron import PerceptronResident, is_perceptron
+from fedkin.nn.plain_sequence import SequenceResident, is_plain_sequence
+from fedkin.nn.resident import Resident, vector_of
 
 
 def dense(widths, flatten=True):
@@ -53,7 +54,7 @@ def test_the_gradient_by_hand_is_autograds(widths, n, spread, seed):
     rng = derive_generator(seed, "batch")
     x = spread * torch.randn(n, widths[0], generator=rng)
     y = torch.randint(widths[-1], (n,), generator=rng)
-    resident = PerceptronResident(copy.deepcopy(module))
+    resident = SequenceResident(copy.deepcopy(module), False)
     loss = cross_entropy(module(x), y)
     loss.backward()
     for _ in range(2):  # nothing is left over from the first time
@@ -63,14 +64,14 @@ def test_the_gradient_by_hand_is_autograds(widths, n, spread, seed):
 
 
 def test_gradients_stay_finite_where_the_model_is_certain():
-    resident = PerceptronResident(dense((2, 3)))
+    resident = SequenceResident(dense((2, 3)), False)
     x, y = torch.tensor([[1e4, -1e4], [-1e4, 1e4]]), torch.tensor([0, 1])
     assert resident.gradient(x, y).isfinite()
     assert resident.grad.isfinite().all()
 
 
 def test_logits_follow_the_flat_vector():
-    resident = PerceptronResident(dense((4, 5, 3)))
+    resident = SequenceResident(dense((4, 5, 3)), False)
     x = torch.ones(2, 4)
     resident.params.zero_()
     assert not resident.output(x).any()
@@ -78,9 +79,48 @@ def test_logits_follow_the_flat_vector():
     torch.testing.assert_close(resident.grad[-3:], torch.tensor([-1 / 6, -1 / 6, 1 / 3]))
 
 
+def lenet():
+    return [
+        nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2)), nn.Conv2d(4, 6, 3),
+        nn.MaxPool2d(2, stride=1, padding=1, ceil_mode=True), nn.Sigmoid(), nn.Flatten(), nn.Linear(54, 5), nn.ReLU(),
+        nn.Linear(5, 3),
+    ]  # fmt: skip
+
+
+def pooled_between_activations():
+    return [nn.Conv2d(3, 4, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Tanh(), nn.Flatten(), nn.Linear(36, 3)]
+
+
+def unusual():
+    return [
+        nn.MaxPool2d(2, dilation=2), nn.ReLU(), nn.Tanh(), nn.Conv2d(3, 6, 2, stride=2, dilation=2, groups=3),
+        nn.ReLU(), nn.Conv2d(6, 4, 1), nn.Tanh(), nn.Sigmoid(), nn.Flatten(), nn.Sigmoid(), nn.Linear(4, 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("layers", [lenet, pooled_between_activations, unusual])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_images_have_autograds_gradient_and_are_left_alone(layers, channels_last):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = nn.Sequential(*layers())
+    assert is_plain_sequence(module)
+    rng = derive_generator(0, "images")
+    x, y = torch.randn(10, 3, 8, 8, generator=rng), torch.arange(10) % 3
+    before, order = x.clone(), torch.randperm(10, generator=rng)
+    plain, resident = Resident(module, channels_last), SequenceResident(module, channels_last)
+    torch.testing.assert_close(resident.gradient(x, y), plain.gradient(x, y))
+    torch.testing.assert_close(resident.grad, plain.grad)
+    found, expected = (one.descend(x, y, order, 4, 0.5) for one in (resident, plain))
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(resident.vector(), plain.vector())
+    assert not torch.equal(resident.vector(), vector_of(module))
+    assert torch.equal(x, before)
+
+
 @pytest.mark.parametrize("module", [dense((4, 3)), dense((4, 5, 3)), dense((4, 5, 6, 3), flatten=False)])
 def test_plain_perceptrons_are_known(module):
-    assert is_perceptron(module)
+    assert is_plain_sequence(module)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +130,14 @@ def test_plain_perceptrons_are_known(module):
         nn.Linear(4, 3),
         nn.Sequential(nn.Linear(4, 3), nn.ReLU()),
         nn.Sequential(nn.Linear(4, 3, bias=False)),
-        nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)),
+        nn.Sequential(nn.Linear(4, 5), nn.LeakyReLU(), nn.Linear(5, 3)),
         nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.1), nn.Linear(5, 3)),
+        nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.Flatten(), nn.Linear(2, 3)),
+        nn.Sequential(nn.Conv2d(1, 2, 3, padding="same"), nn.Flatten(), nn.Linear(2, 3)),
+        nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(2, 3)),
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 3)),
+        nn.Sequential(nn.Flatten(2), nn.Linear(2, 3)),
+        nn.Sequential(type("Half", (nn.Linear,), {})(4, 3), nn.Linear(3, 3)),
         type("Other", (nn.Sequential,), {})(nn.Linear(4, 3)),
         tied(),
         repeated(),
@@ -99,7 +145,7 @@ def test_plain_perceptrons_are_known(module):
     ],
 )
 def test_nothing_else_is_taken_for_one(module):
-    assert not is_perceptron(module)
+    assert not is_plain_sequence(module)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
@@ -109,7 +155,7 @@ def test_targets_may_be_given_and_weigh_their_samples(rate: float) -> None:
     x, y = torch.randn(7, 5, generator=rng), torch.arange(7) % 3
     targets = torch.rand(7, 1, generator=rng) * torch.nn.functional.one_hot(y, 3)
     module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
-    resident = PerceptronResident(copy.deepcopy(module))
+    resident = SequenceResident(copy.deepcopy(module), False)
     loss = torch.nn.functional.cross_entropy(module(x), targets)
     loss.backward()
     gradient = torch.cat([part.grad.flatten() for part in module.parameters() if part.grad is not None])
