@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedkin.nn.cheap_layers import PairwiseMaxPool, TanhBySigmoid, with_cheap_layers
+from fedkin.nn.cheap_layers import PairwiseAvgPool, PairwiseMaxPool, TanhBySigmoid, with_cheap_layers
 
 
 @pytest.mark.parametrize("n", [10, 20_000])
@@ -26,22 +26,28 @@ def test_tanh_of_what_is_no_number():
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 7, 5), (3, 6, 6)])
 @pytest.mark.parametrize("last", [False, True])
-def test_pooling_is_torchs(shape, last):
+@pytest.mark.parametrize(
+    ("cheap", "plain"), [(PairwiseMaxPool(2), nn.MaxPool2d(2)), (PairwiseAvgPool(2), nn.AvgPool2d(2))]
+)
+def test_pooling_is_torchs(shape, last, cheap, plain):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     if last and len(shape) == 4:
         x = x.contiguous(memory_format=torch.channels_last)
-    assert torch.equal(PairwiseMaxPool(2)(x), nn.MaxPool2d(2)(x))
+    torch.testing.assert_close(cheap(x), plain(x), rtol=0, atol=1e-6 * isinstance(plain, nn.AvgPool2d))
     x[..., 0, 0] = torch.nan
-    assert torch.equal(PairwiseMaxPool(2)(x).isnan(), nn.MaxPool2d(2)(x).isnan())
+    assert torch.equal(cheap(x).isnan(), plain(x).isnan())
     x.requires_grad_()
-    assert PairwiseMaxPool(2)(x).grad_fn.name() == nn.MaxPool2d(2)(x).grad_fn.name()
+    assert cheap(x).grad_fn.name() == plain(x).grad_fn.name()
 
 
 def test_only_layers_of_the_same_value_are_replaced():
     other = [nn.MaxPool2d(3), nn.MaxPool2d(2, stride=1), nn.MaxPool2d(2, padding=1), nn.MaxPool2d(2, ceil_mode=True)]
-    module = nn.Sequential(nn.Sequential(nn.Tanh(), nn.MaxPool2d((2, 2))), nn.MaxPool2d(2, return_indices=True), *other)
+    other += [nn.MaxPool2d(2, dilation=2), nn.AvgPool2d(3), nn.AvgPool2d(2, 1), nn.AvgPool2d(2, divisor_override=3)]
+    module = nn.Sequential(
+        nn.Sequential(nn.Tanh(), nn.MaxPool2d((2, 2)), nn.AvgPool2d(2)), nn.MaxPool2d(2, return_indices=True), *other
+    )
     kinds = [type(part) for part in module[1:]]
     found = with_cheap_layers(copy.deepcopy(module))
-    assert [type(part) for part in found[0]] == [TanhBySigmoid, PairwiseMaxPool]
+    assert [type(part) for part in found[0]] == [TanhBySigmoid, PairwiseMaxPool, PairwiseAvgPool]
     assert [type(part) for part in found[1:]] == kinds
     assert isinstance(with_cheap_layers(nn.Tanh()), TanhBySigmoid)

@@ -91,6 +91,13 @@ def pooled_between_activations():
     return [nn.Conv2d(3, 4, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Tanh(), nn.Flatten(), nn.Linear(36, 3)]
 
 
+def averaged():
+    return [
+        nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(4, 6, 3), nn.ReLU(),
+        nn.AvgPool2d(2, stride=1, padding=1, ceil_mode=True, count_include_pad=False), nn.Flatten(), nn.Linear(54, 3),
+    ]  # fmt: skip
+
+
 def unusual():
     return [
         nn.MaxPool2d(2, dilation=2), nn.ReLU(), nn.Tanh(), nn.Conv2d(3, 6, 2, stride=2, dilation=2, groups=3),
@@ -98,7 +105,7 @@ def unusual():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("layers", [lenet, pooled_between_activations, unusual])
+@pytest.mark.parametrize("layers", [lenet, pooled_between_activations, averaged, unusual])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_images_have_autograds_gradient_and_are_left_alone(layers, channels_last):
     with torch.random.fork_rng(devices=[]):

@@ -92,7 +92,9 @@ def _is_known(layer: nn.Module) -> bool:
         return not layer.return_indices
     if type(layer) is nn.Conv2d:
         return layer.bias is not None and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    return type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid) or (type(layer) is nn.Linear and layer.bias is not None)
+    return type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.AvgPool2d) or (
+        type(layer) is nn.Linear and layer.bias is not None
+    )
 
 
 class _Link:
@@ -157,7 +159,7 @@ class _Convolution(_Weighted):
 class _MaxPool(_Link):
     def __init__(self, layer: nn.MaxPool2d) -> None:
         sides = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
-        self.where = *([side] if isinstance(side, int) else list(side) for side in sides), layer.ceil_mode
+        self.where = *map(_pair, sides), layer.ceil_mode
 
     def __call__(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         pooled, indices = _aten.max_pool2d_with_indices(x, *self.where)
@@ -165,6 +167,19 @@ class _MaxPool(_Link):
 
     def backward(self, delta: Tensor, kept: tuple[Tensor, Tensor], rate: float, onward: bool) -> Tensor:
         below: Tensor = _aten.max_pool2d_with_indices_backward(delta, kept[0], *self.where, kept[1])
+        return below
+
+
+class _AvgPool(_Link):
+    def __init__(self, layer: nn.AvgPool2d) -> None:
+        sides = map(_pair, (layer.kernel_size, layer.stride, layer.padding))
+        self.where = *sides, layer.ceil_mode, layer.count_include_pad, layer.divisor_override
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return _aten.avg_pool2d(x, *self.where), x
+
+    def backward(self, delta: Tensor, kept: Tensor, rate: float, onward: bool) -> Tensor:
+        below: Tensor = _aten.avg_pool2d_backward(delta, kept, *self.where)
         return below
 
 
@@ -207,9 +222,15 @@ def _link(layer: nn.Module, channels_last: bool) -> _Link:
         return _Convolution(layer)
     if isinstance(layer, nn.MaxPool2d):
         return _MaxPool(layer)
+    if isinstance(layer, nn.AvgPool2d):
+        return _AvgPool(layer)
     if isinstance(layer, nn.Flatten):
         return _Flatten(torch.channels_last if channels_last else torch.contiguous_format)
     return _Activation(layer)
+
+
+def _pair(sides: int | tuple[int, int]) -> list[int]:
+    return [sides, sides] if isinstance(sides, int) else list(sides)
 
 
 def _with_gradient(parameter: Tensor) -> tuple[Tensor, Tensor]:
