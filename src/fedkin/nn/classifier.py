@@ -14,7 +14,9 @@ from fedkin.nn.architecture import Architecture
 from fedkin.nn.plain_sequence import SequenceResident, is_plain_sequence
 from fedkin.nn.resident import Resident
 
-_BATCH = 500
+_BATCH, _ON_PROCESSOR = 500, 200
+"""Samples at a time; more on a processor, and convolutions put out more than the 32 MiB that glibc's heap gives at once,
+for which the system clears new pages every time."""
 _FIRST, _PIECE = 64, 128
 """Number of samples that models are compared on first, and in each further batch."""
 
@@ -49,7 +51,7 @@ class Classifier(Architecture):
     def logits(self, vector: Tensor, x: Tensor) -> Tensor:
         """Return logits ``(n, classes)`` of samples ``(n, *shape)`` under the model `vector`, in evaluation mode."""
         with self.loaded(vector) as resident:
-            parts = [resident.output(part).cpu() for part in x.split(_BATCH)]
+            parts = [resident.output(part).cpu() for part in _parts(x)]
         return torch.cat(parts) if parts else torch.zeros(0, self.classes)
 
     @torch.no_grad()
@@ -68,7 +70,7 @@ class Classifier(Architecture):
             layers = [layer for layer in resident.module.modules() if isinstance(layer, nn.Linear)]
             hooks = [layer.register_forward_pre_hook(keep) for layer in layers]
             try:
-                for part in x.split(_BATCH):
+                for part in _parts(x):
                     output = resident.output(part)
                     parts.append(given.get("last", output).flatten(1).cpu())
             finally:
@@ -133,3 +135,7 @@ class Classifier(Architecture):
         if device().type == "cpu" and self.criterion is cross_entropy and is_plain_sequence(self._prototype):
             return SequenceResident(self._prototype, self._channels_last)
         return super()._new_resident()
+
+
+def _parts(x: Tensor) -> tuple[Tensor, ...]:
+    return x.split(_ON_PROCESSOR if device().type == "cpu" else _BATCH)
