@@ -14,9 +14,9 @@ from fedkin.nn.architecture import Architecture
 from fedkin.nn.plain_sequence import SequenceResident, is_plain_sequence
 from fedkin.nn.resident import Resident
 
-_BATCH, _ON_PROCESSOR = 500, 200
-"""Samples at a time; more on a processor, and convolutions put out more than the 32 MiB that glibc's heap gives at once,
-for which the system clears new pages every time."""
+_BATCH, _ON_CPU = 500, 200
+"""Samples at a time, on a GPU and on a CPU. More on a CPU make convolutions put out more than the 32 MiB up to which
+glibc reuses memory; beyond that the system clears new pages every time."""
 _FIRST, _PIECE = 64, 128
 """Number of samples that models are compared on first, and in each further batch."""
 
@@ -138,4 +138,4 @@ class Classifier(Architecture):
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
-    return x.split(_ON_PROCESSOR if device().type == "cpu" else _BATCH)
+    return x.split(_ON_CPU if device().type == "cpu" else _BATCH)

@@ -1,4 +1,4 @@
-"""The gradient of a plain sequence of layers, written by hand: a small network spends much of its step in autograd."""
+"""Hand-written gradients of plain sequences of layers, as autograd takes much of the time of a small model's step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _aten = torch.ops.aten
 
 
 class SequenceResident(Resident):
-    """A `Resident` for a sequence that `is_plain_sequence`, which learns by cross-entropy."""
+    """A `Resident` for a module that `is_plain_sequence`, trained with cross-entropy."""
 
     def __init__(self, module: nn.Module, channels_last: bool) -> None:
         super().__init__(module, channels_last)
@@ -25,12 +25,12 @@ class SequenceResident(Resident):
         self._classes = len(next(reversed(list(self.module.parameters()))))
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """As `Resident.gradient`."""
+        """Write the gradient into `grad` as `Resident.gradient` does."""
         return self._step(self._begun(x), self._one_hot(y), 0.0, y.is_floating_point())
 
-    @torch.inference_mode()  # less to do around small products
+    @torch.inference_mode()  # less overhead around small products
     def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
-        """As `Resident.descend`; gradients go straight into the parameters."""
+        """Descend as `Resident.descend` does, without storing gradients."""
         x, truth = self._begun(x), self._one_hot(y)
         given = y.is_floating_point()
         batches = order.split(batch_size)
@@ -38,19 +38,19 @@ class SequenceResident(Resident):
         return torch.stack(losses), batch_lengths(len(order), batch_size)
 
     def _begun(self, x: Tensor) -> Tensor:
-        """What the first layer with parameters is given."""
+        """Return the input of the first layer with parameters."""
         for link in self._before:
             x, _ = link(x)
         return x
 
     def _one_hot(self, y: Tensor) -> Tensor:
-        """Targets ``(n, classes)``: those given, whose rows may sum to anything, or 1 for each sample's class."""
+        """Return targets ``(n, classes)``: one-hot classes, or `y` itself if it already has a row per sample."""
         if y.is_floating_point():
             return y
         return torch.zeros(len(y), self._classes).scatter_(1, y.unsqueeze(1), 1.0)
 
     def _step(self, x: Tensor, truth: Tensor, rate: float, given: bool) -> Tensor:
-        """Loss of one batch; its gradient goes into `grad` or, if `rate` is above 0, times it off the parameters.
+        """Return the loss of one batch; write its gradient into `grad` or, if `rate` is above 0, take a gradient step.
 
         Rows of `truth` sum to 1, unless targets were `given`.
         """
@@ -71,12 +71,12 @@ class SequenceResident(Resident):
 
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
-    """The layers of a sequence, and of such as are part of it."""
+    """Return the layers of a sequence, those of nested sequences included."""
     return [layer for part in module for layer in layers_of(part)] if type(module) is nn.Sequential else [module]
 
 
 def is_plain_sequence(module: nn.Module) -> bool:
-    """Whether `module` is a sequence of layers known here that ends with a linear one, nothing frozen or tied."""
+    """Whether `module` is a plain sequence of supported layers, the last one linear, none frozen or tied."""
     layers = layers_of(module)
     if type(module) is not nn.Sequential or not layers or type(layers[-1]) is not nn.Linear:
         return False
@@ -98,16 +98,16 @@ def _is_known(layer: nn.Module) -> bool:
 
 
 class _Link:
-    """A layer forwards, and backwards."""
+    """Forward and backward pass of one layer."""
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Any]:
-        """The layer's output, and what `backward` needs."""
+        """Return the output, and what `backward` needs."""
         raise NotImplementedError
 
     def backward(self, delta: Tensor, kept: Any, rate: float, onward: bool) -> Tensor:
-        """The gradient with respect to the input from that with respect to the output; anything unless `onward`.
+        """Return the gradient by the input, given `delta`, that by the output; anything unless `onward`.
 
-        That with respect to parameters is written or, if `rate` is above 0, times it taken off them.
+        The gradient by the parameters is stored or, if `rate` is above 0, a step along it is taken.
         """
         raise NotImplementedError
 
@@ -212,7 +212,7 @@ _DERIVATIVES: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
     nn.Tanh: _aten.tanh_backward,
     nn.Sigmoid: _aten.sigmoid_backward,
 }
-"""From the gradient with respect to the output, and the output."""
+"""Kind of activation -> gradient by its input, given the gradient by its output, and its output."""
 
 
 def _link(layer: nn.Module, channels_last: bool) -> _Link:
