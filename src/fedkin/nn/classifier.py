@@ -138,4 +138,5 @@ class Classifier(Architecture):
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
-    return x.split(_ON_CPU if device().type == "cpu" else _BATCH)
+    parts: tuple[Tensor, ...] = x.split(_ON_CPU if device().type == "cpu" else _BATCH)
+    return parts
