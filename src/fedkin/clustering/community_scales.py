@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.clustering.louvain import CommunityLabels
+from fedkin.clustering.louvain import CommunityLabels, renamed
 
 MAX_CLUSTERS = 100
 """Scales of more clusters are left out: nobody reads them."""
@@ -42,10 +42,11 @@ def scales_of(
     found: dict[bytes, tuple[CommunityLabels, list[float], list[float]]] = {}
     for resolution, labels, stability in partitions:
         if labels.max() < MAX_CLUSTERS:
-            _, resolutions, stabilities = found.setdefault(_key(labels), (largest_first(labels, size), [], []))
+            key = renamed(labels).tobytes()  # the same for partitions that differ in the names of clusters only
+            _, resolutions, stabilities = found.setdefault(key, (largest_first(labels, size), [], []))
             resolutions.append(resolution)
             stabilities.append(stability)
-    result = _key(chosen)
+    result = renamed(chosen).tobytes()
     found.setdefault(result, (largest_first(chosen, size), [], []))
     ordered = sorted(found, key=lambda key: (int(found[key][0].max()), found[key][1] or [0.0]))
     scales: list[dict[str, Any]] = []
@@ -71,12 +72,6 @@ def largest_first(labels: CommunityLabels, size: NDArray[np.float64]) -> Communi
     rank = np.argsort(np.argsort(-np.bincount(labels, weights=size), kind="stable"), kind="stable")
     named: CommunityLabels = rank[labels]
     return named
-
-
-def _key(labels: CommunityLabels) -> bytes:
-    """Return bytes that are the same for partitions that differ in the numbers of clusters only."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return first[inverse].tobytes()
 
 
 def _parents(fine: CommunityLabels, coarse: CommunityLabels, size: NDArray[np.float64]) -> Sequence[int]:

@@ -66,7 +66,7 @@ def clusters_of_few(
     if len(x) < 2 * _PER_CLUSTER or not np.ptp(x, axis=0).any():
         return clusters, evidence
     if n_clusters is not None:
-        labels, more = _cut(_tree(x), n_clusters), {}
+        labels, more = _cut(linkage(x, "ward"), n_clusters), {}
     else:
         silhouette, labels = _best(x)
         if silhouette <= _by_chance(x):
@@ -78,19 +78,14 @@ def clusters_of_few(
     return torch.from_numpy(labels), {**evidence, "linkage": "ward", **more, "scales": scales}
 
 
-def _tree(x: Points) -> Points:
-    tree: Points = linkage(x, "ward")
-    return tree
-
-
 def _cut(tree: Points, number: int) -> ClusterLabels:
     labels: ClusterLabels = fcluster(tree, number, "maxclust").astype(np.int64) - 1
     return labels
 
 
 def _best(x: Points) -> tuple[float, ClusterLabels]:
-    """Return the greatest silhouette of the cuts of a Ward tree, and the clusters of that cut."""
-    tree = _tree(x)
+    """The greatest silhouette of cuts of the tree, and the clusters."""
+    tree = linkage(x, "ward")
     cuts = [_cut(tree, number) for number in range(2, min(_MOST, len(x) // _PER_CLUSTER) + 1)]
     scored = [(float(silhouette_score(x, labels)), labels) for labels in cuts if 1 < labels.max() + 1 < len(x)]
     return max(scored, key=lambda pair: pair[0], default=(-1.0, np.zeros(len(x), dtype=np.int64)))

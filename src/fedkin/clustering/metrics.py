@@ -1,7 +1,8 @@
 """Scores of labels against the truth.
 
 Scores of clusterings do not depend on how clusters are numbered; `accuracy` and `macro_f1` are for classifiers, whose
-labels mean the same as the true ones.
+labels mean the same as the true ones. All raise a `FedkinError` if truth and labels are empty, not integers, or differ
+in length.
 """
 
 from __future__ import annotations
@@ -40,14 +41,8 @@ def clustering_accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
     -------
     float
         In (0, 1]; 1 exactly when the two partitions are the same.
-
-    Raises
-    ------
-    FedkinError
-        If the two are empty, not integers, or differ in length.
     """
-    table, _, _ = _contingency(truth, labels)
-    rows, columns = linear_sum_assignment(table, maximize=True)
+    table, rows, columns = _matched(truth, labels)
     return float(table[rows, columns].sum() / table.sum())
 
 
@@ -61,16 +56,11 @@ def match_labels(truth: ArrayLike, labels: ArrayLike) -> dict[int, int]:
     -------
     dict of int to int
         Class by cluster, in order of cluster.
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
     """
-    table, classes, clusters = _contingency(truth, labels)
+    table, rows, columns = _matched(truth, labels)
     chosen = table.argmax(axis=0)
-    rows, columns = linear_sum_assignment(table, maximize=True)
     chosen[columns] = rows
+    classes, clusters = map(np.unique, _pair(truth, labels))
     return dict(zip(clusters.tolist(), classes[chosen].tolist(), strict=True))
 
 
@@ -84,14 +74,8 @@ def cohen_kappa(truth: ArrayLike, labels: ArrayLike) -> float:
     -------
     float
         At most 1, exactly when the two partitions are the same; 0 is what chance gives.
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
     """
-    table, _, _ = _contingency(truth, labels)
-    rows, columns = linear_sum_assignment(table, maximize=True)
+    table, rows, columns = _matched(truth, labels)
     total = float(table.sum())
     observed = float(table[rows, columns].sum()) / total
     expected = float((table.sum(axis=1)[rows] / total) @ (table.sum(axis=0)[columns] / total))
@@ -99,24 +83,12 @@ def cohen_kappa(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def adjusted_rand(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Adjusted Rand index, in [-0.5, 1]: 1 for the same partition, 0 in expectation for a random one.
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
-    """
+    """Adjusted Rand index, in [-0.5, 1]: 1 for the same partition, 0 in expectation for a random one."""
     return float(adjusted_rand_score(*_pair(truth, labels)))
 
 
 def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Normalised mutual information (NMI): mutual information over the arithmetic mean of the two entropies, in [0, 1].
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
-    """
+    """Mutual information over the arithmetic mean of the two entropies, in [0, 1]."""
     return float(min(1.0, normalized_mutual_info_score(*_pair(truth, labels))))
 
 
@@ -127,34 +99,17 @@ def adjusted_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
     -------
     float
         At most 1, which means the same partition; 0 in expectation for a random one.
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
     """
     return float(min(1.0, adjusted_mutual_info_score(*_pair(truth, labels))))
 
 
 def homogeneity(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Homogeneity: how far each cluster holds one class only, in [0, 1]; splitting a class is not punished.
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
-    """
+    """How far each cluster holds one class only, in [0, 1]; splitting a class is not punished."""
     return float(np.clip(homogeneity_score(*_pair(truth, labels)), 0.0, 1.0))
 
 
 def completeness(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Completeness: how far each class lies in one cluster only, in [0, 1]; merging classes is not punished.
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
-    """
+    """How far each class lies in one cluster only, in [0, 1]; merging classes is not punished."""
     return float(np.clip(completeness_score(*_pair(truth, labels)), 0.0, 1.0))
 
 
@@ -168,24 +123,13 @@ def purity(truth: ArrayLike, labels: ArrayLike) -> float:
     -------
     float
         In (0, 1].
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
     """
-    table, _, _ = _contingency(truth, labels)
+    table = contingency_matrix(*_pair(truth, labels))
     return float(table.max(axis=0).sum() / table.sum())
 
 
 def accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Accuracy: fraction of samples whose label is their class, in [0, 1].
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
-    """
+    """Fraction of samples whose label is their class, in [0, 1]."""
     true, found = _pair(truth, labels)
     return float(np.mean(true == found))
 
@@ -199,11 +143,6 @@ def macro_f1(truth: ArrayLike, labels: ArrayLike) -> float:
     -------
     float
         In [0, 1].
-
-    Raises
-    ------
-    FedkinError
-        As in `clustering_accuracy`.
     """
     true, found = _pair(truth, labels)
     names, codes = np.unique(np.concatenate([true, found]), return_inverse=True)
@@ -227,11 +166,10 @@ def pooled(per_client: Sequence[ArrayLike]) -> Labels:
     return np.concatenate([_integers(f"client {index}", labels) for index, labels in enumerate(per_client)])
 
 
-def _contingency(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels, Labels]:
-    """Return the contingency table of classes and clusters, and the names of both."""
-    true, found = _pair(truth, labels)
-    table: Labels = np.asarray(contingency_matrix(true, found), dtype=np.int64)
-    return table, np.unique(true), np.unique(found)
+def _matched(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels, Labels]:
+    """Counts by (class, cluster), and the classes and clusters that stand for each other, by position."""
+    table: Labels = np.asarray(contingency_matrix(*_pair(truth, labels)), dtype=np.int64)
+    return table, *linear_sum_assignment(table, maximize=True)
 
 
 def _pair(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels]:

@@ -54,17 +54,18 @@ def in_short(error: Exception) -> str:
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
     """Return an error for an unknown name, which suggests the nearest allowed one."""
     names = sorted(allowed)
-    near = nearest(name, names)
-    hint = f"did you mean '{near}'?" if near else f"allowed: {listing(names)}."
-    return FedkinError(f"Unknown {kind} '{name}'; {hint}")
+    return FedkinError(f"Unknown {kind} '{name}'; {hint(nearest(name, names), f'allowed: {listing(names)}')}")
 
 
 def no_column(where: str, name: str, columns: Iterable[str]) -> FedkinError:
     """Return an error for a column that a table or data set lacks, which suggests the nearest existing one."""
     names = sorted(columns)
-    near = nearest(name, names)
-    hint = f"did you mean '{near}'?" if near else f"it has {listing(names)}."
-    return FedkinError(f"{where} has no column '{name}'; {hint}")
+    return FedkinError(f"{where} has no column '{name}'; {hint(nearest(name, names), f'it has {listing(names)}')}")
+
+
+def hint(near: str | None, otherwise: str) -> str:
+    """The end of a sentence about a name that does not exist: the one that was meant, if any, or something else."""
+    return f"did you mean '{near}'?" if near else f"{otherwise}."
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:

@@ -149,12 +149,12 @@ class Federation(ABC):
                 waiting[client] = answer
                 continue
             reason = self._unusable(task, answer, expected(client) if callable(expected) else expected)
-            if reason is None:
-                del waiting[client]
-                self.usable += 1
-                yield client, answer
-            else:
+            if reason is not None:
                 waiting[client] = reason
+                continue
+            del waiting[client]
+            self.usable += 1
+            yield client, answer
         self.missing = waiting
         refusals = [reason for reason in waiting.values() if isinstance(reason, Refusal)]
         if refusals and len(refusals) == len(self.present):
@@ -202,11 +202,7 @@ class Federation(ABC):
         return dict(sorted(replies.items()))
 
     def ask_until_all_reply(
-        self,
-        task: Task,
-        payload: Payload,
-        clients: Iterable[int] | None = None,
-        expected: Expected | None = None,
+        self, task: Task, payload: Payload, clients: Iterable[int] | None = None, expected: Expected | None = None
     ) -> dict[int, Payload]:
         """Send `task` until every client has replied, for steps that need all of them.
 
@@ -214,12 +210,10 @@ class Federation(ABC):
 
         Parameters
         ----------
-        task, payload
-            What is asked of each.
+        task, payload, expected
+            See `ask`; the payload is the same for each.
         clients : iterable of int, optional
             Who is asked, none of them away; by default everyone present.
-        expected : mapping, optional
-            See `ask`.
 
         Raises
         ------
@@ -242,25 +236,14 @@ class Federation(ABC):
         """
         values = Counter(str(reply[name]) for reply in replies.values())
         common, count = values.most_common(1)[0] if values else ("", 0)
-        same = {client: reply for client, reply in replies.items() if str(reply[name]) == common}
-        if len(same) == len(replies) or 3 * count <= 2 * len(replies) or count < max(3, self.min_clients):
+        if count == len(replies) or 3 * count <= 2 * len(replies) or count < max(3, self.min_clients):
             return dict(replies)
-        self.leave_out(
-            {
-                i: f"its {name} {reply[name]} is not the others' {common}"
-                for i, reply in replies.items()
-                if i not in same
-            }
-        )
-        return same
+        odd = {i: reply[name] for i, reply in replies.items() if str(reply[name]) != common}
+        self.leave_out({i: f"its {name} {value} is not the others' {common}" for i, value in odd.items()})
+        return {i: reply for i, reply in replies.items() if i not in odd}
 
     def leave_out(self, reasons: Mapping[int, str]) -> None:
-        """Go on without clients that gave no usable reply: they are `away` for the rest of the run.
-
-        Parameters
-        ----------
-        reasons : mapping of int to str
-            Why, by client.
+        """Go on without clients that gave no usable reply, for these reasons: they are `away` from now on.
 
         Raises
         ------
@@ -284,6 +267,10 @@ class Federation(ABC):
         """Return the client's name, or "Client" and its id if it has none, as the beginning of a sentence."""
         name = self.client_names[client] if client < len(self.client_names) else str(client)
         return f"Client {name.removeprefix('Client ')}"
+
+    def called_inside(self, client: int) -> str:
+        """The same within a sentence."""
+        return f"client{self.called(client).removeprefix('Client')}"
 
     def can_spare(self, clients: Collection[int]) -> bool:
         """Return whether the run can go on without these clients, with at least `min_clients` others."""

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fedkin.core.errors import nearest
+from fedkin.core.errors import hint, nearest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -36,8 +36,8 @@ def checked_keywords(function: _F) -> _F:
                 if name in _DONE_OTHERWISE and "eval" in known:
                     raise TypeError(f"{function.__name__} has no argument '{name}'; {_DONE_OTHERWISE[name]}")
                 near = meant if (meant := _ELSEWHERE.get(name)) in known else nearest(name, known)
-                hint = f"did you mean '{near}'?" if near else f"it takes {', '.join(known)}."
-                raise TypeError(f"{function.__name__} has no argument '{name}'; {hint}")
+                end = hint(near, f"it takes {', '.join(known)}")
+                raise TypeError(f"{function.__name__} has no argument '{name}'; {end}")
         return function(*arguments, **keywords)
 
     return called  # type: ignore[return-value]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
-from fedkin.core.method import Method, State
+from fedkin.core.method import Method
 from fedkin.core.record import Record
 from fedkin.core.refusals import Refusal, Unusable
 
@@ -45,7 +44,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
         except DivergedError as error:
             reasons = {i: reason for i, reason in error.culprits.items() if i not in fed.away}
             if not reasons or not fed.can_spare(reasons):
-                raise error.naming(partial(_called, fed)) from error
+                raise error.naming(fed.called_inside) from error
             fed.leave_out(reasons)
             continue
         if fed.usable or not fed.requested:
@@ -56,7 +55,9 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
             fed.pause(empty)
             continue
         if not reasons or not fed.can_spare(reasons):
-            raise FedkinError(_nobody(fed, state, reasons, empty))
+            silent = listing([f"{fed.called_inside(client)}: {reason}" for client, reason in reasons.items()])
+            tried = f"in step {state.steps + 1}, in {empty} attempts"
+            raise FedkinError(f"Nobody gave a usable reply {tried}, so the run stops ({silent}).")
         fed.leave_out(reasons)
         empty = 0
 
@@ -65,17 +66,3 @@ def _attempts(reasons: Mapping[int, str]) -> int:
     """Return how often a step is tried that no client replies to."""
     lasting = all(isinstance(reason, Unusable | Refusal) for reason in reasons.values())
     return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
-
-
-def _nobody(fed: Federation, state: State, reasons: Mapping[int, str], attempts: int) -> str:
-    """Return the error message for a step in which no client gave a usable reply."""
-    clients = [f"{_called(fed, client)}: {reason}" for client, reason in reasons.items()]
-    return (
-        f"Nobody gave a usable reply in step {state.steps + 1}, in {attempts} attempts, so the run stops "
-        f"({listing(clients)})."
-    )
-
-
-def _called(fed: Federation, client: int) -> str:
-    """Return a client's name as it is written within a sentence."""
-    return f"client{fed.called(client).removeprefix('Client')}"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fedkin.core.errors import nearest
+from fedkin.core.errors import hint, nearest
 from fedkin.core.options import Option
 from fedkin.estimators.other_names import ELSEWHERE, OF_FIT, PARAMETERS
 
@@ -46,8 +46,8 @@ def no_parameter(estimator: str, name: str, known: Iterable[str]) -> str:
         return f"{estimator} has no parameter '{name}'; {ELSEWHERE[name]}"
     meant = PARAMETERS.get(name)
     meant = meant if meant is not None and meant in known else nearest(name, known)
-    hint = f"did you mean '{meant}'?" if meant else f"it has {', '.join(known)}."
-    return f"{estimator} has no parameter '{name}'; {hint}"
+    end = hint(meant, f"it has {', '.join(known)}")
+    return f"{estimator} has no parameter '{name}'; {end}"
 
 
 def with_parameters(text: str, options: Sequence[Option]) -> str:

@@ -85,17 +85,9 @@ def suited(shape: tuple[int, ...]) -> str:
     return "gradients" if len(shape) == 3 and min(shape[1:]) >= MIN_SIDE else "raw"
 
 
-def _raw(x: Tensor) -> Tensor:
-    return x.flatten(1)
-
-
-def _unit(x: Tensor) -> Tensor:
-    return normalize(x.flatten(1), dim=1)
-
-
 _FEATURES: dict[str, Extractor] = {
-    "raw": _raw,
-    "unit": _unit,
+    "raw": lambda x: x.flatten(1),
+    "unit": lambda x: normalize(x.flatten(1), dim=1),
     "gradients": gradients,
     "hog": hog,
 }
