@@ -77,7 +77,7 @@ class Population:
     common_test : (Tensor, Tensor) or None
         The data set's official test split, untouched, in scenarios that leave images and labels as they are.
     drift : Drift or None
-        What changes in the middle of a run; see `fedkin.data.scenarios.drift.population_at`.
+        What changes in the middle of a run; see `at`.
     arrivals : Tensor or None
         int64 ``(n,)``, the step before which each client joins: it takes part from this step on, and from the very
         start where it is 0. ``None`` if all are there from the start.
@@ -103,21 +103,37 @@ class Population:
     forgotten: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
-    @property
-    def kind(self) -> str:
-        """Kind of the data: ``"image"`` or ``"table"``."""
-        return "table" if self.image_shape is None else "image"
-
-    @property
-    def image_shape(self) -> tuple[int, int, int] | None:
-        """Channels, height and width of images; ``None`` for tables."""
-        x = self.clients[0].x
-        return (x.shape[1], x.shape[2], x.shape[3]) if x.ndim == 4 else None
-
     def away(self, step: int) -> set[int]:
         """Return the clients that do not take part in this step; step 0 is what comes before the first."""
         late = [] if self.arrivals is None else (self.arrivals > step).nonzero()[:, 0].tolist()
         return {*self.absent, *self.forgotten, *late}
+
+    def at(self, step: int) -> Population:
+        """The population as it is in `step`, of one as it was in an earlier step or before the first, which is 0.
+
+        Clients that drift get their new samples in place, one after another, so that nobody's are held twice; this
+        population, scaled or not, is of no use afterwards.
+        """
+        drift = self.drift
+        if drift is None or drift.happened or step < drift.step:
+            return self
+        tests, truth = list(self.tests), None if self.truth is None else list(self.truth)
+        for i in drift.clients.tolist():
+            client = self.clients[i]
+            client.x, client.y = drift.change(i, *self.samples(i))
+            if tests:
+                tests[i] = drift.change(i, *tests[i])
+            if truth is not None:
+                truth[i] = client.y
+        happened = dataclasses.replace(drift, happened=True)
+        return dataclasses.replace(self, tests=tests, truth=truth, clusters=drift.clusters, drift=happened)
+
+    def samples(self, client: int) -> tuple[Tensor, Tensor]:
+        """The samples and labels of a client that has labels."""
+        one = self.clients[client]
+        if one.y is None:
+            raise ValueError(f"Client {client} has no labels, so it cannot drift or join late.")
+        return one.x, one.y
 
     def without(self, absent: float, seed: int) -> Population:
         """Return the population with a random fraction `absent` in [0, 1) of clients that never take part.

@@ -21,7 +21,6 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_cluste
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import prepare as prepare_data
-from fedkin.data.scenarios.drift import population_at
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.checksums import write_sums
@@ -241,8 +240,8 @@ class Run:
         return state
 
     def _advance(self, step: int) -> None:
-        """Advance the population to `step`: clients that have joined, and data that have drifted."""
-        self.population = population_at(self.population, step)
+        """Bring the population to `step`: who has joined, and what data everyone has."""
+        self.population = self.population.at(step)
         welcome(self.fed, self.population, step, self.preparation)
 
     def _truth(self, client: int) -> Tensor:

@@ -56,7 +56,7 @@ def test_labels_at_some_clients_only_are_no_truth(tmp_path):
 def test_a_list_of_arrays_is_taken_as_it_is():
     population = ClientFiles([np.zeros((2, 8, 8)), torch.ones(1, 8, 8)]).build(seed=5)
     assert [client.x.shape for client in population.clients] == [(2, 1, 8, 8), (1, 1, 8, 8)]
-    assert population.image_shape == (1, 8, 8)
+    assert population.clients[0].x.shape[1:] == (1, 8, 8)
     assert population.truth is None
 
 

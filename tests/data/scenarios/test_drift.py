@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
 from fedkin.data.preparing.scaling import standardise
-from fedkin.data.scenarios.drift import Arrivals, DriftSwap, population_at
+from fedkin.data.scenarios.drift import Arrivals, DriftSwap
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.scenarios.planted import LabelFlip, Rotation
 from fedkin.data.scenarios.preview import preview
@@ -41,7 +41,7 @@ def equal(one, other):
 def test_before_its_step_nothing_has_changed(kind):
     plain, population = world(kind), DriftSwap(kind=kind, clients=20, step=3).partition(labelled(), 0)
     for step in (0, 1, 2):
-        assert population_at(population, step) is population
+        assert population.at(step) is population
     assert torch.equal(population.clusters, plain.clusters)
     assert all(equal((a.x, a.y), (b.x, b.y)) for a, b in zip(population.clients, plain.clients, strict=True))
     assert all(equal(a, b) for a, b in zip(population.tests, plain.tests, strict=True))
@@ -51,12 +51,12 @@ def test_before_its_step_nothing_has_changed(kind):
 @pytest.mark.parametrize("kind", ["rotation", "label-flip"])
 def test_from_its_step_on_some_of_every_cluster_see_as_the_next_does(kind, step):
     plain, before = world(kind), DriftSwap(kind=kind, clients=20, step=3).partition(labelled(), 0)
-    after = population_at(before, step)
+    after = before.at(step)
     drifted = after.drift.clients.tolist()
     assert torch.bincount(plain.clusters[drifted]).tolist() == [2] * 4
     assert drifted == sorted(drifted)
     assert after.drift.happened
-    assert population_at(after, step + 1) is after
+    assert after.at(step + 1) is after
     for i in range(20):
         cluster = int(plain.clusters[i])
         now = (cluster + 1) % 4 if i in drifted else cluster
@@ -74,7 +74,7 @@ def test_from_its_step_on_some_of_every_cluster_see_as_the_next_does(kind, step)
 )
 def test_a_new_world_is_a_quarter_that_is_free_or_mirrored(angles, seen):
     plain = world("rotation", angles=angles)
-    population = population_at(DriftSwap(clients=20, angles=angles, step=1, to="new").partition(labelled(), 0), 1)
+    population = DriftSwap(clients=20, angles=angles, step=1, to="new").partition(labelled(), 0).at(1)
     assert len(population.drift.clients) > 0
     for i in population.drift.clients.tolist():
         upright = plain.clients[i].x.rot90(-angles[i % len(angles)] // 90, (2, 3))
@@ -84,7 +84,7 @@ def test_a_new_world_is_a_quarter_that_is_free_or_mirrored(angles, seen):
 
 def test_a_new_world_has_labels_that_nobody_had():
     plain = world("label-flip")
-    population = population_at(DriftSwap(kind="label-flip", clients=20, step=1, to="new").partition(labelled(), 0), 1)
+    population = DriftSwap(kind="label-flip", clients=20, step=1, to="new").partition(labelled(), 0).at(1)
     for i in population.drift.clients.tolist():
         true = plain.clients[i].y + i % 4
         assert torch.equal(population.clients[i].y, (true - 4) % 10)

@@ -12,8 +12,7 @@ from fedkin.data.scenarios.own_class import OwnClass
 def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
     population = LabelSkew().build(seed=0)
     assert [client.id for client in population.clients] == list(range(10))
-    assert population.kind == "image"
-    assert population.image_shape == (1, 8, 8)
+    assert population.clients[0].x.shape[1:] == (1, 8, 8)
     assert population.classes == list("0123456789")
     for client, truth in zip(population.clients, population.truth, strict=True):
         assert client.y is None
@@ -62,8 +61,7 @@ def test_the_most_frequent_classes_are_kept_in_their_order(tmp_path):
     np.savez(tmp_path / "a.npz", x=labels[:, None].repeat(2, 1), y=labels)
     population = LabelSkew(data=str(tmp_path / "a.npz"), n_classes=3, clients=2, min_classes=3).build(0)
     assert population.classes == ["4", "5", "7"]
-    assert population.kind == "table"
-    assert population.image_shape is None
+    assert population.clients[0].x.ndim == 2
     for client, truth in zip(population.clients, population.truth, strict=True):
         assert torch.equal(torch.tensor([4.0, 5.0, 7.0])[truth], client.x[:, 0])
 

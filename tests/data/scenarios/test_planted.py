@@ -182,4 +182,4 @@ def test_pacs(real, monkeypatch):
     sizes = torch.tensor([len(y) for _, y in population.tests])
     held_out = [int(sizes[population.clusters == cluster].sum()) for cluster in range(4)]
     assert held_out == pytest.approx([0.2 * n for n in (1670, 2048, 2344, 3929)], abs=10)
-    assert population.image_shape == (3, 64, 64)
+    assert population.clients[0].x.shape[1:] == (3, 64, 64)

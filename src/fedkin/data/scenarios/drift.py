@@ -88,7 +88,7 @@ class DriftSwap(_Changing):
         else:
             change = _relabelled(classes, clusters.tolist(), after.tolist())
         drift = Drift(self.step, chosen, change, after)
-        _check_classes(population, {i: change(i, *_samples(population, i))[1] for i in chosen.tolist()}, "drifts")
+        _check_classes(population, {i: change(i, *population.samples(i))[1] for i in chosen.tolist()}, "drifts")
         return dataclasses.replace(population, drift=drift)
 
 
@@ -112,43 +112,8 @@ class Arrivals(_Changing):
         late = min(n - count, max(count, round(self.changed_fraction * n)))
         arrivals = torch.zeros(n, dtype=torch.int64)
         arrivals[n - late :] = self.step
-        _check_classes(population, {i: _samples(population, i)[1] for i in range(n - late, n)}, "joins")
+        _check_classes(population, {i: population.samples(i)[1] for i in range(n - late, n)}, "joins")
         return dataclasses.replace(population, arrivals=arrivals)
-
-
-def population_at(population: Population, step: int) -> Population:
-    """Return the population at `step`, from the population at an earlier step or before the first.
-
-    Clients that drift get their new samples in place, one after another, to save memory; the given population must not
-    be used afterwards.
-
-    Parameters
-    ----------
-    population : Population
-        Whether scaled or not.
-    step : int
-        0 is what comes before the first.
-    """
-    drift = population.drift
-    if drift is None or drift.happened or step < drift.step:
-        return population
-    tests, truth = list(population.tests), None if population.truth is None else list(population.truth)
-    for i in drift.clients.tolist():
-        client = population.clients[i]
-        client.x, client.y = drift.change(i, *_samples(population, i))
-        if tests:
-            tests[i] = drift.change(i, *tests[i])
-        if truth is not None:
-            truth[i] = client.y
-    happened = dataclasses.replace(drift, happened=True)
-    return dataclasses.replace(population, tests=tests, truth=truth, clusters=drift.clusters, drift=happened)
-
-
-def _samples(population: Population, client: int) -> tuple[Tensor, Tensor]:
-    one = population.clients[client]
-    if one.y is None:
-        raise ValueError(f"Client {client} has no labels, so it cannot drift or join late.")
-    return one.x, one.y
 
 
 def _of_every_cluster(clusters: Tensor, count: int, fraction: float, seed: int) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.core.method import Count
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, populate
+from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario
 from fedkin.data.scenarios.split import allocate_in_proportion, dirichlet_split, iid_split, shard_split
 
 
@@ -109,9 +109,7 @@ class Iid(PartitionScenario):
         tests = None
         if data.test is not None:
             tests = iid_split(len(data.test[1]), self.clients, derive_generator(seed, "test"))
-        return populate(
-            data, parts, seed, tests=tests, test_fraction=self.test_fraction, samples_per_client=self.samples_per_client
-        )
+        return self.populated(data, parts, seed, tests=tests)
 
 
 def _with_tests_alike(scenario: PartitionScenario, data: Labelled, parts: list[Tensor], seed: int) -> Population:
@@ -122,11 +120,4 @@ def _with_tests_alike(scenario: PartitionScenario, data: Labelled, parts: list[T
     tests = None
     if data.test is not None:
         tests = allocate_in_proportion(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
-    return populate(
-        data,
-        parts,
-        seed,
-        tests=tests,
-        test_fraction=scenario.test_fraction,
-        samples_per_client=scenario.samples_per_client,
-    )
+    return scenario.populated(data, parts, seed, tests=tests)

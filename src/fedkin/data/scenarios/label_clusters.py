@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,6 @@ from fedkin.data.scenarios.partition_scenario import (
     PartitionScenario,
     SampleTransform,
     clients_or_default,
-    populate,
 )
 from fedkin.data.scenarios.split import allocate, apportion
 
@@ -80,14 +79,7 @@ class LabelClusters(PartitionScenario):
             raise FedkinError(f"'{data.name}' has no sample of any class of one of the clusters of 'label-clusters'.")
         draw = _disjoint if self.drawing == "disjoint" else _with_replacement
         parts = draw(data.y, weights[clusters], seed)
-        return populate(
-            data,
-            parts,
-            seed,
-            test_fraction=self.test_fraction,
-            samples_per_client=self.samples_per_client,
-            clusters=clusters,
-        )
+        return self.populated(data, parts, seed, clusters=clusters)
 
     def hidden_clusters(self) -> Tensor:
         """Return the hidden cluster of each client, int64 ``(clients,)``; it does not depend on data.
@@ -152,19 +144,12 @@ class MissingClasses(PartitionScenario):
         if data.test is not None:
             tests = _equal_shares(data.test[1], held, sizes, derive_generator(seed, "test"))
         clusters = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
-        return populate(
-            Labelled(data.name, data.x, data.y, self._names(data, held), data.table, data.test),
-            _equal_shares(data.y, held, sizes, derive_generator(seed, "partition")),
-            seed,
-            tests=tests,
-            test_fraction=self.test_fraction,
-            samples_per_client=self.samples_per_client,
-            clusters=clusters,
-            change=_renumbering(held[clusters]) if self.reindex else None,
-        )
-
-    def _names(self, data: Labelled, held: Tensor) -> list[str]:
-        return [str(i) for i in range(int(held.sum(1).max()))] if self.reindex else data.classes
+        parts = _equal_shares(data.y, held, sizes, derive_generator(seed, "partition"))
+        if not self.reindex:
+            return self.populated(data, parts, seed, tests=tests, clusters=clusters)
+        data = replace(data, classes=[str(i) for i in range(int(held.sum(1).max()))])
+        renumbered = _renumbering(held[clusters])
+        return self.populated(data, parts, seed, tests=tests, clusters=clusters, change=renumbered)
 
 
 def _disjoint(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
@@ -179,12 +164,11 @@ def _disjoint(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
 
 
 def _with_replacement(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
-    size = len(y) // len(weights)
-    parts = []
-    for i, own in enumerate(weights):
-        rng = derive_generator(seed, "partition", i)
-        parts.append(torch.multinomial(own[y], size, replacement=True, generator=rng).unique())
-    return parts
+    size, rngs = len(y) // len(weights), [derive_generator(seed, "partition", i) for i in range(len(weights))]
+    return [
+        torch.multinomial(own[y], size, replacement=True, generator=rng).unique()
+        for own, rng in zip(weights, rngs, strict=True)
+    ]
 
 
 def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:

@@ -70,7 +70,7 @@ class OwnClass(DataSetScenario):
             kept = torch.randperm(len(y), generator=derive_generator(seed, "fraction"))[:count].sort().values
             x, y = x[kept], y[kept]
         table = None if data.table is None else replace(data.table, values=x)
-        return Labelled(data.name, x, y, data.classes, table)
+        return replace(data, x=x, y=y, table=table, test=None)
 
 
 def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -117,6 +118,11 @@ class PartitionScenario(DataSetScenario):
     @abstractmethod
     def partition(self, data: Labelled, seed: int) -> Population:
         """Do the same as `build`, with data that are loaded already; `self.data` and `self.label` are ignored."""
+
+    def populated(self, data: Labelled, parts: Sequence[Tensor], seed: int, **more: Any) -> Population:
+        """Clients of the samples allocated to them, see `populate`."""
+        most = self.samples_per_client
+        return populate(data, parts, seed, test_fraction=self.test_fraction, samples_per_client=most, **more)
 
 
 def load_labelled(source: str, label: str | None = None, options: TableOptions | None = None) -> Labelled:

@@ -44,6 +44,18 @@ class InTurns(PartitionScenario):
     clients: Count | None = None
     alpha: Positive = 10.0
 
+    def in_turns(self, data: Labelled, seed: int, n_clusters: int, change: SampleTransform) -> Population:
+        """Clients of all clusters by turns, with samples changed as their cluster's are."""
+        n = clients_or_default(self.clients, len(data), _PAPER_CLIENTS)
+        if n < n_clusters:
+            raise FedkinError(f"clients is {n}; allowed: {n_clusters} or more, one for each cluster.")
+        tests = None
+        if data.test is not None:
+            tests = capped_dirichlet(data.test[1], n, self.alpha, derive_generator(seed, "test"))
+        parts = capped_dirichlet(data.y, n, self.alpha, derive_generator(seed, "partition"))
+        clusters = torch.arange(n) % n_clusters
+        return self.populated(data, parts, seed, tests=tests, clusters=clusters, change=change)
+
 
 @dataclass(frozen=True)
 class Rotation(InTurns):
@@ -73,7 +85,7 @@ class Rotation(InTurns):
         def turned(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             return torch.rot90(x, turns[client % len(turns)], (2, 3)).contiguous(), y
 
-        return _in_turns(self, data, seed, self.clients, self.alpha, len(turns), turned)
+        return self.in_turns(data, seed, len(turns), turned)
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,7 @@ class LabelFlip(InTurns):
         def flipped(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             return x, (y - client % self.n_clusters) % classes
 
-        return _in_turns(self, data, seed, self.clients, self.alpha, self.n_clusters, flipped)
+        return self.in_turns(data, seed, self.n_clusters, flipped)
 
 
 @dataclass(frozen=True)
@@ -150,7 +162,8 @@ class Domain(DataSetScenario):
         x = train.x if self.shrink == 1 else shrunken(train.x, self.shrink, self.data)
         (of_sample, names), y = train.clusters, labels_of(train)
         parts: list[Tensor] = []
-        for name in sorted(names, key=_domain_order):
+        known = [name for name in _DOMAINS if name in names]
+        for name in [*known, *sorted(set(names) - set(known))]:
             rows = (of_sample == names.index(name)).nonzero()[:, 0]
             rng = derive_generator(seed, "partition", name)
             parts += [rows[part] for part in capped_dirichlet(y[rows], self.clients_per_domain, self.alpha, rng)]
@@ -178,35 +191,3 @@ def shrunken(x: Tensor, side: int, source: str) -> Tensor:
             "images at least that large."
         )
     return avg_pool2d(x, side)
-
-
-def _domain_order(name: str) -> tuple[int, str]:
-    return (_DOMAINS.index(name) if name in _DOMAINS else len(_DOMAINS), name)
-
-
-def _in_turns(
-    scenario: PartitionScenario,
-    data: Labelled,
-    seed: int,
-    clients: int | None,
-    alpha: float,
-    n_clusters: int,
-    change: SampleTransform,
-) -> Population:
-    """Populate clients of all clusters in turns, with samples changed as their cluster's are."""
-    n = clients_or_default(clients, len(data), _PAPER_CLIENTS)
-    if n < n_clusters:
-        raise FedkinError(f"clients is {n}; allowed: {n_clusters} or more, one for each cluster.")
-    tests = None
-    if data.test is not None:
-        tests = capped_dirichlet(data.test[1], n, alpha, derive_generator(seed, "test"))
-    return populate(
-        data,
-        capped_dirichlet(data.y, n, alpha, derive_generator(seed, "partition")),
-        seed,
-        tests=tests,
-        test_fraction=scenario.test_fraction,
-        samples_per_client=scenario.samples_per_client,
-        clusters=torch.arange(n) % n_clusters,
-        change=change,
-    )
