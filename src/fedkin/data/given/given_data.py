@@ -18,7 +18,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.errors import FedkinError, no_column
 from fedkin.data.given.hub_datasets import is_hub_dataset, is_transformed, read_rows
-from fedkin.data.given.items import LABEL_KEYS, SAMPLE_KEYS, Items, read_items
+from fedkin.data.given.items import LABEL_KEYS, SAMPLE_KEYS, read_items
 from fedkin.data.given.torch_datasets import read_loader, read_torch_dataset, reads_all
 from fedkin.data.reading.dataset import LABEL_NAMES
 from fedkin.data.reading.tables import as_frame
@@ -79,15 +79,17 @@ def given_data(value: Any, where: str, label: str | None = None, seek_labels: bo
         loaded = value.dataset
         if is_hub_dataset(loaded) and not is_transformed(loaded) and reads_all(value):
             return given_data(loaded, where, label, seek_labels)
-        return _of_items(read_loader(value, where, label))
+        return GivenData(*read_loader(value, where, label))
     if isinstance(value, TorchDataset):
-        return _of_items(read_torch_dataset(value, where, label))
+        return GivenData(*read_torch_dataset(value, where, label))
     if is_hub_dataset(value):
-        return _of_items(read_items((value[i] for i in range(len(value))), len(value), where, label))
+        return GivenData(*read_items((value[i] for i in range(len(value))), len(value), where, label))
     if is_pair(value, seek_labels):
-        return _of_pair(value[0], value[1], where)
+        inner = given_data(value[0], where)
+        return inner if value[1] is None else GivenData(inner.x, value[1])
     if is_record(value):
-        return _of_record(value, where, label)
+        own, labels = (next(key for key in keys if key in value) for keys in (SAMPLE_KEYS, LABEL_KEYS))
+        return GivenData(given_data(value[own], where).x, value[labels])
     _check_array(value, where, label)
     return GivenData(value)
 
@@ -140,35 +142,17 @@ def _of_frame(frame: Any, where: str, label: str | None, seek_labels: bool) -> G
     return GivenData(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
 
 
-def _of_pair(x: Any, y: Any, where: str) -> GivenData:
-    inner = given_data(x, where)
-    return GivenData(inner.x, y) if y is not None else inner
-
-
-def _of_record(record: Mapping[str, Any], where: str, label: str | None) -> GivenData:
-    x, y = (next(key for key in keys if key in record) for keys in (SAMPLE_KEYS, LABEL_KEYS))
-    return GivenData(given_data(record[x], where).x, record[y])
-
-
-def _of_items(items: Items) -> GivenData:
-    return GivenData(items.x, items.y)
-
-
 def _check_array(value: Any, where: str, label: str | None) -> None:
     """Check that a value is an array or a list of rows."""
     several = isinstance(value, list | tuple) or hasattr(value, "__array__") or issparse(value)
     if not several or (isinstance(value, tuple) and len(value) > 2 and any(dimensions(one) > 1 for one in value)):
-        got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"of type {_kind(value)}"
+        got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"of type {type(value).__name__}"
         raise FedkinError(f"{where} is {got}; a client's data are {FORMS}.")
     if label is not None:
         raise FedkinError(
-            f"{where} is of type {_kind(value)} and has no column '{label}'; give y as one array of labels for each "
-            "client, or clients as pairs (x, y)."
+            f"{where} is of type {type(value).__name__} and has no column '{label}'; give y as one array of labels for "
+            "each client, or clients as pairs (x, y)."
         )
-
-
-def _kind(value: Any) -> str:
-    return type(value).__name__
 
 
 def has_labels_inside(value: Any) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +19,8 @@ LABEL_KEYS = LABEL_NAMES
 """Keys of a dict that are taken for labels when none is named, the first that exists."""
 
 
-@dataclass(frozen=True)
-class Items:
-    """Samples and labels that were read from items.
+class Items(NamedTuple):
+    """What items hold.
 
     Attributes
     ----------
@@ -63,7 +61,8 @@ def read_items(items: Iterable[Any], count: int | None, where: str, label: str |
     for at, item in _guarded(items, where):
         x, y, labelled = _parts(item, f"Item {at} of {where}", label)
         if store is None:
-            store = new_store(count or 0, tuple(x.shape), _kept_as(x), where)
+            is_image = x.dtype == torch.uint8 and x.ndim == 3  # whose bytes are read as fractions in the end
+            store = new_store(count or 0, tuple(x.shape), torch.float32 if is_image else x.dtype, where)
         if x.shape != store.shape[1:]:
             raise FedkinError(
                 f"Item {at} of {where} has the shape {tuple(x.shape)} where the first has {tuple(store.shape[1:])}; "
@@ -82,11 +81,6 @@ def read_items(items: Iterable[Any], count: int | None, where: str, label: str |
         raise FedkinError(f"{where} is empty; every client needs at least one sample.")
     made = torch.stack(samples) if count is None else store[:read]
     return Items(made, np.asarray(labels) if labels else None)
-
-
-def _kept_as(x: Tensor) -> torch.dtype:
-    """Return the type in which samples like `x` are stored: images of bytes as float32, others as they are."""
-    return torch.float32 if x.dtype == torch.uint8 and x.ndim == 3 else x.dtype
 
 
 def _guarded(items: Iterable[Any], where: str) -> Iterable[tuple[int, Any]]:

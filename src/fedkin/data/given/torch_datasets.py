@@ -54,13 +54,13 @@ def read_loader(loader: DataLoader[Any], where: str, label: str | None = None) -
     """
     data = loader.dataset
     if isinstance(data, IterableDataset):
-        return _of_batches(iter(loader), where, label)
+        return read_items(_items_of(loader), None, where, label)
     rows = _rows_of(loader)
     if loader.collate_fn is default_collate or loader.batch_size is None:
         return read_torch_dataset(data if rows is None else Subset(data, rows), where, label)
     chosen: Sequence[int] = range(len(data)) if rows is None else rows  # type: ignore[arg-type]
     parts = (chosen[at : at + loader.batch_size] for at in range(0, len(chosen), loader.batch_size))
-    return _of_batches((loader.collate_fn([data[i] for i in part]) for part in parts), where, label)
+    return read_items(_items_of(loader.collate_fn([data[i] for i in part]) for part in parts), None, where, label)
 
 
 def reads_all(loader: DataLoader[Any]) -> bool:
@@ -94,10 +94,6 @@ def _of_tensors(data: TensorDataset, rows: Sequence[int] | None, where: str) -> 
     if len(tensors) not in (1, 2):
         raise FedkinError(f"{where} is a TensorDataset of {len(tensors)} tensors; it should be x alone, or x and y.")
     return Items(tensors[0].detach().cpu(), tensors[1].detach().cpu().numpy() if len(tensors) == 2 else None)
-
-
-def _of_batches(batches: Iterable[Any], where: str, label: str | None) -> Items:
-    return read_items(_items_of(batches), None, where, label)
 
 
 def _items_of(batches: Iterable[Any]) -> Iterator[Any]:

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, ColumnReport, reports_of
-from fedkin.data.preparing.schema import AUTO, disagreements, reports_by_name
+from fedkin.data.preparing.schema import disagreements, reports_by_name
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import AUTO, TableOptions
 
 
 def load_agreeing_clients(

@@ -24,8 +24,8 @@ from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
-from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.data.preparing.statistics import are_columns, columns_of, count_lengths, plain
+from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
+from fedkin.data.preparing.statistics import are_columns, count_lengths
 from fedkin.data.preparing.typical_samples import typical_cells
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import summed
@@ -82,20 +82,17 @@ class ClusterProfile:
     missing: dict[int, str] = field(default_factory=dict)
 
     def counts_of(self, column: int) -> Tensor:
-        """Return the frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
-        return self._of(self.counts, column)
+        """Frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
+        return self.counts[:, self._spans[column]]
 
     def typical_counts_of(self, column: int) -> Tensor:
-        """Return the same frequencies of the rows in the middle of the clusters."""
-        return self._of(self.typical_counts, column)
-
-    def _of(self, counts: Tensor, column: int) -> Tensor:
-        return counts[:, slice(*self._spans[column])]
+        """The same of the rows in the middle of the clusters."""
+        return self.typical_counts[:, self._spans[column]]
 
     @cached_property
-    def _spans(self) -> list[tuple[int, int]]:
-        """Begin and end of each column's frequencies in `counts`."""
-        return list(pairwise(accumulate(count_lengths(self.columns), initial=0)))
+    def _spans(self) -> list[slice]:
+        """Where each column's frequencies are."""
+        return [slice(*ends) for ends in pairwise(accumulate(count_lengths(self.columns), initial=0))]
 
     @cached_property
     def has_typical(self) -> bool:
@@ -113,10 +110,9 @@ class ClusterProfile:
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the profile that `tree` was made of."""
         fields = {name: value for name, value in tree.items() if isinstance(value, Tensor)}
-        columns = tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
         members = {int(client): own for client, own in tree["members"].items()}
         missing = {int(client): reason for client, reason in tree["missing"].items()}
-        return cls(columns, members=members, missing=missing, **fields)
+        return cls(columns_of(tree), members=members, missing=missing, **fields)
 
 
 _QUESTION: Expected = {
@@ -178,7 +174,7 @@ def _cells(client: Client, payload: Payload) -> Payload:
     reported = reportable(clusters, ~values.isnan(), k, least)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, least)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
-    numbers = reported & torch.tensor([column.kind != "category" for column in columns])
+    numbers = reported & are_numbers(columns)
     squares = (values - payload["around"]).square()
     typical = typical_cells(client.x, clusters, reported, k, least)
     return {
@@ -253,8 +249,7 @@ def profile_clusters(
     """
     columns = encoding.schema.columns
     starts = [start for _, start, _ in encoding.blocks]
-    numbers = torch.tensor([column.kind != "category" for column in columns])
-    around = torch.where(numbers, encoding.mean.double()[starts], 0.0)
+    around = torch.where(are_numbers(columns), encoding.mean.double()[starts], 0.0)
     payload: Payload = {
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "min_members": min_members,
     }  # fmt: skip
@@ -264,7 +259,11 @@ def profile_clusters(
         members: dict[int, Tensor] = {}
     else:
         replies = fed.ask_again(cluster_cells, fed.all(**payload), _ATTEMPTS)
-        given = {client: reply for client, reply in sorted(replies.items()) if _fits(reply, shapes)}
+        given = {
+            client: reply
+            for client, reply in sorted(replies.items())
+            if reply and all(tuple(reply[name].shape) == shape for name, shape in shapes.items())
+        }
         silent = {client: "it gave no clusters of its table" for client in replies if client not in given}
         fed.missing = dict(sorted((fed.missing | silent).items()))
         members = {client: reply["members"] for client, reply in given.items()}
@@ -276,10 +275,6 @@ def profile_clusters(
     tensors = {**found, "samples": found["members"], "around": around}
     own = {name: tensors[name] for name in _TENSORS}
     return ClusterProfile(columns, members=members, missing=dict(fed.missing), **own)
-
-
-def _fits(reply: Payload, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    return bool(reply) and all(tuple(reply[name].shape) == shape for name, shape in shapes.items())
 
 
 def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

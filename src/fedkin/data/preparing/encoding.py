@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Literal, Self
 
 import torch
@@ -16,12 +17,13 @@ from torch import Tensor
 
 from fedkin.core.errors import all_problems, mid_sentence
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.schema import Schema, SchemaColumn
+from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
 
 OTHER = "other"
 """What a category that the schema does not name is called."""
 
 Mode = Literal["standard", "common", "unit", "none"]
+_TENSORS = ("fill", "mean", "scale", "other", "indicated")
 
 
 @dataclass(frozen=True)
@@ -74,44 +76,33 @@ class TableEncoding:
 
     @property
     def blocks(self) -> list[tuple[str, int, int]]:
-        """Name, begin and end of each column's block of encoded columns."""
-        found, start = [], 0
-        for column, other, indicated in zip(
-            self.schema.columns, self.other.tolist(), self.indicated.tolist(), strict=True
-        ):
-            end = start + (len(column.categories) + other if column.kind == "category" else 1) + indicated
-            found.append((column.name, start, end))
-            start = end
-        return found
+        """By column: its name, and where its encoded columns begin and end."""
+        ends = pairwise(accumulate(map(len, self._names_by_column()), initial=0))
+        return [(column.name, *own) for column, own in zip(self.schema.columns, ends, strict=True)]
 
     @property
     def names(self) -> list[str]:
-        """Names of the encoded columns, such as ``town = Ulm`` for the indicator of a category."""
-        found = []
-        for column, other, indicated in zip(
-            self.schema.columns, self.other.tolist(), self.indicated.tolist(), strict=True
-        ):
-            if column.kind == "category":
-                found += [f"{column.name} = {level}" for level in (*column.categories, *([OTHER] if other else []))]
-            else:
-                found.append(column.name)
-            found += [f"{column.name} is empty"] if indicated else []
+        """What the encoded columns are called, such as ``town = Ulm`` for the indicator of a category."""
+        return [name for own in self._names_by_column() for name in own]
+
+    def _names_by_column(self) -> list[list[str]]:
+        found, extra = [], zip(self.other.tolist(), self.indicated.tolist(), strict=True)
+        for column, (other, indicated) in zip(self.schema.columns, extra, strict=True):
+            levels = [*column.categories, *([OTHER] if other else [])]
+            own = [f"{column.name} = {level}" for level in levels] if column.kind == "category" else [column.name]
+            found.append([*own, *([f"{column.name} is empty"] if indicated else [])])
         return found
 
     def tree(self) -> dict[str, Any]:
-        """Return the fields, ready for `fedkin.core.payload.pack`."""
-        columns = [[column.name, column.kind, list(column.categories)] for column in self.schema.columns]
-        tensors = {name: getattr(self, name) for name in ("fill", "mean", "scale", "other", "indicated")}
+        """The fields, ready for `fedkin.core.payload.pack`."""
         names = {"id": self.schema.id, "notes": self.schema.notes, "mode": self.mode, "imputes": self.imputes}
-        return {"columns": columns, **names, **tensors}
+        return {"columns": plain(self.schema.columns), **names, **{name: getattr(self, name) for name in _TENSORS}}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
-        """Return the encoding that `tree` was made of."""
-        columns = tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
-        fill, mean, scale, other, indicated = (tree[name] for name in ("fill", "mean", "scale", "other", "indicated"))
-        schema = Schema(columns, tree["id"], list(tree["notes"]))
-        return cls(schema, tree["mode"], fill, mean, scale, other, indicated, tree["imputes"])
+        """The inverse of `tree`."""
+        schema = Schema(columns_of(tree), tree["id"], list(tree["notes"]))
+        return cls(schema, tree["mode"], imputes=tree["imputes"], **{name: tree[name] for name in _TENSORS})
 
 
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:
@@ -126,10 +117,8 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         If the table lacks columns and nothing `imputes` them, or they are of another kind; a line for each.
     """
     at = {name: position for position, name in enumerate(table.names)}
-    problems = [
-        f"{where} has no column '{column.name}', which the others have." for column in columns if column.name not in at
-    ]
-    problems = [] if imputes else problems
+    lacking = [] if imputes else [column.name for column in columns if column.name not in at]
+    problems = [f"{where} has no column '{name}', which the others have." for name in lacking]
     padded = torch.cat([table.values, torch.full((len(table), 1), torch.nan, dtype=torch.float64)], 1)
     values = padded[:, [at.get(column.name, -1) for column in columns]]
     for position, column in enumerate(columns):

@@ -11,7 +11,7 @@ from fedkin.core import Federation
 from fedkin.core.errors import listing
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.scaling import constant, in_unit, scale_of
-from fedkin.data.preparing.schema import Schema, SchemaColumn
+from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers
 from fedkin.data.preparing.statistics import ColumnSums, medians
 
 ONE_UNIT = (
@@ -37,14 +37,14 @@ def fitted_encoding(
         See `fedkin.data.preparing.prepare.PreparingOptions`.
     """
     columns, missing = schema.columns, sums.filled < sums.samples
-    is_category = torch.tensor([column.kind == "category" for column in columns])
+    is_number = are_numbers(columns)
     other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts])
     indicated = missing & indicator
     fill = _fill(fed, columns, sums, missing)
     mode, spread = _mode(columns, scaling, sums)
     means, scales = [], []
     for at in range(len(columns)):
-        if is_category[at]:
+        if not is_number[at]:
             counts = sums.counts[at] if other[at] else sums.counts[at][:-1]
             shares = counts / counts.sum().clamp_min(1)
             total = 1 - shares.square().sum()

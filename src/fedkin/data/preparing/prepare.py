@@ -22,19 +22,14 @@ from fedkin.data.preparing.scaling import (
     scale_arrays,
     scale_arrays_by_sums,
     shapes,
+    sum_of,
     table_columns,
 )
-from fedkin.data.preparing.schema import AUTO, Schema, SchemaColumn, agree, reports_by_name, shortened, without
-from fedkin.data.preparing.statistics import (
-    ColumnSums,
-    are_columns,
-    column_squares,
-    count_lengths,
-    plain,
-    secure_sums,
-)
+from fedkin.data.preparing.schema import Schema, SchemaColumn, agree, plain, reports_by_name, shortened, without
+from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
 from fedkin.data.preparing.telling_columns import notes_on_ranges
 from fedkin.data.reading.arrays import common_shape
+from fedkin.data.reading.table_options import AUTO
 from fedkin.secure.sums import check_enough
 
 _SCALINGS = ("auto", "standard", "none")
@@ -262,7 +257,6 @@ def _sums(fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int
     lengths = count_lengths(columns)
     expected = {"squares": (width,), "counts": (sum(lengths),)}
     answers = fed.ask_until_all_reply(column_squares, payload, expected=expected)
-    added = {name: torch.stack([answers[client][name] for client in sorted(answers)]).sum(0) for name in expected}
-    samples = sum(reply["count"] for reply in replies.values())
-    counts_by_column = list(added["counts"].split(lengths))
-    return ColumnSums(samples, filled, total, added["squares"], counts_by_column, low, high)
+    samples, squares = sum(reply["count"] for reply in replies.values()), sum_of(answers, "squares")
+    counts_by_column = list(sum_of(answers, "counts").split(lengths))
+    return ColumnSums(samples, filled, total, squares, counts_by_column, low, high)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from fedkin.core.errors import FedkinError, all_problems, listing, unknown_name
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.telling_columns import notes_on_categories, spelt_alike
 from fedkin.data.reading.dataset import in_order
-from fedkin.data.reading.table_options import TableOptions
-
-AUTO, NO_ID = "auto", "none"
+from fedkin.data.reading.table_options import AUTO, NO_ID, TableOptions
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
@@ -36,6 +37,21 @@ class SchemaColumn:
     name: str
     kind: Kind
     categories: tuple[str, ...] = ()
+
+
+def plain(columns: Iterable[SchemaColumn]) -> list[list[Any]]:
+    """Columns as they cross."""
+    return [[column.name, column.kind, list(column.categories)] for column in columns]
+
+
+def columns_of(tree: Mapping[str, Any]) -> tuple[SchemaColumn, ...]:
+    """The ``columns`` in a payload or a tree, as `plain` wrote them."""
+    return tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
+
+
+def are_numbers(columns: Iterable[SchemaColumn]) -> Tensor:
+    """Which columns are of numbers, or of what can be taken for such, and not of categories: bool ``(columns,)``."""
+    return torch.tensor([column.kind != "category" for column in columns])
 
 
 @dataclass(frozen=True)

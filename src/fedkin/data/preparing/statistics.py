@@ -20,7 +20,8 @@ from fedkin.core.replies import Expected, doubles, is_count, is_list, is_text
 from fedkin.core.table import Kind
 from fedkin.data.preparing.encoding import aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
-from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.preparing.scaling import sum_of
+from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import sums_of_all
 
@@ -81,21 +82,6 @@ class ColumnSums:
         return (self.squares / self.filled.clamp_min(1)).sqrt()
 
 
-def plain(columns: Sequence[SchemaColumn]) -> list[list[Any]]:
-    """Return columns as plain values, to be sent."""
-    return [[column.name, column.kind, list(column.categories)] for column in columns]
-
-
-def columns_of(payload: Payload) -> list[SchemaColumn]:
-    """Return the columns in a payload."""
-    return [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
-
-
-def _are_numbers(columns: Sequence[SchemaColumn]) -> Tensor:
-    """Return 1 for each column of numbers and 0 for one of categories, float64 ``(columns,)``."""
-    return torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
-
-
 def _aligned(client: Client, columns: Sequence[SchemaColumn]) -> Tensor:
     if client.table is None:
         raise FedkinError(f"Client {client.id} has no table.")
@@ -129,7 +115,7 @@ def column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         columns = columns_of(payload)
-        values, numbers = _aligned(client, columns), _are_numbers(columns)
+        values, numbers = _aligned(client, columns), are_numbers(columns)
         reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * numbers}
         replies.append({**reply, "counts": _frequencies(values, columns), "samples": len(values)})
     return replies
@@ -144,7 +130,7 @@ def column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         columns = columns_of(payload)
-        values, numbers = _aligned(client, columns), _are_numbers(columns)
+        values, numbers = _aligned(client, columns), are_numbers(columns)
         squares = (values - payload["mean"]).nan_to_num(0.0).square().sum(0) * numbers
         replies.append({"squares": squares, "counts": _frequencies(values, columns)})
     return replies
@@ -217,7 +203,7 @@ def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, 
         found = sums_of_all(fed, cell_histograms, payload, [Term("histograms", shape)])["histograms"]
     else:
         replies = fed.ask_until_all_reply(cell_histograms, payload, expected={"histograms": shape})
-        found = torch.stack([replies[client]["histograms"] for client in sorted(replies)]).sum(0)
+        found = sum_of(replies, "histograms")
     below = found.cumsum(1)
     half = below[:, -1:] / 2
     bins = (below < half).sum(1, keepdim=True).clamp_max(_BINS - 1)

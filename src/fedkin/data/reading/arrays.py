@@ -22,7 +22,7 @@ from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table
 
 _PIECE = 1000
-"""Samples in a batch when a file on disk is checked."""
+"""Samples that are looked at together."""
 _SHAPES = "(n, features) or (n, channels, height, width)"
 
 
@@ -51,7 +51,7 @@ def as_tensor(value: Any, where: str) -> Tensor:
     if frame is not None:
         return plain_numbers(frame_to_table(frame, where), where)
     if isinstance(value, Tensor) and is_on_disk(value) and value.dtype == torch.float32 and value.ndim in (2, 3, 4):
-        return _checked_on_disk(value, where)
+        return _checked(value[:, None] if value.ndim == 3 else value, where)
     array = _as_array(value, where)
     if array.ndim not in (2, 3, 4):
         raise FedkinError(f"{where} has shape {array.shape}, but samples need {_SHAPES}.")
@@ -70,24 +70,17 @@ def as_tensor(value: Any, where: str) -> Tensor:
             f"{where} has no value above {np.abs(array).max():.1g}, which is 0 in float32; give the data in another "
             "unit."
         )
-    if array.ndim == 4 and array.dtype == np.uint8:
-        return x / 255
-    if not torch.isfinite(x).all():
-        bad = int((~torch.isfinite(x.flatten(1)).all(1)).sum())
-        raise FedkinError(
-            f"{where} has missing or infinite values in {bad} of {len(x)} samples; all must be finite float32."
-        )
-    return x
+    return x / 255 if array.ndim == 4 and array.dtype == np.uint8 else _checked(x, where)
 
 
-def _checked_on_disk(x: Tensor, where: str) -> Tensor:
-    """Check samples that are mapped from a file, in batches."""
+def _checked(x: Tensor, where: str) -> Tensor:
+    """Samples that are all finite, looked at piece by piece, for they may be in a file."""
     bad = sum(int((~torch.isfinite(part.flatten(1)).all(1)).sum()) for part in x.split(_PIECE))
     if bad:
         raise FedkinError(
             f"{where} has missing or infinite values in {bad} of {len(x)} samples; all must be finite float32."
         )
-    return x[:, None] if x.ndim == 3 else x
+    return x
 
 
 def as_dataset(

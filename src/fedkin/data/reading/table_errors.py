@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fedkin.core.errors import FedkinError, all_problems, listing
 from fedkin.core.table import Table
@@ -33,35 +34,24 @@ class ReadSoFar:
         return {*self.table.names, *self.unread, *self.left_out}
 
 
-class TableError(FedkinError):
-    """Error of a table that cannot be used.
+class _ProblemsError(FedkinError):
+    """Has a sentence for each of its `problems`, and what could be read all the same."""
 
-    Attributes
-    ----------
-    problems : list of str
-        A sentence for each problem.
-    read : ReadSoFar
-    """
-
-    def __init__(self, problems: Iterable[str], read: ReadSoFar) -> None:
+    def __init__(self, problems: Iterable[str], read: Any) -> None:
         self.problems, self.read = list(problems), read
         super().__init__(str(all_problems(self.problems)))
 
 
-class ClientsError(FedkinError):
-    """Error of clients' data that cannot be used.
+class TableError(_ProblemsError):
+    """One table cannot be used; of it `read` has what could be read."""
 
-    Attributes
-    ----------
-    problems : list of str
-        A sentence for each problem.
-    read : dict of str to ReadSoFar
-        By client's name, the tables that could be read, at least in part.
-    """
+    read: ReadSoFar
 
-    def __init__(self, problems: Iterable[str], read: Mapping[str, ReadSoFar]) -> None:
-        self.problems, self.read = list(problems), dict(read)
-        super().__init__(str(all_problems(self.problems)))
+
+class ClientsError(_ProblemsError):
+    """Clients' data cannot be used; `read` has the tables that could be read, at least in part, by client's name."""
+
+    read: Mapping[str, ReadSoFar]
 
 
 class DecimalCommaError(FedkinError):
@@ -89,5 +79,5 @@ def _decimal_comma(hold: str, example: str, them: str) -> str:
 
 
 def problems_of(error: FedkinError) -> list[str]:
-    """Return a sentence for each problem of an error."""
-    return error.problems if isinstance(error, TableError | ClientsError) else str(error).splitlines()
+    """A sentence for each problem of an error."""
+    return error.problems if isinstance(error, _ProblemsError) else str(error).splitlines()

@@ -84,15 +84,9 @@ def frame_to_dataset(
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
     dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))
     frame = frame.drop(columns=dropped)
-    coded, problems = (
-        {},
-        [
-            str(no_column(where, wanted, frame.columns))
-            for wanted in (label, cluster)
-            if wanted is not None and wanted not in frame.columns
-        ],
-    )
-    named = dict.fromkeys(column for column in (label, cluster) if list(frame.columns).count(column) == 1)
+    coded, wanted = {}, [column for column in (label, cluster) if column is not None]
+    problems = [str(no_column(where, column, frame.columns)) for column in wanted if column not in frame.columns]
+    named = dict.fromkeys(column for column in wanted if list(frame.columns).count(column) == 1)
     for column in named:
         try:
             coded[column] = encode_labels(frame[column].to_numpy(), f"Column '{column}' of {where}")
