@@ -29,7 +29,7 @@ def test_ticks_enclose_the_values_evenly_and_are_few(low: float, span: float, wh
         (12.0, "count", "12"),
         (9.8, "count", "9.8"),
         (999.0, "bytes", "999 B"),
-        (1000.0, "bytes", "1.0 kB"),
+        (1000.0, "bytes", "1 kB"),
         (41.2e6, "bytes", "41.2 MB"),
         (None, "share", "–"),
         (math.nan, "number", "–"),

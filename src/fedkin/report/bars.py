@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedkin.report.markup import drawing, element, folded, sheet, short, table, text
+from fedkin.report.markup import card, drawing, element, numbers_below, short, text
 from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
 from fedkin.report.run_view import Bars
 
@@ -18,11 +18,10 @@ LONGEST_NAME = 26
 
 
 def bar_chart(bars: Bars) -> str:
-    """Draw a bar chart as an HTML figure; a tooltip shows each number."""
-    heading = element("figcaption", element("h3", text(bars.title)), element("p", text(bars.caption)))
+    """A figure with one bar per number; pointing at one shows it."""
     if not bars.values:
-        return element("figure", heading, element("p", "No values.", class_="empty"), class_="card")
-    return element("figure", heading, _lying(bars) if _crowded(bars) else _drawing(bars), _numbers(bars), class_="card")
+        return card(bars.title, bars.caption, element("p", "No values.", class_="empty"))
+    return card(bars.title, bars.caption, _lying(bars) if _crowded(bars) else _drawing(bars), _numbers(bars))
 
 
 def _crowded(bars: Bars) -> bool:
@@ -161,8 +160,7 @@ def _numbers(bars: Bars) -> str:
     if bars.errors:
         columns.append([plain(error) for error in bars.errors])
         heads.append("error")
-    rows = list(zip(*columns, strict=True))
-    return folded("The numbers", sheet(table(heads, rows), f"{bars.title}: the numbers"))
+    return numbers_below(bars.title, heads, zip(*columns, strict=True))
 
 
 def _in_words(bars: Bars) -> str:

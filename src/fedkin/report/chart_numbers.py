@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from fedkin.report.markup import element, folded, sheet, table, text
+from fedkin.report.markup import element, numbers_below, text
 from fedkin.report.numbers import finite, in_unit, plain, shown
 from fedkin.report.timeline import Curve, Unit
 
 Interval = tuple[float, float]
+Lines = list[tuple[str, list[float | None]]]
+"""Names and values by step."""
 
 
-def series(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    """Return names and values of the series, sorted by name; values that are not finite become ``None``."""
-    return [(name, [finite(value) for value in curve.series[name]]) for name in sorted(curve.series)]
+def series(curve: Curve) -> Lines:
+    """Names and values in order of name; ``None`` where there is no finite value."""
+    return _finite(curve.series)
 
 
-def references(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    """Return names and values of the references, sorted by name; values that are not finite become ``None``."""
-    return [(name, [finite(value) for value in curve.reference[name]]) for name in sorted(curve.reference)]
+def references(curve: Curve) -> Lines:
+    """Names and reference values in order of name; ``None`` where there is no finite value."""
+    return _finite(curve.reference)
 
 
-def coloured(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    """Return the lines that need a colour of their own: all series, then references without a series."""
+def _finite(named: Mapping[str, Sequence[float | None]]) -> Lines:
+    return [(name, [finite(value) for value in named[name]]) for name in sorted(named)]
+
+
+def coloured(curve: Curve) -> Lines:
+    """The lines with a colour of their own, in order of colour: the series, then references to none of them."""
     return [*series(curve), *((name, values) for name, values in references(curve) if name not in curve.series)]
 
 
@@ -37,14 +43,14 @@ def tip_lines(curve: Curve, chosen: Iterable[int]) -> list[list[str]]:
     parts = [(name, values, intervals(curve, name), _compared(curve, name)) for name, values in coloured(curve)]
     return [
         [
-            f"{name}: {shown(values[at], curve.unit)}{_sure(known[at], curve.unit)}{compared[at]}"
+            f"{name}: {shown(values[at], curve.unit)}{_between(known[at], curve.unit)}{compared[at]}"
             for name, values, known, compared in parts
         ]
         for at in chosen
     ]
 
 
-def _sure(interval: Interval | None, unit: Unit) -> str:
+def _between(interval: Interval | None, unit: Unit) -> str:
     return "" if interval is None else f" ({shown(interval[0], unit)} to {shown(interval[1], unit)})"
 
 
@@ -84,7 +90,7 @@ def number_table(curve: Curve) -> str:
     columns = _columns(curve)
     rows = [(plain(x), *(plain(column[at]) for _, column in columns)) for at, x in enumerate(curve.x)]
     heads = [curve.x_label, *(name for name, _ in columns)]
-    return folded("The numbers", sheet(table(heads, rows), f"{curve.title}: the numbers"))
+    return numbers_below(curve.title, heads, rows)
 
 
 def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:

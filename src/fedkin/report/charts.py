@@ -17,7 +17,7 @@ from fedkin.report.chart_numbers import (
     series,
     tip_lines,
 )
-from fedkin.report.markup import drawing, element, short, text
+from fedkin.report.markup import card, drawing, element, short, text
 from fedkin.report.numbers import nice_ticks, plain, tick_labels
 from fedkin.report.timeline import NO_EVENTS, Band, Curve, Timeline
 
@@ -33,11 +33,10 @@ CurvePoints = list[tuple[float, float]]
 
 
 def line_chart(curve: Curve, timeline: Timeline = NO_EVENTS) -> str:
-    """Draw a curve as an HTML figure; a tooltip at each step shows its values and events."""
-    heading = element("figcaption", element("h3", text(curve.title)), element("p", text(curve.caption)))
+    """A figure with the curve's lines; pointing at a step shows its values, and what happened then."""
     if not _values(curve):
-        return element("figure", heading, element("p", "No values yet.", class_="empty"), class_="card")
-    return element("figure", heading, end_values(curve), _drawing(curve, timeline), number_table(curve), class_="card")
+        return card(curve.title, curve.caption, element("p", "No values yet.", class_="empty"))
+    return card(curve.title, curve.caption, end_values(curve), _drawing(curve, timeline), number_table(curve))
 
 
 class _CurveFrame:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fedkin.core.errors import FedkinError
-from fedkin.report.markup import cluster_mark, element, prose, sheet, text
+from fedkin.report.markup import cluster_heads, cluster_mark, element, prose, shade, sheet, text
 
 _LEVELS, _STRONG = 5, 1.5
 """Levels of shading on either side, and the standard deviations of the strongest."""
@@ -70,12 +70,8 @@ def described_clusters(view: ClusterDescriptions) -> str:
         for cluster, sentence in zip(view.clusters, view.sentences, strict=True)
     ]
     notes = [element("p", prose(note)) for note in view.notes]
-    return (
-        element("ul", *spoken, class_="described")
-        + "".join(notes)
-        + (_table(view) if view.columns else "")
-        + _typical(view)
-    )
+    tables = [_table(view), _typical(view)] if view.columns else []
+    return "".join([element("ul", *spoken, class_="described"), *notes, *tables])
 
 
 def _table(view: ClusterDescriptions) -> str:
@@ -98,14 +94,15 @@ def _table(view: ClusterDescriptions) -> str:
         for name, effect, cells, shifts in rows
     ]
     effect = element("th", "effect", scope="col", class_="total")
-    head = element("thead", element("tr", *_heads(view), effect))
-    drawn = element("table", head, element("tbody", *body), class_="heat cells")
+    drawn = element(
+        "table", cluster_heads("column", view.clusters, effect), element("tbody", *body), class_="heat cells"
+    )
     return element("p", text(caption)) + sheet(drawn, "Columns of the table by cluster")
 
 
 def _typical(view: ClusterDescriptions) -> str:
-    """Write a table of typical samples, one per cluster; an empty string if none are known."""
-    if not view.typical or not view.columns:
+    """A table of typical samples, one for each cluster; nothing where none are known."""
+    if not view.typical:
         return ""
     caption = (
         "A typical sample of each cluster: the mean, or the most frequent category, of the rows nearest to the "
@@ -118,22 +115,13 @@ def _typical(view: ClusterDescriptions) -> str:
     ]
     counts = [element("td", f"{rows:,}") for rows in view.typical_rows]
     body.append(element("tr", element("th", "rows that it is made of", scope="row"), *counts, class_="faint"))
-    drawn = element(
-        "table", element("thead", element("tr", *_heads(view))), element("tbody", *body), class_="heat cells"
-    )
+    drawn = element("table", cluster_heads("column", view.clusters), element("tbody", *body), class_="heat cells")
     return element("h3", "Typical samples") + element("p", text(caption)) + sheet(drawn, "Typical samples by cluster")
-
-
-def _heads(view: ClusterDescriptions) -> list[str]:
-    """Return the headings of the table: one for the columns' names, and one per cluster."""
-    clusters = [element("th", cluster_mark(one), element("span", str(one)), scope="col") for one in view.clusters]
-    return [element("th", "column", scope="col"), *clusters]
 
 
 def _cell(cell: str, shift: float) -> str:
     level = max(-_LEVELS, min(_LEVELS, round(_LEVELS * shift / _STRONG)))
-    shade = f"p{level}" if level > 0 else f"n{-level}"
-    return element("td", text(cell), class_=" ".join(filter(None, (shade, _broken(cell)))))
+    return element("td", text(cell), class_=" ".join(filter(None, (shade(level), _broken(cell)))))
 
 
 def _name(column: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fedkin.report.markup import cluster_class, cluster_mark, drawing, element, folded, sheet, short, table, text
+from fedkin.report.markup import card, cluster_class, cluster_mark, drawing, element, folded, sheet, short, table, text
 from fedkin.report.rings import SHORT_TAG, WIDTH, Place, RingLayout, arrange
 from fedkin.report.run_view import GraphNode, GraphView
 
@@ -16,10 +16,9 @@ _WHOLE, _FEW = 9, 40
 
 
 def draw_graph(graph: GraphView) -> str:
-    """Draw a graph of local clusters as an HTML figure; the area of a node shows its number of samples."""
-    heading = element("h3", text(graph.title)) + element("p", text(graph.caption))
+    """A figure with the graph; nodes' areas follow their samples, clusters are named, not only coloured."""
     drawn = _drawing(graph) if graph.nodes else element("p", "No local clusters.", class_="empty")
-    return element("figure", element("figcaption", heading), drawn, _members(graph), class_="card")
+    return card(graph.title, graph.caption, drawn, _members(graph))
 
 
 def _drawing(graph: GraphView) -> str:
@@ -46,11 +45,8 @@ def _nodes(graph: GraphView, layout: RingLayout) -> str:
     for node, place in zip(graph.nodes, layout.places, strict=True):
         radius = max(SMALLEST_NODE, place.room * math.sqrt(max(node.size, 0) / largest))
         look = f"node {cluster_class(node.cluster)}"
-        circles.append(
-            element(
-                "circle", cx=place.x, cy=place.y, r=radius, class_=look, data_client=node.client, data_tip=_tip(node)
-            )
-        )
+        about = {"data_client": node.client, "data_tip": _tip(node)}
+        circles.append(element("circle", cx=place.x, cy=place.y, r=radius, class_=look, **about))
     return "".join(circles)
 
 

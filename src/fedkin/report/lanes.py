@@ -6,10 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedkin.report.markup import (
     cluster_class,
@@ -73,7 +72,8 @@ class _LaneFrame:
         self.row = DENSE_ROW if self.dense else ROW
         self.left = 10 + LETTER * max(len("client"), *map(len, self.names))
         # Headings of the columns on the right: the last cluster and the hidden one.
-        self.cluster_at = WIDTH - 22 if not clusters.hidden else WIDTH - 28 - LETTER * self._widest(clusters.hidden)
+        widest = max(len("true"), *(len(_short(name)) for name in clusters.hidden))
+        self.cluster_at = WIDTH - 28 - LETTER * widest if clusters.hidden else WIDTH - 22
         self.right = self.cluster_at - 20
         self.tops: dict[int, float] = {}
         top, before = TOP, None
@@ -84,28 +84,25 @@ class _LaneFrame:
             top += self.row
         self.bottom = top
 
-    @staticmethod
-    def _widest(hidden: Sequence[str]) -> int:
-        return max(len("true"), *(len(_short(name)) for name in hidden))
-
     def x(self, column: float) -> float:
         return self.left + (self.right - self.left) * column / len(self.columns)
 
     def middle(self, at: int) -> float:
         return self.tops[at] + self.row / 2 + 3
 
-    def runs(self, clusters: ClientClusters, at: int) -> list[_Run]:
-        found, start = [], 0
-        for cluster, run in groupby(clusters.clusters[at, self.columns].tolist()):
-            stop = start + len(list(run))
-            found.append(_Run(start, stop, cluster))
-            start = stop
-        return found
+
+def _runs(clusters: Sequence[int]) -> list[_Run]:
+    found, start = [], 0
+    for cluster, run in groupby(clusters):
+        stop = start + len(list(run))
+        found.append(_Run(start, stop, cluster))
+        start = stop
+    return found
 
 
 def _chart(clusters: ClientClusters, timeline: Timeline) -> str:
     frame = _LaneFrame(clusters)
-    runs = {at: frame.runs(clusters, at) for at in frame.order}
+    runs = {at: _runs(clusters.clusters[at, frame.columns].tolist()) for at in frame.order}
     rows = [_row(clusters, frame, runs[at], at) for at in frame.order]
     look = "lanes dense" if frame.dense else "lanes"
     content = (_heads(clusters, frame), _lanes(frame, runs), _marks(clusters, frame, timeline), *rows)
@@ -178,28 +175,19 @@ def _marks(clusters: ClientClusters, frame: _LaneFrame, timeline: Timeline) -> s
         column = int(np.searchsorted(steps, mark.step))
         if 0 < column < len(steps):
             places[column] = places.get(column, True) and mark.dashed
+    lines = {column: f"M{short(frame.x(column))} {TOP - 4:g}V{short(frame.bottom + 2)}" for column in sorted(places)}
     return "".join(
-        element("path", d=f"M{short(frame.x(column))} {TOP - 4:g}V{short(frame.bottom + 2)}", class_=_look(dashed))
-        for column, dashed in sorted(places.items())
+        element("path", d=line, class_="mark dashed" if places[column] else "mark") for column, line in lines.items()
     )
 
 
-def _look(dashed: bool) -> str:
-    return "mark dashed" if dashed else "mark"
-
-
 def _tip(clusters: ClientClusters, at: int) -> str:
-    """Return the tooltip of a client: its cluster over the steps, the last `LONGEST_TIP` stretches of many."""
-    spans: list[tuple[int, int, int]] = []
-    for column, cluster in enumerate(clusters.clusters[at].tolist()):
-        if spans and spans[-1][2] == cluster:
-            spans[-1] = (spans[-1][0], column, cluster)
-        else:
-            spans.append((column, column, cluster))
+    """The clusters of a client over the steps, the last ones of many."""
+    spans = _runs(clusters.clusters[at].tolist())
     lines = [f"client {clusters.clients[at]}" + (f", true cluster {clusters.hidden[at]}" if clusters.hidden else "")]
     lines += ["…"] if len(spans) > LONGEST_TIP else []
     for start, stop, cluster in spans[-LONGEST_TIP:]:
-        first, last = plain(clusters.steps[start]), plain(clusters.steps[stop])
+        first, last = plain(clusters.steps[start]), plain(clusters.steps[stop - 1])
         when = first if first == last else f"{first}–{last}"
         lines.append(f"{clusters.x_label} {when}: " + ("none yet" if cluster < 0 else f"cluster {cluster}"))
     return "\n".join(lines)
@@ -227,19 +215,14 @@ def _counted(hidden: Sequence[str]) -> str:
 
 
 def _in_words(clusters: ClientClusters) -> str:
-    last = clusters.clusters[:, -1]
+    every, last = clusters.clusters, clusters.clusters[:, -1]
     found = len(set(last[last >= 0].tolist()))
-    changed = int((_first_known(clusters.clusters) != last).sum())
+    first_known = every[np.arange(len(every)), (every >= 0).argmax(axis=1)]
+    changed = int((first_known != last).sum())
     return (
         f"Clusters of {len(clusters.clients)} clients by {clusters.x_label}: {found} in the end; {changed} clients "
         "end in another cluster than they began in. The table below lists the members."
     )
-
-
-def _first_known(clusters: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-    """Return the first cluster that each client was assigned to; -1 for clients without any."""
-    first: NDArray[np.integer[Any]] = clusters[np.arange(len(clusters)), (clusters >= 0).argmax(axis=1)]
-    return first
 
 
 def _short(name: str) -> str:

@@ -60,6 +60,12 @@ def element(name: str, *content: str, **attributes: object) -> str:
     return f"<{name}{written}>" if name in _VOID else f"<{name}{written}>{''.join(content)}</{name}>"
 
 
+def card(title: str, caption: str, *content: str) -> str:
+    """A figure in a card: its title, what to see in it, and `content` that is already markup."""
+    heading = element("figcaption", element("h3", text(title)), element("p", text(caption)))
+    return element("figure", heading, *content, class_="card")
+
+
 def drawing(look: str, height: float, words: str, *content: str) -> str:
     """Write an SVG, 400 wide, around `content` that is already markup; `words` describe it for screen readers."""
     box = f"0 0 400 {short(height)}"
@@ -101,6 +107,22 @@ def sheet(table: str, label: str, legend: str = "") -> str:
     """Wrap a table in a box that scrolls, with `legend` below and a button that copies it as tab-separated values."""
     under = element("div", legend, copy_button(f"Copy table: {label}"), class_="under")
     return element("div", scrolling(table, label), under, class_="sheet")
+
+
+def numbers_below(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """The numbers of the drawing of this title as a table, folded."""
+    return folded("The numbers", sheet(table(heads, rows), f"{title}: the numbers"))
+
+
+def cluster_heads(corner: str, clusters: Sequence[int], *more: str) -> str:
+    """The head of a table with a column for each cluster, and `more` heads that are already markup."""
+    columns = [element("th", cluster_mark(cluster), element("span", str(cluster)), scope="col") for cluster in clusters]
+    return element("thead", element("tr", element("th", corner, scope="col"), *columns, *more))
+
+
+def shade(level: int) -> str:
+    """The class of a cell above or below the mean by so many levels."""
+    return f"p{level}" if level > 0 else f"n{-level}"
 
 
 def copy_button(label: str) -> str:

@@ -1,4 +1,4 @@
-"""HTML tables with shaded cells, which can be copied as tables."""
+"""Tables of a run's page: with shaded cells, which read like a picture and copy like a table; events; settings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedkin.report.markup import cluster_mark, element, sheet, table, text
-from fedkin.report.run_view import ClusterTable, Profiles
+from fedkin.report.markup import cluster_heads, cluster_mark, element, name_ranges, shade, sheet, table, text
+from fedkin.report.numbers import plain
+from fedkin.report.run_view import ClientEvent, ClusterTable, Profiles
 
 LEVELS = 10
 DIVERGING_LEVELS = 5
@@ -24,7 +25,7 @@ def count_table(view: ClusterTable) -> str:
         rows.append(element("tr", name, *cells, element("td", str(int(row.sum())), class_="total"), data_client=key))
     totals = [element("td", str(int(total))) for total in [*counts.sum(axis=0), counts.sum()]]
     foot = element("tfoot", _mostly(view.mostly), element("tr", element("th", "all", scope="row"), *totals))
-    head = _head("client", view.clusters, element("th", "all", scope="col", class_="total"))
+    head = cluster_heads("client", view.clusters, element("th", "all", scope="col", class_="total"))
     body = element("table", head, element("tbody", *rows), foot, class_="heat")
     return element("p", text(view.caption)) + sheet(body, "Samples by client and cluster")
 
@@ -46,23 +47,33 @@ def profile_table(profiles: Profiles) -> str:
         element("tr", element("th", text(feature), scope="row"), *(_deviation(value, largest) for value in column))
         for feature, column in zip(profiles.features, means.T, strict=True)
     ]
-    body = element("table", _head("feature", profiles.clusters), element("tbody", *rows), class_="heat")
+    body = element("table", cluster_heads("feature", profiles.clusters), element("tbody", *rows), class_="heat")
     return element("p", text(profiles.caption)) + sheet(body, "Mean of every feature by cluster")
-
-
-def _head(corner: str, clusters: Sequence[int], *more: str) -> str:
-    columns = [element("th", cluster_mark(cluster), element("span", str(cluster)), scope="col") for cluster in clusters]
-    return element("thead", element("tr", element("th", corner, scope="col"), *columns, *more))
 
 
 def _deviation(value: float, largest: float) -> str:
     if not np.isfinite(value):
         return "<td>–</td>"
-    level = round(DIVERGING_LEVELS * value / largest)
-    shade = f"p{level}" if level > 0 else f"n{-level}"
-    return f'<td class="{shade}">{value:.2f}</td>'
+    return f'<td class="{shade(round(DIVERGING_LEVELS * value / largest))}">{value:.2f}</td>'
 
 
 def settings_table(settings: Sequence[tuple[str, str]]) -> str:
     """Write names and values of settings in two columns."""
     return sheet(table([], settings, "settings"), "Settings")
+
+
+def change_table(changes: Sequence[ClientEvent], x_label: str = "step") -> str:
+    """One row per event: step, event, clusters from and to, and the clients."""
+    heads = [x_label, "event", "from", "to", "clients", "which"]
+    rows = [
+        (
+            plain(change.step), change.what, _cluster(change.before), _cluster(change.after), len(change.clients),
+            name_ranges(change.clients),
+        )
+        for change in changes
+    ]  # fmt: skip
+    return sheet(table(heads, rows, "numbers members changes"), "Events")
+
+
+def _cluster(cluster: int | None) -> str:
+    return "" if cluster is None else cluster_mark(cluster, str(cluster))

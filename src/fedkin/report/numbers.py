@@ -16,13 +16,12 @@ def finite(value: float | None) -> float | None:
 
 
 def shown(value: float | None, unit: Unit) -> str:
-    """Format `value` with its unit for reading: ``'0.945'``, ``'12'``, ``'3.1 %'``, ``'4.2 MB'``."""
+    """`value` for reading, with its unit: ``'0.945'``, ``'12'``, ``'3.1 %'``, ``'4.23 MB'``."""
     number = finite(value)
     if number is None:
         return "–"
     if unit == "bytes":
-        power = _power(abs(number))
-        return f"{number / 1000**power:.{0 if power == 0 else 1}f} {_BYTES[power]}"
+        return format_bytes(number)
     if unit == "percent":
         return f"{number:.1f} %"
     if unit == "share":
@@ -73,13 +72,11 @@ def nice_ticks(low: float, high: float, count: int = 5, whole: bool = False) -> 
 
 
 def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """Return one label per tick, all with the same decimals and unit."""
-    power = _power(max(abs(tick) for tick in ticks)) if unit == "bytes" else 0
+    """One label per tick, all with the same decimals and unit."""
+    largest = max(abs(tick) for tick in ticks)
+    thousands = int(math.log10(largest) / 3 + 1e-9) if unit == "bytes" and largest >= 1 else 0
+    power = min(thousands, len(_BYTES) - 1)
     step = (ticks[1] - ticks[0]) / 1000**power
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     ending = {"bytes": f" {_BYTES[power]}", "percent": " %"}.get(unit, "")
     return [f"{tick / 1000**power:.{decimals}f}{ending}" for tick in ticks]
-
-
-def _power(number: float) -> int:
-    return 0 if number < 1 else min(int(math.log10(number) / 3 + 1e-9), len(_BYTES) - 1)

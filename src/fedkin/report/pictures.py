@@ -53,7 +53,7 @@ def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], 
 
 def _card(cluster: ClusterPictures, side: int) -> str:
     count = len(cluster.members)
-    tiles = [_tile(at, count) for at in range(count + 1)]
+    tiles = [element("i", style=f"--at:{100 * at / max(count, 1):.6g}%") for at in range(count + 1)]
     height, width = cluster.mean.shape[:2]
     label = f"Cluster {cluster.cluster}: its mean image, then {count} of its members"
     image = sprite(cluster.mean, cluster.members, side)
@@ -63,10 +63,6 @@ def _card(cluster: ClusterPictures, side: int) -> str:
     facts = element("p", f"{pluralize(cluster.size, 'sample')} from {pluralize(cluster.clients, 'client')}")
     classes = element("p", text(cluster.mostly)) if cluster.mostly else ""
     return element("figure", element("figcaption", title, facts, classes), strip, class_="card")
-
-
-def _tile(at: int, count: int) -> str:
-    return element("i", style=f"--at:{100 * at / max(count, 1):.6g}%")
 
 
 def _tile_side(clusters: Sequence[ClusterPictures]) -> int:

@@ -20,14 +20,11 @@ def sample_map(view: SampleMap) -> str:
     places = _scaled(view.places)
     figures = [_figure("By cluster found", places, view.clusters, lambda cluster: f"Cluster {cluster}", {})]
     if view.truth is not None:
+        named = dict(enumerate(view.classes))
         figures.append(
-            _figure("By true class", places, view.truth, lambda label: _class_name(view, label), view.colours)
+            _figure("By true class", places, view.truth, lambda one: named.get(one, f"Class {one}"), view.colours)
         )
     return element("p", text(view.caption)) + gallery(*figures, columns=2)
-
-
-def _class_name(view: SampleMap, label: int) -> str:
-    return view.classes[label] if label < len(view.classes) else f"Class {label}"
 
 
 def _figure(
@@ -39,25 +36,15 @@ def _figure(
 ) -> str:
     present = [int(label) for label in np.unique(labels)]
     colour = {label: colours.get(label, label) for label in present}
-    layers = "".join(
-        element(
-            "g",
-            *_dots(places[labels == label]),
-            class_=f"cloud {cluster_class(colour[label])}",
-            data_tip=name(label),
-        )
-        for label in present
-    )
+    layers = []
+    for label in present:
+        dots = [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in places[labels == label].tolist()]
+        layers.append(element("g", *dots, class_=f"cloud {cluster_class(colour[label])}", data_tip=name(label)))
     counts = ", ".join(f"{name(label)}: {int((labels == label).sum())}" for label in present)
-    drawn = drawing("map", SIDE, f"{title}. {counts}.", layers)
+    drawn = drawing("map", SIDE, f"{title}. {counts}.", *layers)
     entries = [element("li", cluster_mark(colour[label], name(label))) for label in present]
     heading = element("figcaption", element("h3", text(title)))
     return element("figure", heading, drawn, element("ul", *entries, class_="legend"), class_="card")
-
-
-def _dots(places: NDArray[np.float64]) -> list[str]:
-    """Draw one circle per sample."""
-    return [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in places.tolist()]
 
 
 def _scaled(places: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

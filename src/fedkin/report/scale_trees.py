@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from fedkin.report.markup import cluster_class, drawing, element, folded, sheet, table, text
+from fedkin.report.markup import card, cluster_class, drawing, element, numbers_below, text
 from fedkin.report.numbers import pluralize, shown
 from fedkin.report.scale_view import Scale, ScaleTree
 
@@ -16,9 +16,10 @@ GAP, NAMED = 1.0, 15.0
 
 
 def scale_tree(tree: ScaleTree) -> str:
-    """Draw a tree of scales as an HTML figure: a row per scale, a block per cluster as wide as its samples."""
-    heading = element("figcaption", element("h3", text(tree.title)), element("p", text(tree.caption)))
-    return element("figure", heading, _drawing(tree), _numbers(tree), class_="card")
+    """A figure with a row for each scale and a block for each cluster, as wide as it has samples."""
+    rows = [(len(one.samples), _stability(one), "found" if one.chosen else "") for one in tree.scales]
+    numbers = numbers_below(tree.title, ["clusters", "stability", ""], rows)
+    return card(tree.title, tree.caption, _drawing(tree), numbers)
 
 
 def _drawing(tree: ScaleTree) -> str:
@@ -36,25 +37,17 @@ def _drawing(tree: ScaleTree) -> str:
 
 def _row(scale: Scale, order: Sequence[int], colours: Sequence[int | None], top: float) -> str:
     base = top + HEIGHT / 2 + 4
-    look = "name chosen" if scale.chosen else "name"
-    parts = [element("text", text(len(order)), x=LEFT - 10, y=base, class_=f"end {look}")]
+    named = "end name chosen" if scale.chosen else "end name"
+    parts = [element("text", text(len(order)), x=LEFT - 10, y=base, class_=named)]
     if scale.stability is not None:
-        parts.append(element("text", text(f"{scale.stability:.2f}"), x=WIDTH, y=base, class_=f"end {look}"))
+        parts.append(element("text", text(f"{scale.stability:.2f}"), x=WIDTH, y=base, class_=named))
     unit = (WIDTH - LEFT - RIGHT) / max(sum(scale.samples), 1)
     ends = [LEFT + unit * end for end in accumulate((scale.samples[at] for at in order), initial=0)]
     for at, (left, right) in zip(order, pairwise(ends), strict=True):
         width = max(right - left - GAP, 0.4)
-        parts.append(
-            element(
-                "rect",
-                x=left,
-                y=top,
-                width=width,
-                height=HEIGHT,
-                data_tip=_tip(scale, at),
-                class_=f"block {cluster_class(colours[at])}{' chosen' if scale.chosen else ''}",
-            )
-        )
+        look = f"block {cluster_class(colours[at])}{' chosen' if scale.chosen else ''}"
+        box = {"x": left, "y": top, "width": width, "height": HEIGHT}
+        parts.append(element("rect", **box, data_tip=_tip(scale, at), class_=look))
         if scale.chosen and width >= NAMED:
             parts.append(element("text", text(at), x=left + width / 2, y=base, class_="middle in"))
     return "".join(parts)
@@ -77,18 +70,9 @@ def _tip(scale: Scale, at: int) -> str:
 
 
 def _in_words(scale: Scale) -> str:
-    stability = "" if scale.stability is None else f", stability {shown(scale.stability, 'number')}"
+    stability = "" if scale.stability is None else f", stability {_stability(scale)}"
     return f"{pluralize(len(scale.samples), 'cluster')}{stability}{' (found)' if scale.chosen else ''}"
 
 
-def _numbers(tree: ScaleTree) -> str:
-    rows = [
-        (
-            len(scale.samples),
-            "–" if scale.stability is None else shown(scale.stability, "number"),
-            "found" if scale.chosen else "",
-        )
-        for scale in tree.scales
-    ]
-    heads = ["clusters", "stability", ""]
-    return folded("The numbers", sheet(table(heads, rows), f"{tree.title}: the numbers"))
+def _stability(scale: Scale) -> str:
+    return "–" if scale.stability is None else shown(scale.stability, "number")

@@ -33,7 +33,8 @@ def step_table(curves: Sequence[Curve], timeline: Timeline = NO_EVENTS) -> str:
         return ""
     steps = sorted({step for curve in curves for step in curve.x})
     unit = curves[0].x_label
-    columns = [_step_name(unit, step, timeline) for step in steps]
+    phases = [timeline.phase(step) for step in steps]
+    columns = [f"{unit} {plain(at)}{f', {phase}' if phase else ''}" for at, phase in zip(steps, phases, strict=True)]
     rows = [row for curve in curves for row in _rows(curve, steps)]
     caption = "Too few to draw a curve."
     return result_table(ResultTable("Numbers by " + unit, caption, "", columns, rows))
@@ -43,11 +44,6 @@ def constants(curves: Sequence[Curve]) -> str:
     """List the curves that never change, each with its value; an empty string without curves."""
     items = [element("li", text(_unchanged(curve))) for curve in curves]
     return element("ul", *items, class_="notes") if items else ""
-
-
-def _step_name(unit: str, step: float, timeline: Timeline) -> str:
-    phase = timeline.phase(step)
-    return f"{unit} {plain(step)}{f', {phase}' if phase else ''}"
 
 
 def _rows(curve: Curve, steps: Sequence[float]) -> list[tuple[str, list[TableCell]]]:

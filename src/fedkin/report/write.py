@@ -9,13 +9,12 @@ from typing import Any
 
 from fedkin.core.files import write_atomically
 from fedkin.report.bars import bar_chart
-from fedkin.report.change_lists import change_table
 from fedkin.report.charts import line_chart
 from fedkin.report.cluster_descriptions import described_clusters
 from fedkin.report.graphs import draw_graph
 from fedkin.report.lanes import client_clusters
 from fedkin.report.markup import folded
-from fedkin.report.markup_tables import count_table, profile_table, settings_table
+from fedkin.report.markup_tables import change_table, count_table, profile_table, settings_table
 from fedkin.report.page import Section, commands, gallery, page, paragraphs, sentences
 from fedkin.report.pictures import picture_cards
 from fedkin.report.plane_maps import sample_map
