@@ -15,7 +15,7 @@ def cells(drawn: str) -> list[str]:
 
 def test_few_steps_become_a_table_with_units_and_phases() -> None:
     drawn = step_table([SHORT], Timeline([Band("training", 3, 3)]))
-    assert cells(drawn) == ["–", "5 B", "1.0 kB", "2.0 MB"]
+    assert cells(drawn) == ["–", "5 B", "1 kB", "2 MB"]
     assert drawn.count('data-tip="Sent and received."') == 4
     assert re.findall(r'<th scope="row">([^<]*)<', drawn) == ["Traffic: received", "Traffic: sent"]
     assert re.findall(r'<th scope="col"[^>]*>([^<]*)<', drawn) == ["", "step 1", "step 3, training"]

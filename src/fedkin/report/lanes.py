@@ -72,7 +72,7 @@ class _LaneFrame:
         self.row = DENSE_ROW if self.dense else ROW
         self.left = 10 + LETTER * max(len("client"), *map(len, self.names))
         # Headings of the columns on the right: the last cluster and the hidden one.
-        widest = max(len("true"), *(len(_short(name)) for name in clusters.hidden))
+        widest = max(map(len, ("true", *map(_short, clusters.hidden))))
         self.cluster_at = WIDTH - 28 - LETTER * widest if clusters.hidden else WIDTH - 22
         self.right = self.cluster_at - 20
         self.tops: dict[int, float] = {}
