@@ -10,7 +10,7 @@ import difflib
 import io
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,8 +25,7 @@ DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 
 @click.group(
-    cls=Group,
-    context_settings={"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100},
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 )
 @click.version_option(__version__, "-V", "--version", message="fedkin %(version)s", help="Show the version and exit.")
 def app() -> None:
@@ -85,14 +84,19 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def resumable(folder: Path) -> Iterator[None]:
-    """Report on Ctrl-C how to resume the run in `folder`; a context manager."""
+def interruptible(how: str, written: Path | None = None) -> Iterator[None]:
+    """Within it, Ctrl-C ends with a sentence on how to go on, or that nothing has been `written` so far."""
     try:
         yield
     except KeyboardInterrupt:
-        if (folder / "config.toml").exists():
-            stop(f"Interrupted; resume with `fedkin resume {folder}`.", INTERRUPTED)
+        if written is None or written.exists():
+            stop(f"Interrupted; {how}.", INTERRUPTED)
         stop("Interrupted before anything was written.", INTERRUPTED)
+
+
+def resumable(folder: Path) -> AbstractContextManager[None]:
+    """Within it, Ctrl-C leaves a run that can be resumed."""
+    return interruptible(f"resume with `fedkin resume {folder}`", folder / "config.toml")
 
 
 def stop(sentence: str, code: int) -> NoReturn:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fedkin.cli import shared_options
-from fedkin.cli.app import INTERRUPTED, app, resumable, stop
+from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
 from fedkin.cli.help_pages import DATA
 
 _SECTION = "Finished runs"
@@ -132,7 +132,7 @@ def forget(
 ) -> None:  # fmt: skip
     """Leave a client out of a run. What was done, and what it does not cover, is in forgotten.json."""
     if in_place and out is not None:
-        stop("--in-place and --out were both given; the run is replaced, or another one is written.", 2)
+        stop("--in-place and --out were both given; the run is replaced, or another one is written.", REFUSED)
     from fedkin.experiment.forgetting import carry_out
     from fedkin.experiment.forgetting_plan import plan_forgetting
     from fedkin.experiment.run_folder import LEDGER
@@ -198,15 +198,13 @@ def attack(folder: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
 @shared_options.quiet()
 def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], anew: bool, quiet: bool) -> None:
     """Send the records of runs to tracking tools. Records that a tool already has are left out."""
-    try:
+    with interruptible("the same command sends what is missing"):
         from fedkin.experiment.catch_up import track as catch_up
 
         for folder in folders:
             sent = catch_up(folder, list(to), list(settings), anew)
             if not quiet:
                 print(f"Sent of {folder}: {sent} steps")
-    except KeyboardInterrupt:
-        stop("Interrupted; the same command sends what is missing.", INTERRUPTED)
 
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedkin.cli import shared_options
-from fedkin.cli.app import INTERRUPTED, REFUSED, app, resumable, stop
+from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
 from fedkin.cli.help_pages import DATA, METHOD
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def pretrain(
     data: str, out: Path, model: str, epochs: int, samples: int | None, label: str | None, seed: int, quiet: bool
 ) -> None:
     """Train an encoder for the method `embedding` on other data."""
-    try:
+    with interruptible(f"the same command resumes from the last epoch in {out}", out):
         from fedkin.experiment.terminal import show_progress
         from fedkin.studies.pretrain import pretrain as trained
 
@@ -127,10 +127,6 @@ def pretrain(
                 progress.phase(f"Epoch {epoch} of {epochs} done, mean squared error {error:.4f}")
 
             made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, on_epoch=done)
-    except KeyboardInterrupt:
-        if out.exists():
-            stop(f"Interrupted; the same command resumes from the last epoch in {out}.", INTERRUPTED)
-        stop("Interrupted before anything was written.", INTERRUPTED)
     if not quiet:
         print(f"Encoder: {out}, mean squared error {made.about['error']:.4f} after {made.about['epochs']} epochs")
 

@@ -11,7 +11,6 @@ import click
 from fedkin.cli.help_pages import DATA, SCENARIO, Argument
 
 F = TypeVar("F", bound=Callable[..., Any])
-Decorator = Callable[[F], F]
 
 PATH = click.Path(path_type=Path)
 

@@ -10,7 +10,7 @@ from typing import Literal
 import click
 
 from fedkin.cli import shared_options
-from fedkin.cli.app import INTERRUPTED, app, stop
+from fedkin.cli.app import app, interruptible
 
 _SECTION = "Many runs"
 
@@ -64,20 +64,11 @@ def compare(
 
     names = _names(methods)
     asked = question_of(
-        what,
-        data=data,
-        scenario=scenario,
-        clients=clients,
-        seed=seed,
-        settings=settings,
-        asked=question,
-        methods=names,
+        what, data=data, scenario=scenario, clients=clients, seed=seed, settings=settings, asked=question, methods=names
     )
     folder = out or Path("comparisons") / asked.name
-    try:
+    with interruptible("the same command resumes the comparison"):
         found = compared(asked, Options(names, clusters, seeds, budget, by), folder, unseen if quiet else shown)
-    except KeyboardInterrupt:
-        stop("Interrupted; the same command resumes the comparison.", INTERRUPTED)
     if as_json:
         print(found.to_json(), end="")
     elif not quiet:
@@ -134,10 +125,8 @@ def reproduce(
         print(reproduce_terminal.listing(out))
         return
     form: reproduce_terminal.Form = "json" if as_json else "markdown" if markdown else "table"
-    try:
+    with interruptible("the same command resumes where it stopped"):
         reproduce_terminal.reproduced(names, scale, seeds, jobs, out, show, only, form, quiet, device)
-    except KeyboardInterrupt:
-        stop("Interrupted; the same command resumes where it stopped.", INTERRUPTED)
 
 
 @app.command(section=_SECTION)
@@ -178,10 +167,8 @@ def benchmark(
 
     options = BenchmarkOptions(what, data, _names(methods), _names(scenarios), seeds, rounds, module, budget, limit)
     folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
-    try:
+    with interruptible("the same command resumes the benchmark"):
         found = benchmarked(options, folder, shows=not quiet)
-    except KeyboardInterrupt:
-        stop("Interrupted; the same command resumes the benchmark.", INTERRUPTED)
     if as_json:
         print(json.dumps([asdict(result) for result in found], indent=2))
     elif not quiet:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from fedkin.core.payload import Traffic
 
 
 @dataclass(frozen=True)
@@ -23,3 +26,11 @@ class Record:
     answered: list[int]
     missing: dict[int, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
+
+    def line(self, step: int, traffic: Traffic, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """The line of ``records.jsonl``, with the number of the step, the bytes so far, and scores."""
+        missing = {str(client): reason for client, reason in self.missing.items()}
+        return {
+            "step": step, "answered": self.answered, "missing": missing, "values": self.values, "metrics": metrics,
+            "sent": traffic.sent, "received": traffic.received,
+        }  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedkin.core import Method, State
-from fedkin.core.progress import Callback, Callbacks, RecordLine
+from fedkin.core.progress import Callback, Callbacks
 from fedkin.core.steps import do_step
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
@@ -69,11 +69,9 @@ class Rounds:
         self.callbacks.phase(f"Step {state.steps + 1}")
         began = time.perf_counter()
         state, record = do_step(self.method, self.fed, state)
-        traffic = {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
-        self.history.append({"step": state.steps, **record.values, **traffic})
-        missing = {str(client): reason for client, reason in record.missing.items()}
-        line: RecordLine = {"step": state.steps, "answered": record.answered, "missing": missing}
-        line |= {"values": record.values, "metrics": self._judge(state), **traffic}
+        sent, received = self.fed.traffic.sent, self.fed.traffic.received
+        self.history.append({"step": state.steps, **record.values, "sent": sent, "received": received})
+        line = record.line(state.steps, self.fed.traffic, self._judge(state))
         if self.callbacks.stops(line) and not state.finished:
             state = dataclasses.replace(state, finished=True)
             self.method.conclude(self.fed, state)

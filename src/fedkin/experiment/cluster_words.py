@@ -19,22 +19,37 @@ _NAMED = 4
 _CLIENTS = 5
 
 
-def sentences(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
-    """Describe each cluster in a sentence: its size, what distinguishes it, and the clients with samples in it.
+def sentences(
+    profile: ClusterProfile, names: Sequence[str] = (), columns: Sequence[DescribedColumn] | None = None
+) -> list[str]:
+    """Each cluster in a sentence: its samples, what distinguishes it from all, and the clients that hold it.
 
     Parameters
     ----------
     profile : ClusterProfile
     names : sequence of str
-        The clients' names, in order of id; by default their ids.
+        What the clients are called, in order of id; without, by their ids.
+    columns : sequence of DescribedColumn, optional
+        Those of the profile, where they are known already.
     """
-    return _sentences(profile, described(profile), names)
+    telling = [one for one in columns or described(profile) if one.effect >= MIN_EFFECT]
+    return [_sentence(profile, telling, cluster, names) for cluster in range(len(profile.samples))]
 
 
-def sentences_and_remarks(profile: ClusterProfile, names: Sequence[str], most: int) -> list[str]:
-    """Return the first `most` of the `sentences`, and all `remarks`."""
-    columns = described(profile)
-    return [*_sentences(profile, columns, names)[:most], *_remarks(profile, columns, names)]
+def remarks(
+    profile: ClusterProfile, names: Sequence[str] = (), columns: Sequence[DescribedColumn] | None = None
+) -> list[str]:
+    """Sentences on what to know of the profile: one column that explains the clusters, and clients without a part."""
+    alone = [one for one in (columns or described(profile))[:2] if one.effect >= MIN_EFFECT]
+    explains = len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS
+    explaining = [
+        f"Column '{one.name}' alone explains the clusters; if it is not what you look for, leave it out."
+        for one in (alone if explains else ())
+    ]
+    return explaining + [
+        f"The descriptions of clusters are without {_called(client, names)} ({reason.rstrip('.')})."
+        for client, reason in profile.missing.items()
+    ]
 
 
 def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterDescriptions:
@@ -42,42 +57,16 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
     columns = described(profile)
     return ClusterDescriptions(
         range(len(profile.samples)),
-        _sentences(profile, columns, names),
+        sentences(profile, names, columns),
         [column.name for column in columns],
         [column.effect for column in columns],
         [column.cells for column in columns],
         [column.shifts for column in columns],
-        _remarks(profile, columns, names),
+        remarks(profile, names, columns),
         MIN_EFFECT,
         [column.typical for column in columns] if profile.has_typical else (),
         profile.typical_filled.amax(1).tolist() if profile.has_typical else (),
     )
-
-
-def remarks(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
-    """Return caveats of the profile as sentences: a single column that explains the clusters, and missing clients."""
-    return _remarks(profile, described(profile), names)
-
-
-def _sentences(profile: ClusterProfile, columns: Sequence[DescribedColumn], names: Sequence[str]) -> list[str]:
-    telling = [column for column in columns if column.effect >= MIN_EFFECT]
-    return [_sentence(profile, telling, cluster, names) for cluster in range(len(profile.samples))]
-
-
-def _remarks(profile: ClusterProfile, columns: Sequence[DescribedColumn], names: Sequence[str]) -> list[str]:
-    alone = [column for column in columns[:2] if column.effect >= MIN_EFFECT]
-    if len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS:
-        one = f"Column '{alone[0].name}' alone explains the clusters; if it is not what you look for, leave it out."
-        return [one, *who_is_missing(profile, names)]
-    return who_is_missing(profile, names)
-
-
-def who_is_missing(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
-    """Return a sentence for each client whose samples are not in the profile."""
-    return [
-        f"The descriptions of clusters are without {_called(client, names)} ({reason.rstrip('.')})."
-        for client, reason in profile.missing.items()
-    ]
 
 
 def _called(client: int, names: Sequence[str]) -> str:

@@ -22,16 +22,8 @@ from fedkin.experiment.forgotten import certificates_of, hashes_of, not_covered,
 from fedkin.experiment.outputs import RESULTS, load_found
 from fedkin.experiment.reopening import check_out, reopen
 from fedkin.experiment.run import execute, resume
-from fedkin.experiment.run_folder import (
-    CHECKPOINT,
-    CONFIG,
-    LEDGER,
-    RECORDS,
-    TIMING,
-)
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, SITES, TIMING
 from fedkin.experiment.run_loop import RunOutcome, prepare
-
-_SITES = "clients"
 
 
 def forget(
@@ -105,7 +97,7 @@ def _run(plan: ForgettingPlan, out: Path, progress: Progress, callbacks: Sequenc
     if plan.checkpoint is None:
         return execute(plan.config, out, progress, callbacks)
     gone = {str(at) for at in plan.clients}
-    files = {RECORDS, TIMING, LEDGER, _SITES}
+    files = {RECORDS, TIMING, LEDGER, SITES}
 
     def left_out(place: str, names: list[str]) -> set[str]:
         return {name for name in names if (name not in files if Path(place) == plan.folder else name in gone)}

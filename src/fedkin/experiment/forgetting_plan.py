@@ -15,14 +15,7 @@ from fedkin.experiment.client_names import client_name, position_of, short_names
 from fedkin.experiment.config import Config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.reopening import finished_checkpoint
-from fedkin.experiment.run_folder import (
-    KEPT,
-    LEDGER,
-    kept_checkpoint,
-    read_records,
-    read_timing,
-    run_config,
-)
+from fedkin.experiment.run_folder import KEPT, LEDGER, kept_checkpoint, read_records, read_timing, run_config
 from fedkin.experiment.words import join_words
 from fedkin.report.numbers import format_bytes, pluralize
 

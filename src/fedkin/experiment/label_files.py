@@ -43,13 +43,8 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     """Return a client's clusters as CSV text (see `csv_of_clusters`); ``None`` if it has none."""
     if (clusters := state.get("clusters")) is None:
         return None
-    confidence = state.get("confidence")
-    if confidence is not None and len(confidence) != len(clusters):
-        confidence = None
-    memberships = state.get("memberships")
-    if memberships is not None and len(memberships) != len(clusters):
-        memberships = None
-    return csv_of_clusters(clusters, confidence, table, id_of(state), memberships)
+    fitting = {name: own for name, own in state.items() if len(own.shape) and len(own) == len(clusters)}
+    return csv_of_clusters(clusters, fitting.get("confidence"), table, id_of(state), fitting.get("memberships"))
 
 
 def csv_of_clusters(

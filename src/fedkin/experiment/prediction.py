@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -108,7 +108,10 @@ def _whose(found: SavedResult, client: int | str | None, cluster: int | None) ->
     if found.method.clusters != "clients":
         return {}
     if cluster is not None:
-        return {"cluster": _known_cluster(found, cluster)}
+        clusters = len(found.result["models"])
+        if not 0 <= cluster < clusters:
+            raise FedkinError(f"{found.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
+        return {"cluster": cluster}
     return {"client": _known_client(found, client)}
 
 
@@ -178,23 +181,11 @@ def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
         raise FedkinError(
             f"'{source}' has no labels, which a client needs to find its cluster; name them with --label."
         )
-    return _in_order_of(found.classes[: found.result["module"]["classes"]], data.y, data.classes, source)
-
-
-def _in_order_of(known: Sequence[str], y: Tensor, classes: Sequence[str], source: str) -> Tensor:
-    """Renumber the labels `y`, positions in `classes`, to positions in the run's `known` classes."""
-    number = {name: at for at, name in enumerate(known)}
-    for label in y.unique().tolist():
-        if classes[label] not in number:
-            raise FedkinError(f"'{source}' has the class '{classes[label]}', which the run does not know.")
-    return torch.tensor([number.get(name, -1) for name in classes])[y]  # -1 where a class has no sample
-
-
-def _known_cluster(found: SavedResult, cluster: int) -> int:
-    clusters = len(found.result["models"])
-    if not 0 <= cluster < clusters:
-        raise FedkinError(f"{found.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
-    return cluster
+    number = {name: at for at, name in enumerate(found.classes[: found.result["module"]["classes"]])}
+    for label in data.y.unique().tolist():
+        if data.classes[label] not in number:
+            raise FedkinError(f"'{source}' has the class '{data.classes[label]}', which the run does not know.")
+    return torch.tensor([number.get(name, -1) for name in data.classes])[data.y]  # -1 where a class has no sample
 
 
 def _known_client(found: SavedResult, client: int | str | None) -> int:

@@ -11,19 +11,23 @@ the folder, ``.fedkin.lock`` is there.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from fedkin.core import FedkinError
+from fedkin.core import Federation, FedkinError
+from fedkin.core.device import device_named, on
 from fedkin.core.files import LOCK, folder_lock
 from fedkin.core.progress import Callback, Progress
+from fedkin.data.population import Population
+from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checkpoint import load_checkpoint
 from fedkin.experiment.checksums import SUMS
+from fedkin.experiment.client_names import short_names
 from fedkin.experiment.config import Config
-from fedkin.experiment.opening import forget_clients, open_federation
 from fedkin.experiment.preflight import check_experiment
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, TIMING, no_run, run_config, write_config
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, SITES, TIMING, no_run, run_config, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from fedkin.experiment.tracking import NOTES, check_installed
 
@@ -113,12 +117,65 @@ def report(folder: Path) -> Path:
 
 
 @contextmanager
+def open_federation(
+    config: Config, folder: Path, progress: Callback, read_only: bool = False
+) -> Iterator[tuple[Population, Federation]]:
+    """The population of an experiment and the federation that reaches it, for as long as the context lasts.
+
+    Parameters
+    ----------
+    config : Config
+        The experiment.
+    folder : Path
+        The run's.
+    progress : Callback
+        Gets `phase` and `part`.
+    read_only : bool
+        Whether no client is asked anything: Flower's simulation is not started, and no device is needed.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such device, or the data are refused.
+    """
+    engine = config.engine
+    with nullcontext() if read_only else on(device_named(engine.device, "'engine.device'"), engine.tf32):
+        progress.phase(f"Reading {config.data.source}")
+        population = config.population()
+        with _reached(config, population, folder, progress, read_only) as fed:
+            fed.client_names = short_names(population.names)
+            yield population, fed
+
+
+def _reached(
+    config: Config, population: Population, folder: Path, progress: Callback, read_only: bool
+) -> AbstractContextManager[Federation]:
+    """The federation that reaches the population's clients, by the engine of the experiment."""
+    engine = config.engine
+    if engine.name != "flower":
+        local = LocalFederation(
+            population.clients,
+            seed=config.seed,
+            chunk=None if engine.chunk == "auto" else engine.chunk,
+            workers=None if engine.workers == "auto" else engine.workers,
+            drop_rate=engine.drop_rate,
+            failures=engine.failures,
+            on_progress=progress.part,
+        )
+        return nullcontext(local)
+    from fedkin.experiment.simulated_clients import simulated, unreachable
+
+    if read_only:
+        return nullcontext(unreachable(config.seed, population, folder))
+    progress.phase("Starting Flower's simulation")
+    return simulated(config, population, folder, progress.part)
+
+
+@contextmanager
 def _opened(
     folder: Path, progress: Progress, callbacks: Sequence[Callback] = (), read_only: bool = False
 ) -> Iterator[Run]:
-    """Open the run in `folder` as a context manager; if read-only, without contacting clients."""
-    if not (folder / CONFIG).is_file():
-        raise no_run(folder)
+    """The run in `folder`, with an engine whose clients answer unless it is read-only."""
     try:
         config = run_config(folder)
     except FedkinError:
@@ -142,4 +199,4 @@ def _clear(folder: Path) -> None:
     """Delete what a run wrote into its empty folder before it failed in its first step."""
     for name in (CONFIG, SUMS, TIMING, NOTES):
         (folder / name).unlink(missing_ok=True)
-    forget_clients(folder)
+    shutil.rmtree(folder / SITES, ignore_errors=True)

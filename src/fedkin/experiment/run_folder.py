@@ -25,6 +25,8 @@ CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
     "checkpoint.safetensors",
     "report.html",
 )
+SITES = "clients"
+"""Folder with a folder for each simulated client of Flower's."""
 LEDGER = "federation.json"
 """In a folder of a real federation, whose clients nobody but its server reaches."""
 

@@ -254,18 +254,10 @@ class Run:
         self.fed.refresh()
         evaluate = evaluator_for(self.method, models_too) if self.population.clients else None
         metrics = evaluate(self.method, self.population, self.fed, state) if evaluate else {}
-        line = {
-            "step": state.steps,
-            "answered": record.answered,
-            "missing": {str(client): reason for client, reason in {**record.missing, **self.fed.left_out}.items()},
-            "values": record.values,
-            "metrics": metrics,
-            "sent": self.fed.traffic.sent,
-            "received": self.fed.traffic.received,
-            **({"refused": list(self.fed.refused)} if self.fed.refused else {}),
-        }
-        finite: RecordLine = _finite(line)
-        return finite
+        record = dataclasses.replace(record, missing={**record.missing, **self.fed.left_out})
+        refused = {"refused": list(self.fed.refused)} if self.fed.refused else {}
+        line: RecordLine = _finite({**record.line(state.steps, self.fed.traffic, metrics), **refused})
+        return line
 
     def _keep(self, state: State, timing: Timing, line: RecordLine | None) -> State:
         tree = {**snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}

@@ -20,12 +20,12 @@ from fedkin.engines.site import Site
 from fedkin.engines.site_memory import WatchedSites
 from fedkin.engines.site_request import Request
 from fedkin.experiment.config import Config, config_of
+from fedkin.experiment.run_folder import SITES
 from fedkin.experiment.sections import EngineSection
 
 if TYPE_CHECKING:
     from flwr.app import Context
 
-SITES = "clients"
 _RUN = "0"
 """Token of the run, the same for all, since a folder holds one run only."""
 
@@ -99,25 +99,16 @@ class _Clients:
         torch.set_num_threads(1)
         at = int(context.node_config["partition-id"])
         config = config_of(self.tables)
-        site = simulated_site(_population(config), at, _name(at), _folder(self.folder, at))
+        name = f"{at:09}"  # in the order of numbers, since ids are in the order of names
+        site = simulated_site(_population(config), at, name, _folder(self.folder, at))
         return replace(site, packages=None, device=device_named(config.engine.device, "'engine.device'"))
 
 
 def simulated_site(population: Population, at: int, name: str, folder: Path) -> Site:
     """Return client `at` of a population as a site with this name and private folder."""
     client = population.clients[at]
-    return Site(
-        name,
-        folder,
-        client.x,
-        client.y,
-        population.classes,
-        population.features,
-        client.state,
-        restore_preparation,
-        simulated=True,
-        table=client.table,
-    )
+    about = (population.classes, population.features, client.state, restore_preparation)
+    return Site(name, folder, client.x, client.y, *about, simulated=True, table=client.table)
 
 
 _built: dict[str, Population] = {}
@@ -141,21 +132,14 @@ def _folder(run: Path, client: int) -> Path:
     return run / SITES / str(client)
 
 
-def _name(client: int) -> str:
-    """Return a client's name with leading zeros, as ids follow the alphabetical order of names."""
-    return f"{client:09}"
-
-
 def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
     """Ignore results sent to a simulated site: the run itself writes them."""
 
 
 def _check(engine: EngineSection, population: Population, scenario: str) -> None:
-    for name, unused in (("chunk", engine.chunk == "auto"), ("drop_rate", not engine.drop_rate)):
-        if not unused:
+    for name in ("chunk", "drop_rate", "failures"):
+        if getattr(engine, name) != EngineSection.model_fields[name].default:
             raise FedkinError(f"'engine.{name}' is for the local engine; leave it out with engine.name = \"flower\".")
-    if engine.failures:
-        raise FedkinError("'engine.failures' is for the local engine; leave it out with engine.name = \"flower\".")
     if population.drift is not None or population.arrivals is not None:
         raise FedkinError(
             f"Scenario '{scenario}' changes the federation in the middle of a run, which only "

@@ -8,7 +8,8 @@ from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment.client_names import client_name
-from fedkin.experiment.cluster_words import sentences_and_remarks
+from fedkin.experiment.cluster_words import remarks, sentences
+from fedkin.experiment.column_words import described
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.run_loop import RunOutcome
@@ -115,7 +116,9 @@ def print_outcome(outcome: RunOutcome) -> None:
     print_table(_rows(outcome), left=(0,) if sys.stdout.isatty() else (0, 1), bold=True)
     profile = load_profile(outcome.folder)
     if profile is not None:
-        for text in sentences_and_remarks(profile, outcome.clients, _MAX_SENTENCES):
+        columns, names = described(profile), outcome.clients
+        said = sentences(profile, names, columns)[:_MAX_SENTENCES]
+        for text in [*said, *remarks(profile, names, columns)]:
             print(sentence_text(text, "  "))
     for text in warnings_of(outcome.records):
         print(sentence_text(f"Note: {text}", "  "))

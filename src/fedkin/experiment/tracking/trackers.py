@@ -122,7 +122,8 @@ class Trackers(Callback):
         self._live = {}
 
     def _open(self) -> None:
-        self._notes = _read(self.folder / NOTES)
+        path = self.folder / NOTES
+        self._notes = read_json(path, dict[str, Note], "; remove it to track the run again") if path.exists() else {}
         config, settings = self.config, self.config.tracking
         name = settings.name or self.folder.resolve().name
         subject = Subject(name, self.folder, settings, parameters(config), tags(config))
@@ -130,12 +131,14 @@ class Trackers(Callback):
             before = None if self.anew else self._notes.get(tool)
             known = before.known if before else None
             try:
-                tracker = _made(tool, subject)
+                module, _, made = TOOLS[tool].target.partition(":")
+                tracker: Tracker = getattr(import_module(module), made)(subject)
                 self._note(tool, Note(tracker.begin(known), before.step if before else 0))
                 self._live[tool] = tracker
             except Exception as error:
                 if known is None:
-                    raise _refusal(TOOLS[tool], error) from error
+                    why = f"{_reason(error)}; fix [tracking] or remove the tool"
+                    raise FedkinError(f"{TOOLS[tool].title} cannot track this run: {why}.") from error
                 self._lose(tool, error)
 
     def _lose(self, name: str, error: Exception) -> None:
@@ -148,20 +151,6 @@ class Trackers(Callback):
         self._notes[name] = note
         notes = {name: asdict(each) for name, each in self._notes.items()}
         write_atomically(self.folder / NOTES, json.dumps(notes, indent=2) + "\n")
-
-
-def _made(tool: str, subject: Subject) -> Tracker:
-    module, _, name = TOOLS[tool].target.partition(":")
-    tracker: Tracker = getattr(import_module(module), name)(subject)
-    return tracker
-
-
-def _read(path: Path) -> dict[str, Note]:
-    return read_json(path, dict[str, Note], "; remove it to track the run again") if path.exists() else {}
-
-
-def _refusal(tool: Tool, error: Exception) -> FedkinError:
-    return FedkinError(f"{tool.title} cannot track this run: {_reason(error)}; fix [tracking] or remove the tool.")
 
 
 def _reason(error: Exception) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
-from torch import Tensor
 
+from fedkin.experiment.evaluation.representation import LatentSample
 from fedkin.report import SampleMap
 
 MapLayout = Literal["tsne", "pca", "none"]
@@ -23,19 +23,8 @@ _CAPTIONS = {
 }
 
 
-class MapPoints(Protocol):
-    """Interface of latent samples, as `fedkin.experiment.evaluation.representation.LatentSample` holds them."""
-
-    @property
-    def points(self) -> Tensor: ...
-    @property
-    def clusters(self) -> Tensor: ...
-    @property
-    def truth(self) -> Tensor | None: ...
-
-
-def sample_map(latents: MapPoints, layout: MapLayout, classes: Sequence[str]) -> SampleMap | None:
-    """Project `latents` to the plane, with their clusters and, where known, their classes."""
+def sample_map(latents: LatentSample, layout: MapLayout, classes: Sequence[str]) -> SampleMap | None:
+    """Places of `latents` in the plane, with their clusters and, where known, their classes."""
     if layout == "none":
         return None
     points = latents.points.double().numpy()

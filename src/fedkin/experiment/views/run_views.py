@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from fedkin.core.method import display_name
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
@@ -13,13 +15,14 @@ from fedkin.data.preparing.preparation import Preparation
 from fedkin.experiment.client_names import client_name
 from fedkin.experiment.cluster_words import descriptions
 from fedkin.experiment.config import Config
+from fedkin.experiment.evaluation.representation import LatentSample
 from fedkin.experiment.sections import TargetSection
 from fedkin.experiment.views.association_views import graphs
 from fedkin.experiment.views.change_views import changes, timeline
 from fedkin.experiment.views.client_views import client_clusters, client_spread, has_client_clusters
 from fedkin.experiment.views.clustering_views import clustering_of, scales_of
 from fedkin.experiment.views.finding_views import client_finding, data_sentence, forgotten_note, sample_finding
-from fedkin.experiment.views.map_views import MapPoints, sample_map
+from fedkin.experiment.views.map_views import sample_map
 from fedkin.experiment.views.mixture_views import mixed_in_words, mixtures_of
 from fedkin.experiment.views.sample_views import cluster_pictures, cluster_profiles, cluster_table
 from fedkin.experiment.words import (
@@ -49,7 +52,7 @@ def view_of(
     population: Population,
     preparation: Preparation,
     records: Sequence[RecordLine],
-    latents: MapPoints | None = None,
+    latents: LatentSample | None = None,
     profile: ClusterProfile | None = None,
 ) -> RunView:
     """Build the content of a run's page from its records and its clients' state.
@@ -64,8 +67,8 @@ def view_of(
         How their data were prepared.
     records : sequence of dict
         The lines of ``records.jsonl``.
-    latents : MapPoints, optional
-        Some samples in the latent representation of the method.
+    latents : LatentSample, optional
+        Some samples in the representation that clusters were found in.
     profile : ClusterProfile, optional
         Profile of the clusters of a table.
     """
@@ -201,12 +204,6 @@ def _with_number(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
     return [record for record in own if name != "clusters" or number(record, name) != 0] or own
 
 
-def _in_its_phases(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
-    """Return the records of those phases in which a number is known at all."""
-    known = {phase_of(record) for record in records if number(record, name) is not None}
-    return [record for record in records if phase_of(record) in known]
-
-
 def _trigger(records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, str]]:
     """Return a headline on when the method's trigger fired; empty if the method has none."""
     if not any("fired" in record["values"] for record in records):
@@ -247,7 +244,8 @@ def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:
     known = measures(*records)
     curves = []
     for name, measure in known.items():
-        own = _in_its_phases(_with_number(records, name), name)
+        known_in = {phase_of(record) for record in records if number(record, name) is not None}
+        own = [record for record in _with_number(records, name) if phase_of(record) in known_in]
         if measure.chart and len(own) > 1:
             together = {n: known[n] for n in (name, measure.beside) if n in known}
             series = {m.title: [scaled(record, n, m) for record in own] for n, m in together.items()}
@@ -255,13 +253,10 @@ def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:
             steps = [record["step"] for record in own]
             curves.append(Curve(measure.title, caption, steps, series, measure.unit, unit))
     x = [record["step"] for record in records]
-    traffic = {name: _increments([record[name] for record in records]) for name in ("sent", "received")}
+    totals = {name: [record[name] for record in records] for name in ("sent", "received")}
+    traffic = {name: np.diff(own, prepend=0).tolist() for name, own in totals.items()}
     caption = f"Sent to the clients and received from them, in each {unit}."
     return [*curves, *client_spread(records, unit), Curve("Traffic", caption, x, traffic, "bytes", unit)]
-
-
-def _increments(totals: Sequence[float]) -> list[float]:
-    return [after - before for before, after in zip([0, *totals], totals, strict=False)]
 
 
 def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, names: Sequence[str]) -> list[str]:

@@ -16,8 +16,8 @@ from fedkin.core.progress import Progress
 from fedkin.core.seeds import derive_generator
 from fedkin.data.preparing.prepare import prepare
 from fedkin.engines.local import one_thread
-from fedkin.experiment.opening import open_federation
 from fedkin.experiment.outputs import load_found
+from fedkin.experiment.run import open_federation
 from fedkin.experiment.run_folder import run_config
 from fedkin.methods.samples.ccfc import ccfc_tasks
 from fedkin.methods.samples.sample_method import describe_clients

@@ -11,7 +11,7 @@ from fedkin.core import FedkinError
 from fedkin.core.progress import Progress
 from fedkin.data.preparing.prepare import prepare
 from fedkin.engines.local import one_thread
-from fedkin.experiment.opening import open_federation
+from fedkin.experiment.run import open_federation
 from fedkin.experiment.run_folder import run_config
 from fedkin.studies.reproduce.finished_run import FinishedRun
 
