@@ -86,6 +86,12 @@ def all_problems(problems: Sequence[str]) -> FedkinError:
     return FedkinError("\n".join([*problems[:_PROBLEMS], *more]))
 
 
+def refuse(problems: Iterable[str]) -> None:
+    """Raise one error for all problems; do nothing if there are none."""
+    if listed := list(problems):
+        raise all_problems(listed)
+
+
 def raised_by(check: Callable[..., object], *given: Any) -> list[str]:
     """Call a check, and return its error's lines, one per problem; an empty list if it raises nothing."""
     try:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.errors import all_problems, raised_by
+from fedkin.core.errors import raised_by, refuse
 from fedkin.data.given.given_clients import GivenClients
 from fedkin.data.given.given_data import GivenData, given_data, is_form
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
@@ -52,8 +52,7 @@ def clients_of(
     _check_all_labelled(labels, called, labels_needed)
     of_each = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
     problems = [line for own in of_each for line in raised_by(read_labels, *own)]
-    if problems:
-        raise all_problems(problems)
+    refuse(problems)
     arrays = [read_labels(*own) for own in of_each]
     classes = classes_of(arrays)
     for client, own, name in zip(clients, arrays, called, strict=True):

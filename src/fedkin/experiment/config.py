@@ -35,6 +35,12 @@ from fedkin.experiment.sections import (
     TrackingSection,
 )
 
+_SECTIONS: dict[str, Any] = {
+    "engine": EngineSection, "federation": FederationSection, "evaluation": EvaluationSection,
+    "target": TargetSection, "tracking": TrackingSection,
+}  # fmt: skip
+"""Sections that follow those of data, scenario and method."""
+
 
 @dataclass(frozen=True)
 class Config:
@@ -199,35 +205,24 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     checked.federation.check(checked.engine.sites)
     _check_pace(method, checked)
     return Config(
-        seed=checked.seed,
-        data=checked.data,
         scenario=built(scenario, checked.scenario, **_from_data(scenario, checked.data)),
         method=built(method, checked.method),
-        engine=checked.engine,
-        federation=checked.federation,
-        evaluation=checked.evaluation,
-        target=checked.target,
-        tracking=checked.tracking,
         tables=plain_tables(checked.model_dump(mode="json")),
+        **{name: getattr(checked, name) for name in ("seed", "data", *_SECTIONS)},
     )
 
 
 @functools.cache
 def _experiment(scenario: type[Any], default: str, method: type[Any]) -> type[BaseModel]:
-    """Build the pydantic model of a whole experiment; cached, as building it takes longer than all checks."""
-    return create_model(
-        "Experiment",
-        __config__=STRICT,
-        seed=(NonNegativeInt, 0),
-        data=(DataSection, DataSection()),
-        scenario=(model_of(scenario, default), Field(default_factory=dict, validate_default=True)),
-        method=(model_of(method, registry.DEFAULT_METHOD), Field(default_factory=dict, validate_default=True)),
-        engine=(EngineSection, EngineSection()),
-        federation=(FederationSection, FederationSection()),
-        evaluation=(EvaluationSection, EvaluationSection()),
-        target=(TargetSection, TargetSection()),
-        tracking=(TrackingSection, TrackingSection()),
-    )
+    """A pydantic model of a whole experiment; made once, as that takes longer than all checks by it."""
+    fields: dict[str, Any] = {
+        "seed": (NonNegativeInt, 0),
+        "data": (DataSection, DataSection()),
+        "scenario": (model_of(scenario, default), Field(default_factory=dict, validate_default=True)),
+        "method": (model_of(method, registry.DEFAULT_METHOD), Field(default_factory=dict, validate_default=True)),
+    }
+    fields |= {name: (section, section()) for name, section in _SECTIONS.items()}
+    return create_model("Experiment", __config__=STRICT, **fields)
 
 
 def _check_pace(method: type[Any], checked: Any) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.errors import all_problems, listing
+from fedkin.core.errors import listing, refuse
 from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.client_files import expanded, files_of_clients
 from fedkin.data.reading.dataset import Dataset
@@ -79,8 +79,7 @@ def predict(
             columns[name] = _columns(found, str(path), label, whose, decimal, memberships)
         except FedkinError as error:
             problems += [text if str(path) in text else f"'{path}': {text}" for text in str(error).splitlines()]
-    if problems:
-        raise all_problems(problems)
+    refuse(problems)
     return written(_stacked(columns))
 
 

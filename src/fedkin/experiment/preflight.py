@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedkin.core.device import device_named
-from fedkin.core.errors import all_problems, raised_by
+from fedkin.core.errors import raised_by, refuse
 from fedkin.core.extras import require
 from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.tracking import check_installed
@@ -68,5 +68,4 @@ def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, 
         problems |= dict.fromkeys(raised_by(lambda tables=tables: check_experiment(config_of(dict(tables)))))
         if on_part:
             on_part(done, len(different))
-    if problems:
-        raise all_problems(list(problems))
+    refuse(problems)

@@ -138,7 +138,8 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     rows.append(("Sent to the clients", format_bytes(last["sent"])))
     rows.append(("Received from them", format_bytes(last["received"])))
     steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)
-    return [*rows, ("Steps", steps), *_time(outcome)]
+    seconds = _seconds(outcome)
+    return [*rows, ("Steps", steps), *([] if seconds is None else [("Training time", f"{seconds:.1f} s")])]
 
 
 def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
@@ -167,12 +168,7 @@ def _headlines(line: RecordLine) -> list[tuple[str, str]]:
     return [(known[name].title, written(line, name, known[name])) for name in names]
 
 
-def _time(outcome: RunOutcome) -> list[tuple[str, str]]:
-    """Return a table row with the training time, if known; the preparation, step 0, is not included."""
-    seconds = _seconds(outcome)
-    return [] if seconds is None else [("Training time", f"{seconds:.1f} s")]
-
-
 def _seconds(outcome: RunOutcome) -> float | None:
+    """How long the steps took, where that is known; step 0, what came before the first, is left out."""
     found = [line["seconds"] for line in read_timing(outcome.folder) if line["step"] > 0 and "seconds" in line]
     return sum(found) if found else None

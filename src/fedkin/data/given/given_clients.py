@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.core.errors import FedkinError, all_problems, listing, unknown_name
+from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.data.given.given_data import (
     GivenData,
     dimensions,
@@ -86,8 +86,7 @@ def given_clients(clients: Any, y: Any = None, *, entrance: str = "fit", seek_la
             data.append(_with_labels(listed[key], None if beside is None else beside[key], where, column, seek_labels))
         except FedkinError as error:
             problems += str(error).splitlines()
-    if problems:
-        raise all_problems(problems)
+    refuse(problems)
     sources = [one.x for one in data]
     source = dict(zip(keys, sources, strict=True)) if isinstance(listed, Mapping) else sources
     label = column or next((one.label for one in data if one.label is not None), None)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.hub import decode_images, label_column
+from fedkin.data.reading.hub import decode_images, label_column, with_named_classes
 
 
 def is_hub_dataset(value: Any) -> bool:
@@ -46,11 +46,8 @@ def read_rows(rows: Any, where: str, label: str | None = None) -> tuple[Any, Any
     others = [name for name in features if name != label]
     if len(others) == 1 and not isinstance(features[others[0]], datasets.Value | datasets.ClassLabel):
         return _stacked(table.column(others[0]).to_pylist(), others[0], where), y, None
-    frame = table.to_pandas()
-    for name, kind in features.items():
-        if isinstance(kind, datasets.ClassLabel) and name != label:
-            frame[name] = frame[name].map(dict(enumerate(kind.names)))
-    return frame, y, label
+    named = {name: kind for name, kind in features.items() if name != label}
+    return with_named_classes(table.to_pandas(), named), y, label
 
 
 def _stacked(values: list[Any], column: str, where: str) -> np.ndarray[Any, Any]:

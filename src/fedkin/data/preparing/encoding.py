@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import all_problems, mid_sentence
+from fedkin.core.errors import mid_sentence, refuse
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
 
@@ -140,8 +140,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         codes = torch.tensor([index.get(name, unknown) for name in own.categories], dtype=torch.float64)
         known = values[:, position].nan_to_num(0.0).long()
         values[:, position] = torch.where(empty, torch.nan, codes[known])
-    if problems:
-        raise all_problems(problems)
+    refuse(problems)
     return values
 
 

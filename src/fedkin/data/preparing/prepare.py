@@ -229,11 +229,7 @@ def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
                 f"Column '{column.name}' has {len(column.categories)} categories or more, of which the "
                 f"{MAX_CATEGORIES} most frequent are kept and the rest are '{OTHER}'."
             )
-        columns.append(
-            replace(column, categories=tuple(column.categories[code] for code in codes))
-            if column.kind == "category"
-            else column
-        )
+        columns.append(replace(column, categories=tuple(column.categories[code] for code in codes)))
         kept.append(codes)
     return Schema(tuple(columns), schema.id, notes), sums.pooled(kept)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, all_problems, listing, unknown_name
+from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.telling_columns import notes_on_categories, spelt_alike
@@ -108,8 +108,7 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
                 f"All cells of {_listed(bare, client_names)} are empty; leave {'it' if len(bare) == 1 else 'them'} out."
             )
         problems.append("No column is left to compare samples by: " + " ".join(shortened(notes)))
-    if problems:
-        raise all_problems(problems)
+    refuse(problems)
     return schema
 
 

@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from fedkin.core import Payload
-from fedkin.core.errors import FedkinError, all_problems, unknown_name
+from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import Table
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
 from fedkin.data.reading.disk_store import is_on_disk
@@ -131,8 +131,7 @@ def plain_numbers(table: Table, where: str) -> Tensor:
             problems.append(
                 f"Column '{column.name}' of {where} is not numeric{example}; drop it or name it as the label."
             )
-    if problems:
-        raise all_problems(problems)
+    refuse(problems)
     return x
 
 

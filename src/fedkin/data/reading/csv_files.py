@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedkin.core.errors import FedkinError, all_problems
+from fedkin.core.errors import FedkinError, refuse
 from fedkin.data.reading.csv_headers import check_is_header, check_names, header_of, is_nameless
 
 if TYPE_CHECKING:
@@ -185,8 +185,7 @@ def _check_thousands(frame: pd.DataFrame, text: str, options: dict[str, Any], wh
                 f"Column '{frame.columns[at]}' of {where} holds '{max(whole, key=len)}' and '{parted[0]}', where the "
                 "point seems to separate thousands; set decimal = ',', or write the numbers without it."
             )
-    if problems:
-        raise all_problems(problems)
+    refuse(problems)
 
 
 def _may_part_thousands(frame: pd.DataFrame) -> list[int]:

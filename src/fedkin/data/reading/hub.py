@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from fedkin.core.extras import require
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, SplitError, encode_labels
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _GREY = ("1", "L", "LA")
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
@@ -82,12 +86,19 @@ def read_huggingface(
     if images:
         return Dataset(name, decode_images(table.column(images[0]).to_pylist(), where), y, classes, clusters=clusters)
     others = {column: kind for column, kind in features.items() if column not in (label, cluster)}
-    frame = table.select(list(others)).to_pandas()
-    for column, kind in others.items():
-        if isinstance(kind, datasets.ClassLabel):
-            frame[column] = frame[column].map(dict(enumerate(kind.names)))
+    frame = with_named_classes(table.select(list(others)).to_pandas(), others)
     columns = frame_to_table(frame, where, options, left_out=tuple(dropped))
     return Dataset(name, columns.values, y, classes, columns, clusters, tuple(dropped))
+
+
+def with_named_classes(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:
+    """A table whose ``ClassLabel`` columns hold the names of classes, in place of their numbers."""
+    import datasets
+
+    for column, kind in features.items():
+        if isinstance(kind, datasets.ClassLabel):
+            frame[column] = frame[column].map(dict(enumerate(kind.names)))
+    return frame
 
 
 def decode_images(files: list[dict[str, Any]], where: str) -> Tensor:

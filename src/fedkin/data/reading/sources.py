@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedkin.core.errors import FedkinError, all_problems, unknown_name
+from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.data.reading.client_files import READERS, expanded, holds_clients, missing, read_file
 from fedkin.data.reading.dataset import Dataset, SplitError
 from fedkin.data.reading.embedded import embedded
@@ -70,8 +70,7 @@ def load(
         raise TableError([*error.problems, *named], error.read) from error
     if must_have and read.table is not None:
         so_far = ReadSoFar(read.table, left_out=read.left_out)
-        if named := _unknown(so_far, options, (label, cluster)):
-            raise all_problems(named)
+        refuse(_unknown(so_far, options, (label, cluster)))
     return read
 
 

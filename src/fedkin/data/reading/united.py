@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, all_problems
+from fedkin.core.errors import FedkinError, refuse
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.dataset import in_order
 
@@ -43,8 +43,7 @@ def united(tables: Sequence[Table], where: Sequence[str]) -> list[Table]:
             problems.append(f"Column '{column.name}' is {found}; it should be the same in all.")
             continue
         columns.append(_common([one for one, _ in filled]))
-    if problems:
-        raise all_problems(problems)
+    refuse(problems)
     return [
         replace(table, columns=tuple(columns), values=torch.stack([_recoded(table, one) for one in columns], 1))
         for table in tables

@@ -79,12 +79,8 @@ def _together(moves: Iterable[Sequence[Any]]) -> list[tuple[Any, Any, list[int]]
     ways: dict[tuple[Any, Any], list[int]] = {}
     for client, before, after in moves:
         ways.setdefault((before, after), []).append(client)
-    return [(before, after, ways[before, after]) for before, after in sorted(ways, key=_order)]
-
-
-def _order(way: tuple[Any, Any]) -> tuple[int, int]:
-    before, after = way
-    return (-1 if before is None else before, after)
+    in_order = sorted(ways, key=lambda way: (-1 if way[0] is None else way[0], way[1]))
+    return [(before, after, ways[before, after]) for before, after in in_order]
 
 
 def _names(population: Population, clients: Sequence[int]) -> list[str]:

@@ -28,6 +28,7 @@ def client_clusters(records: Sequence[RecordLine], population: Population, unit:
     if not own:
         return None
     labels = np.array([record["values"]["labels"] for record in own]).T
+    drifted = population.drift is not None and population.drift.happened
     hidden = [] if population.clusters is None else [_letter(cluster) for cluster in population.clusters.tolist()]
     return ClientClusters(
         short_names(population.names) or [str(client.id) for client in population.clients],
@@ -35,7 +36,7 @@ def client_clusters(records: Sequence[RecordLine], population: Population, unit:
         labels,
         hidden,
         _scores(labels[:, -1].tolist(), own[-1]["metrics"].get("client_accuracy", [])),
-        _caption(f"{unit} {own[-1]['step']}", labels[:, -1].tolist(), bool(hidden), _drifted(population)),
+        _caption(f"{unit} {own[-1]['step']}", labels[:, -1].tolist(), bool(hidden), drifted),
         x_label=unit,
     )
 
@@ -53,10 +54,6 @@ def client_spread(records: Sequence[RecordLine], unit: str) -> list[Curve]:
     caption = "On each client's own test set: median, and 10th and 90th percentile over clients."
     steps = [record["step"] for record in own]
     return [Curve("Accuracy across clients", caption, steps, series, "share", unit)]
-
-
-def _drifted(population: Population) -> bool:
-    return population.drift is not None and population.drift.happened
 
 
 def _caption(when: str, labels: Sequence[int], hidden: bool, drifted: bool) -> str:

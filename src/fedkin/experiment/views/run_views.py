@@ -89,7 +89,7 @@ def view_of(
     )
     return RunView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
-        lead=_lead(found, config, population, _steps(records, unit)),
+        lead=f"{found}\n{data_sentence(config.method, population, _taken(found, records, unit))}".lstrip(),
         summary=_summary(config.target, records, unit, mixed_in_words(list(mixtures.values()))),
         curves=_curves(records, unit),
         graphs=graphs(records, population.names),
@@ -131,10 +131,10 @@ def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[st
     clustered, changed = client_clusters(records, population, unit), changes(records, population)
     findings, bars = clustering_of(records)
     found = "" if clustered is None else client_finding(clustered, population, records)
-    taken = f"It took {_steps(records, unit)}." if found else f"So far: {_steps(records, unit)}."
+    data = f"{pluralize(len(names), 'client')} took part; their samples never left them."
     return RunView(
         title=title,
-        lead=f"{found}\n{pluralize(len(names), 'client')} took part; their samples never left them. {taken}".lstrip(),
+        lead=f"{found}\n{data} {_taken(found, records, unit)}".lstrip(),
         summary=_summary(None, records, unit),
         curves=_curves(records, unit),
         clients=clustered,
@@ -146,16 +146,11 @@ def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[st
     )
 
 
-def _steps(records: Sequence[RecordLine], unit: str) -> str:
-    """Return the number of steps and of each phase as text."""
+def _taken(found: str, records: Sequence[RecordLine], unit: str) -> str:
+    """The number of steps, and their phases, of a run that has found something or not yet."""
     steps, parts = pluralize(len(records), unit), phased(records)
-    return f"{steps} ({parts})" if parts else steps
-
-
-def _lead(found: str, config: Config, population: Population, steps: str) -> str:
-    """Write the page's lead: the finding, then the data and the number of steps."""
-    taken = f"It took {steps}." if found else f"So far: {steps}."
-    return f"{found}\n{data_sentence(config.method, population, taken)}".lstrip()
+    steps += f" ({parts})" if parts else ""
+    return f"It took {steps}." if found else f"So far: {steps}."
 
 
 def _summary(

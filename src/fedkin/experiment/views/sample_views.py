@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.data.preparing.scaling import Scaling
@@ -27,8 +26,9 @@ _ROUNDING = 1e-3
 def cluster_table(
     clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str], mixtures: Mapping[int, ClusterMixture]
 ) -> ClusterTable:
-    """Build the table of samples by client and cluster, with confidence and the most frequent classes."""
-    counts = torch.stack([_count(client.state["clusters"], clusters) for client in clients])
+    """Samples of each client by cluster, how sure a few clusters are, and each one's most frequent class."""
+    columns = torch.tensor(clusters)
+    counts = torch.stack([(client.state["clusters"][:, None] == columns).sum(0) for client in clients])
     rows = [client_name(client.id, names) for client in clients]
     caption = f"Samples of each client by cluster.{_sureness(clients, clusters)}"
     mostly = [mixtures[cluster].mostly for cluster in clusters] if mixtures else []
@@ -48,10 +48,6 @@ def _sureness(clients: Sequence[Client], clusters: Sequence[int]) -> str:
         f"{float(confidence[found == each].mean()):.2f} in cluster {each}" for each in clusters if (found == each).any()
     ]
     return f" The mean confidence, 1 in the middle of a cluster and 0 between two, is {join_words(means)}."
-
-
-def _count(labels: Tensor, clusters: Sequence[int]) -> Tensor:
-    return (labels[:, None] == torch.tensor(clusters)).sum(0)
 
 
 def cluster_pictures(
