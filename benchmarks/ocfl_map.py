@@ -24,7 +24,7 @@ from sklearn.metrics import adjusted_rand_score
 from fedkin.core.progress import Progress
 from fedkin.data.reading.sources import keep_read
 from fedkin.experiment.config import load_config
-from fedkin.experiment.opening import open_federation
+from fedkin.experiment.run import open_federation
 from fedkin.methods.clients.ocfl import OCFLMethod
 from grid import overrides, spread
 

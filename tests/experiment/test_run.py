@@ -10,8 +10,7 @@ from fedkin.core import FedkinError
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.experiment.config import load_config
-from fedkin.experiment.opening import open_federation
-from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run import execute, open_federation, report, resume
 from fedkin.experiment.run_loop import Run, prepare
 from toy import METHOD, Toy
 from toy_runs import OPTIONS, files, run

@@ -134,7 +134,7 @@ class Corrupting(LocalFederation):
 
 @pytest.mark.parametrize("method", ["fedavg", "ifca", "ocfl"])
 def test_bad_clients_are_named_and_harm_no_model(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.experiment.opening.LocalFederation", Corrupting)
+    monkeypatch.setattr("fedkin.experiment.run.LocalFederation", Corrupting)
     config = small(method, "engine.drop_rate=0.3", "scenario.clients=9", "method.rounds=10", "method.local_epochs=3")
     outcome = execute(config, tmp_path / "run")
     assert len(outcome.records) == 10
