@@ -31,8 +31,6 @@ def test_without_tests_there_is_nothing_to_prepare():
     after = Population([Client(0, torch.ones(2, 1, 4, 5))], None, []).prepared(Tenfold())
     assert after.tests == []
     assert after.common_test is None
-    assert after.kind == "image"
-    assert after.image_shape == (1, 4, 5)
 
 
 def test_some_clients_may_never_take_part():

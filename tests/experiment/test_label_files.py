@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkin.core.table import Column, Table
-from fedkin.experiment.label_files import csv_of_clusters, label_file, labels_of
+from fedkin.experiment.label_files import as_csv, cluster_columns, label_file, labels_of, row_names
 
 NAN = float("nan")
 
@@ -27,20 +27,25 @@ def test_files_are_called_after_what_the_data_came_from(names, files):
     assert [label_file(Path("run"), i, names) for i in range(2)] == [Path(f"run/labels/{name}.csv") for name in files]
 
 
+def written(clusters, confidence, table, id_column):
+    columns = row_names(len(clusters), table, id_column) + cluster_columns(clusters, confidence)
+    return as_csv(zip(*columns, strict=True))
+
+
 def test_ids_and_confidence_stand_beside_the_clusters():
     table = Table(
         (Column("patient", "category", ("P,1", "P2")), Column("nr")), torch.tensor([[0, 7], [1, NAN]]).double()
     )
     clusters, confidence = torch.tensor([1, 0]), torch.tensor([0.25, 1.0])
-    named = csv_of_clusters(clusters, confidence, table, "patient")
+    named = written(clusters, confidence, table, "patient")
     assert named == 'row,patient,cluster,confidence\n0,"P,1",1,0.2500\n1,P2,0,1.0000\n'
-    assert csv_of_clusters(clusters, None, table, "nr") == "row,nr,cluster\n0,7,1\n1,,0\n"
-    assert csv_of_clusters(clusters, None, table, "absent") == "row,cluster\n0,1\n1,0\n"
+    assert written(clusters, None, table, "nr") == "row,nr,cluster\n0,7,1\n1,,0\n"
+    assert written(clusters, None, table, "absent") == "row,cluster\n0,1\n1,0\n"
 
 
 def test_an_id_called_as_another_column_is_told_apart():
     table = Table((Column("row"),), torch.tensor([[5.0]]).double())
-    assert csv_of_clusters(torch.tensor([0]), None, table, "row") == "row,row (id),cluster\n0,5,0\n"
+    assert written(torch.tensor([0]), None, table, "row") == "row,row (id),cluster\n0,5,0\n"
 
 
 def test_without_clusters_there_is_no_file():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -72,6 +72,11 @@ class Client:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def rows(self, index: Tensor) -> Client:
+        """The same client with the samples at int64 `index` alone."""
+        y, table = None if self.y is None else self.y[index], None if self.table is None else self.table.rows(index)
+        return replace(self, x=self.x[index], y=y, table=table)
 
     @classmethod
     def newcomer(cls, x: Tensor, y: Tensor | None, rng: torch.Generator) -> Client:

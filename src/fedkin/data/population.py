@@ -220,7 +220,5 @@ class Population:
 
 
 def _emptied(client: Client) -> Client:
-    """Return a client of the same kind without samples or state."""
-    y = None if client.y is None else client.y[:0]
-    table = None if client.table is None else client.table.rows(torch.zeros(0, dtype=torch.int64))
-    return dataclasses.replace(client, x=client.x[:0], y=y, table=table, state={})
+    """A client of the same kind that has no sample and remembers nothing."""
+    return dataclasses.replace(client.rows(torch.zeros(0, dtype=torch.int64)), state={})

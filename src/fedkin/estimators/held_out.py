@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,19 +147,12 @@ def split_off(
     for client in clients:
         order = torch.randperm(len(client), generator=derive_generator(seed, split, client.id))
         count = min(len(client) - 1, max(1, round(fraction * len(client))))
-        rows, held = order[count:].sort().values, order[:count].sort().values
-        out.append(_rows_of(client, held) if count else None)
-        kept.append(_with_rows(client, rows))
+        kept.append(client.rows(order[count:].sort().values))
+        out.append(_samples_of(client.rows(order[:count].sort().values)) if count else None)
     return kept, HeldOut(split, out)
 
 
-def _rows_of(client: Client, rows: Tensor) -> Samples:
-    x, columns = client.x[rows], None if client.table is None else client.table.columns
+def _samples_of(client: Client) -> Samples:
+    columns = None if client.table is None else client.table.columns
     assert client.y is not None
-    return lambda preparation: preparation.apply(x, columns, f"Client {client.id}"), client.y[rows]
-
-
-def _with_rows(client: Client, rows: Tensor) -> Client:
-    table = None if client.table is None else client.table.rows(rows)
-    y = None if client.y is None else client.y[rows]
-    return dataclasses.replace(client, x=client.x[rows] if table is None else table.values, y=y, table=table)
+    return lambda preparation: preparation.apply(client.x, columns, f"Client {client.id}"), client.y

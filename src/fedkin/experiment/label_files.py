@@ -40,41 +40,16 @@ def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] =
 
 
 def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
-    """Return a client's clusters as CSV text (see `csv_of_clusters`); ``None`` if it has none."""
+    """A client's clusters as CSV text, from what it remembers; ``None`` if it has none.
+
+    Columns are ``row``, that of the id of the `table` under its own name, ``cluster``, ``confidence`` with four
+    decimals and ``membership_0`` and so on, as far as they are known of these rows.
+    """
     if (clusters := state.get("clusters")) is None:
         return None
     fitting = {name: own for name, own in state.items() if len(own.shape) and len(own) == len(clusters)}
-    return csv_of_clusters(clusters, fitting.get("confidence"), table, id_of(state), fitting.get("memberships"))
-
-
-def csv_of_clusters(
-    clusters: Tensor,
-    confidence: Tensor | None = None,
-    table: Table | None = None,
-    id_column: str | None = None,
-    memberships: Tensor | None = None,
-) -> str:
-    """Write the clusters of rows as CSV text.
-
-    Parameters
-    ----------
-    clusters : Tensor
-        int64 ``(n,)``.
-    confidence : Tensor, optional
-        ``(n,)`` in [0, 1], a column of its own, with four decimals.
-    table : Table, optional
-        The rows, of which `id_column`, if they have it, stands after their numbers.
-    id_column : str, optional
-    memberships : Tensor, optional
-        ``(n, k)``, columns ``membership_0`` and so on.
-
-    Returns
-    -------
-    str
-        Columns ``row``, that of the id under its own name, ``cluster``, ``confidence`` and memberships.
-    """
-    columns = row_names(len(clusters), table, id_column)
-    return as_csv(zip(*columns, *cluster_columns(clusters, confidence), *membership_columns(memberships), strict=True))
+    columns = row_names(len(clusters), table, id_of(state)) + cluster_columns(clusters, fitting.get("confidence"))
+    return as_csv(zip(*columns, *membership_columns(fitting.get("memberships")), strict=True))
 
 
 def cluster_columns(clusters: Tensor, confidence: Tensor | None) -> list[list[object]]:

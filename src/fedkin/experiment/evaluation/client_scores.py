@@ -79,11 +79,7 @@ def evaluate_clusters(
     known = state.labels.clone()
     known[torch.tensor([i in fed.away for i in fed.ids], dtype=torch.bool)] = UNKNOWN
     labels = known.tolist()
-    found = (
-        _agreement(population.clusters, known)
-        | _soft(population.clusters, state, known)
-        | _rightly_placed(population, fed, known)
-    )
+    found = _agreement(population.clusters, state, known) | _rightly_placed(population, fed, known)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
         return found
     quality = _quality(population, state, labels)
@@ -133,20 +129,14 @@ def _apart(population: Population, scores: Sequence[float | None]) -> dict[str, 
     return found
 
 
-def _agreement(clusters: Tensor | None, labels: Tensor) -> dict[str, float]:
+def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
+    """Scores of the clients' clusters, and of their memberships, where there are some."""
     known = labels >= 0
     if clusters is None or not known.any():
         return {}
     true, found = clusters[known].numpy(), labels[known].numpy()
-    return {name: score(true, found) for name, score in _AGREEMENT.items()}
-
-
-def _soft(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
-    """Score soft clusters by the clients' memberships; empty for hard clusters."""
-    known = labels >= 0
-    if not isinstance(state, SoftState) or clusters is None or not known.any():
-        return {}
-    return soft_scores(clusters[known], state.memberships[known])
+    soft = soft_scores(true, state.memberships[known]) if isinstance(state, SoftState) else {}
+    return {name: score(true, found) for name, score in _AGREEMENT.items()} | soft
 
 
 def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:
