@@ -6,7 +6,7 @@ import difflib
 import functools
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -240,7 +240,5 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
     return read
 
 
-@functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return pydantic's validator of a type, cached, since making one takes longer than a thousand checks."""
-    return TypeAdapter(kind)
+_adapter: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
+"""What checks a kind; making one takes longer than a thousand checks."""

@@ -46,8 +46,9 @@ def remarks(
         f"Column '{one.name}' alone explains the clusters; if it is not what you look for, leave it out."
         for one in (alone if explains else ())
     ]
+    called = dict(enumerate(short_names(names)))
     return explaining + [
-        f"The descriptions of clusters are without {_called(client, names)} ({reason.rstrip('.')})."
+        f"The descriptions of clusters are without {called.get(client, f'client {client}')} ({reason.rstrip('.')})."
         for client, reason in profile.missing.items()
     ]
 
@@ -67,10 +68,6 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
         [column.typical for column in columns] if profile.has_typical else (),
         profile.typical_filled.amax(1).tolist() if profile.has_typical else (),
     )
-
-
-def _called(client: int, names: Sequence[str]) -> str:
-    return short_names(names)[client] if client < len(names) else f"client {client}"
 
 
 def _sentence(profile: ClusterProfile, columns: Sequence[DescribedColumn], cluster: int, names: Sequence[str]) -> str:

@@ -111,7 +111,8 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config
     """
     is_file = str(experiment).endswith(".toml")
     tables = read_tables(Path(experiment)) if is_file else {"method": {"name": str(experiment)}}
-    places = dict.fromkeys(_paths(tables), f"in {experiment}" if is_file else "on the command line")
+    inside = [f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table]
+    places = dict.fromkeys([*tables, *inside], f"in {experiment}" if is_file else "on the command line")
     for override in overrides:
         places[apply_setting(tables, override)] = "on the command line"
     return _resolve(tables, places)
@@ -138,23 +139,14 @@ def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
         If a value's type or range is not allowed.
     """
     model = model_of(made, display_name(made))
-    plain = {name: _listed(value) for name, value in values.items() if name in model.model_fields}
+    known = {name: value for name, value in values.items() if name in model.model_fields}
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in known.items()}
     try:
         checked = model.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
         raise sentence_of(error, model, values, dict.fromkeys(values, f"in {display_name(made)}"), depth=1) from error
     others = {name: value for name, value in values.items() if name not in plain}
     return built(made, checked, **others)
-
-
-def _listed(value: Any) -> Any:
-    """Convert NumPy scalars and arrays in `value` to plain numbers and lists."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _paths(tables: dict[str, Any]) -> list[str]:
-    inside = [f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table]
-    return [*tables, *inside]
 
 
 def apply_setting(tables: dict[str, Any], override: str) -> str:

@@ -225,16 +225,11 @@ def labels_beside(y: Any, keys: Sequence[Any], named: bool) -> Mapping[Any, Any]
                 raise FedkinError(f"y has no labels of client '{key}'; give one array for each client.")
         return by_name
     if not isinstance(y, list | tuple | np.ndarray) or (len(y) and dimensions(y[0]) == 0):
+        inside = f" of {type(y[0]).__name__}" if isinstance(y, list | tuple | np.ndarray) and len(y) else ""
         raise FedkinError(
-            f"y is {_shown(y)}; it takes the name of the column of labels, or one array of labels for each client, in "
-            "a list or by name."
+            f"y is a {type(y).__name__}{inside}; it takes the name of the column of labels, or one array of labels for "
+            "each client, in a list or by name."
         )
     if len(y) != len(keys):
         raise FedkinError(f"y has {len(y)} arrays of labels for {len(keys)} clients; give one for each.")
     return dict(zip(keys, y, strict=True))
-
-
-def _shown(y: Any) -> str:
-    """Return the type of the given labels in words, for an error message."""
-    inside = f" of {type(y[0]).__name__}" if isinstance(y, list | tuple | np.ndarray) and len(y) else ""
-    return f"a {type(y).__name__}{inside}"

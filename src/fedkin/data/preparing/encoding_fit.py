@@ -107,7 +107,11 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
             "they take the column's median or most frequent value."
         )
     same = constant(sums.mean, sums.spread).tolist()
-    one = [column.name for at, column in enumerate(columns) if _is_constant(column, same[at], sums.counts[at])]
+    same = [
+        bool((counts > 0).sum() <= 1) if column.kind == "category" else own
+        for column, counts, own in zip(columns, sums.counts, same, strict=True)
+    ]
+    one = [column.name for column, own in zip(columns, same, strict=True) if own]
     if one:
         has = "Column '{}' has" if len(one) == 1 else "Columns {} have"
         notes.append(f"{has.format(listing(one))} a single value at all clients, so samples do not differ in it.")
@@ -117,7 +121,3 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     if encoding.mode == "common":
         notes.append(ONE_UNIT.format(len(columns)))
     return notes
-
-
-def _is_constant(column: SchemaColumn, same: bool, counts: Tensor) -> bool:
-    return bool((counts > 0).sum() <= 1) if column.kind == "category" else same

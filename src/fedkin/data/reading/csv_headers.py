@@ -61,12 +61,7 @@ def _rows(text: str, separator: str) -> list[list[str]]:
 
 
 def check_names(names: list[str], where: str) -> None:
-    """Refuse a first line of nothing but numbers, unless they count columns from 0.
-
-    Raises
-    ------
-    FedkinError
-    """
+    """Refuse a first line of numbers alone, but for positions counted from 0."""
     counted = [str(position) for position in range(len(names))]
     if names and names != counted and all(re.fullmatch(r"[-+.,\deE]*\d[-+.,\deE]*", name) for name in names):
         raise FedkinError(
@@ -84,10 +79,6 @@ def check_is_header(names: list[str], frame: pd.DataFrame, where: str) -> None:
 
     A text does if it is among the values of its column; a number if its column holds numbers, unless such names are in
     order, as years and wavelengths are.
-
-    Raises
-    ------
-    FedkinError
     """
     from pandas.api import types
 

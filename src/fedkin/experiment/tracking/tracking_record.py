@@ -35,7 +35,8 @@ def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, flo
     found["clients/answered"], found["clients/missing"] = len(line["answered"]), len(line["missing"])
     found["traffic/sent_bytes"], found[ALWAYS] = line["sent"], line["received"]
     found |= {f"time/{name}": timing[name] for name in ("seconds", "client_seconds") if name in timing}
-    return {name: float(value) for name, value in found.items() if _is_number(value)}
+    plain = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    return {name: float(value) for name, value in plain.items() if not isinstance(value, bool)}
 
 
 def parameters(config: Config) -> dict[str, Scalar]:
@@ -53,10 +54,6 @@ def tags(config: Config) -> dict[str, str]:
         "seed": str(config.seed),
         "fedkin": __version__,
     }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _flat(tables: Mapping[str, Any], above: str = "") -> dict[str, Scalar]:
