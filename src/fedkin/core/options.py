@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+_ENTRY = re.compile(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", re.MULTILINE)
 _BOUNDS = ((Gt, "gt", ">"), (Ge, "ge", ">="), (Lt, "lt", "<"), (Le, "le", "<="))
 
 
@@ -116,15 +117,13 @@ def meanings_of(made: type[Any]) -> dict[str, str]:
     """Return the ``Attributes`` descriptions of a class and its bases, by name; the class overrides its bases."""
     found: dict[str, str] = {}
     for one in reversed(made.__mro__):
-        found |= _section_entries(inspect.cleandoc(one.__doc__ or ""), "Attributes")
+        for head, lines in section_entries(inspect.cleandoc(one.__doc__ or ""), "Attributes"):
+            names = head.partition(" : ")[0].split(", ")
+            found |= dict.fromkeys(names, " ".join(lines.split()).replace("``", "`"))
     return found
 
 
-def _section_entries(text: str, wanted: str) -> dict[str, str]:
-    """Parse one section of a numpydoc docstring into texts by name; ``a, b : float`` gives one for each name."""
+def section_entries(text: str, title: str) -> list[tuple[str, str]]:
+    """Heads, such as ``a, b : float``, and indented lines of the entries of one section of a numpydoc docstring."""
     pieces = _SECTION.split(text)  # what stands before the first section, then titles and bodies
-    body = dict(zip(pieces[1::2], pieces[2::2], strict=True)).get(wanted, "")
-    found: dict[str, str] = {}
-    for head, lines in re.findall(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", body + "\n", re.MULTILINE):
-        found |= dict.fromkeys(head.partition(" : ")[0].split(", "), " ".join(lines.split()).replace("``", "`"))
-    return found
+    return _ENTRY.findall(dict(zip(pieces[1::2], pieces[2::2], strict=True)).get(title, "") + "\n")

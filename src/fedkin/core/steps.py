@@ -19,17 +19,6 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
     that were asked are left out of the run, if enough clients remain. So are, at once, those whose updates alone make
     a model useless (`DivergedError`).
 
-    Parameters
-    ----------
-    method : Method
-    fed : Federation
-    state : State
-
-    Returns
-    -------
-    state : State
-    record : Record
-
     Raises
     ------
     FedkinError

@@ -108,14 +108,7 @@ def sizes_of(step: int, names: Sequence[str], labels: Sequence[NDArray[np.int64]
 def agreement_rows(
     step: int, split: str, known: Sequence[tuple[str | None, NDArray[np.int64], NDArray[Any]]]
 ) -> Iterator[Row]:
-    """How far clusters agree with labels, within each client and over all samples together.
-
-    Parameters
-    ----------
-    step : int
-    split : str
-    known : sequence of (client or None, clusters, labels)
-    """
+    """How far clusters agree with labels, within each client that has a name and over all samples together."""
     pairs = [(name, clusters, np.unique(labels, return_inverse=True)[1]) for name, clusters, labels in known]
     for name, clusters, labels in pairs:
         if name is not None:

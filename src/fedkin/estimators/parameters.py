@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fedkin.core.errors import hint, nearest
-from fedkin.core.options import Option
+from fedkin.core.options import Option, section_entries
 from fedkin.estimators.other_names import ELSEWHERE, OF_FIT, PARAMETERS
 
 _ATTRIBUTES = re.compile(r"^Attributes\n-{3,}\n(.*?)(?=^\w+\n-{3,}\n|\Z)", re.MULTILINE | re.DOTALL)
-_ENTRY = re.compile(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", re.MULTILINE)
 _FIRST_SECTION = re.compile(r"^(?=\w+\n-{3,}\n)|\Z", re.MULTILINE)
 
 
@@ -65,8 +64,7 @@ def with_attributes(text: str, bases: Iterable[str]) -> str:
     text = inspect.cleandoc(text)
     entries: dict[str, str] = {}
     for one in (text, *map(inspect.cleandoc, bases)):
-        found = _ATTRIBUTES.search(one)
-        for head, body in _ENTRY.findall(found[1].rstrip() + "\n" if found else ""):
+        for head, body in section_entries(one, "Attributes"):
             entries.setdefault(head.partition(" : ")[0], f"{head}\n{body.rstrip()}\n")
     if not entries:
         return text
