@@ -84,7 +84,7 @@ def _cut(tree: Points, number: int) -> ClusterLabels:
 
 
 def _best(x: Points) -> tuple[float, ClusterLabels]:
-    """The greatest silhouette of cuts of the tree, and the clusters."""
+    """Return the greatest silhouette of the cuts of a Ward tree, and the clusters of that cut."""
     tree = linkage(x, "ward")
     cuts = [_cut(tree, number) for number in range(2, min(_MOST, len(x) // _PER_CLUSTER) + 1)]
     scored = [(float(silhouette_score(x, labels)), labels) for labels in cuts if 1 < labels.max() + 1 < len(x)]

@@ -88,7 +88,7 @@ def adjusted_rand(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Mutual information over the arithmetic mean of the two entropies, in [0, 1]."""
+    """Normalised mutual information (NMI): over the arithmetic mean of the two entropies, in [0, 1]."""
     return float(min(1.0, normalized_mutual_info_score(*_pair(truth, labels))))
 
 
@@ -104,12 +104,12 @@ def adjusted_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def homogeneity(truth: ArrayLike, labels: ArrayLike) -> float:
-    """How far each cluster holds one class only, in [0, 1]; splitting a class is not punished."""
+    """Homogeneity: how far each cluster holds one class only, in [0, 1]; splitting a class is not punished."""
     return float(np.clip(homogeneity_score(*_pair(truth, labels)), 0.0, 1.0))
 
 
 def completeness(truth: ArrayLike, labels: ArrayLike) -> float:
-    """How far each class lies in one cluster only, in [0, 1]; merging classes is not punished."""
+    """Completeness: how far each class lies in one cluster only, in [0, 1]; merging classes is not punished."""
     return float(np.clip(completeness_score(*_pair(truth, labels)), 0.0, 1.0))
 
 
@@ -129,7 +129,7 @@ def purity(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Fraction of samples whose label is their class, in [0, 1]."""
+    """Accuracy: fraction of samples whose label is their class, in [0, 1]."""
     true, found = _pair(truth, labels)
     return float(np.mean(true == found))
 
@@ -167,7 +167,7 @@ def pooled(per_client: Sequence[ArrayLike]) -> Labels:
 
 
 def _matched(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels, Labels]:
-    """Counts by (class, cluster), and the classes and clusters that stand for each other, by position."""
+    """Return the contingency table of classes and clusters, and which of them match, by position."""
     table: Labels = np.asarray(contingency_matrix(*_pair(truth, labels)), dtype=np.int64)
     return table, *linear_sum_assignment(table, maximize=True)
 

@@ -243,7 +243,7 @@ class Federation(ABC):
         return {i: reply for i, reply in replies.items() if i not in odd}
 
     def leave_out(self, reasons: Mapping[int, str]) -> None:
-        """Go on without clients that gave no usable reply, for these reasons: they are `away` from now on.
+        """Go on without clients that gave no usable reply, for these reasons: they are `away` for the rest of the run.
 
         Raises
         ------

@@ -220,5 +220,5 @@ class Population:
 
 
 def _emptied(client: Client) -> Client:
-    """A client of the same kind that has no sample and remembers nothing."""
+    """Return a client of the same kind without samples or state."""
     return dataclasses.replace(client.rows(torch.zeros(0, dtype=torch.int64)), state={})

@@ -22,13 +22,13 @@ _CLIENTS = 5
 def sentences(
     profile: ClusterProfile, names: Sequence[str] = (), columns: Sequence[DescribedColumn] | None = None
 ) -> list[str]:
-    """Each cluster in a sentence: its samples, what distinguishes it from all, and the clients that hold it.
+    """Describe each cluster in a sentence: its size, what distinguishes it, and the clients with samples in it.
 
     Parameters
     ----------
     profile : ClusterProfile
     names : sequence of str
-        What the clients are called, in order of id; without, by their ids.
+        The clients' names, in order of id; by default their ids.
     columns : sequence of DescribedColumn, optional
         Those of the profile, where they are known already.
     """
@@ -39,7 +39,7 @@ def sentences(
 def remarks(
     profile: ClusterProfile, names: Sequence[str] = (), columns: Sequence[DescribedColumn] | None = None
 ) -> list[str]:
-    """Sentences on what to know of the profile: one column that explains the clusters, and clients without a part."""
+    """Return caveats of the profile as sentences: a single column that explains the clusters, and missing clients."""
     alone = [one for one in (columns or described(profile))[:2] if one.effect >= MIN_EFFECT]
     explains = len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS
     explaining = [

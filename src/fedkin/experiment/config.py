@@ -206,7 +206,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
 
 @functools.cache
 def _experiment(scenario: type[Any], default: str, method: type[Any]) -> type[BaseModel]:
-    """A pydantic model of a whole experiment; made once, as that takes longer than all checks by it."""
+    """Build the pydantic model of a whole experiment; cached, as building it takes longer than all checks."""
     fields: dict[str, Any] = {
         "seed": (NonNegativeInt, 0),
         "data": (DataSection, DataSection()),

@@ -40,7 +40,7 @@ def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] =
 
 
 def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
-    """A client's clusters as CSV text, from what it remembers; ``None`` if it has none.
+    """Return a client's clusters as CSV text; ``None`` if it has none.
 
     Columns are ``row``, that of the id of the `table` under its own name, ``cluster``, ``confidence`` with four
     decimals and ``membership_0`` and so on, as far as they are known of these rows.

@@ -31,7 +31,7 @@ def check_experiment(config: Config) -> None:
 
 
 def check_machine(config: Config) -> None:
-    """Refuse an experiment for which a tracker, the device or the engine is not there."""
+    """Check that the trackers, the device and the engine of an experiment are available."""
     check_installed(config.tracking)
     device_named(config.engine.device, "'engine.device'")
     if config.engine.name == "flower":

@@ -19,7 +19,7 @@ LeftOut = Callable[[str, list[str]], set[str]]
 
 
 def check_out(out: Path) -> None:
-    """Refuse a folder that is not empty."""
+    """Check that an output folder is empty or absent."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FedkinError(f"{out} is not an empty folder; give another --out.")
 

@@ -120,7 +120,7 @@ def report(folder: Path) -> Path:
 def open_federation(
     config: Config, folder: Path, progress: Callback, read_only: bool = False
 ) -> Iterator[tuple[Population, Federation]]:
-    """The population of an experiment and the federation that reaches it, for as long as the context lasts.
+    """Open the population of an experiment and the federation that reaches it, as a context manager.
 
     Parameters
     ----------
@@ -129,9 +129,9 @@ def open_federation(
     folder : Path
         The run's.
     progress : Callback
-        Gets `phase` and `part`.
+        Receives `phase` and `part`.
     read_only : bool
-        Whether no client is asked anything: Flower's simulation is not started, and no device is needed.
+        Whether no client is contacted: Flower's simulation is not started, and no device is needed.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def open_federation(
 def _reached(
     config: Config, population: Population, folder: Path, progress: Callback, read_only: bool
 ) -> AbstractContextManager[Federation]:
-    """The federation that reaches the population's clients, by the engine of the experiment."""
+    """Connect to the population's clients with the engine of the configuration."""
     engine = config.engine
     if engine.name != "flower":
         local = LocalFederation(
@@ -175,7 +175,7 @@ def _reached(
 def _opened(
     folder: Path, progress: Progress, callbacks: Sequence[Callback] = (), read_only: bool = False
 ) -> Iterator[Run]:
-    """The run in `folder`, with an engine whose clients answer unless it is read-only."""
+    """Open the run in `folder` as a context manager; if read-only, without contacting clients."""
     try:
         config = run_config(folder)
     except FedkinError:

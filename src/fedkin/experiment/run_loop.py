@@ -240,7 +240,7 @@ class Run:
         return state
 
     def _advance(self, step: int) -> None:
-        """Bring the population to `step`: who has joined, and what data everyone has."""
+        """Advance the population to `step`: clients that have joined, and data that have drifted."""
         self.population = self.population.at(step)
         welcome(self.fed, self.population, step, self.preparation)
 

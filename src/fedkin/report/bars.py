@@ -18,7 +18,7 @@ LONGEST_NAME = 26
 
 
 def bar_chart(bars: Bars) -> str:
-    """A figure with one bar per number; pointing at one shows it."""
+    """Draw a bar chart as an HTML figure; a tooltip shows each number."""
     if not bars.values:
         return card(bars.title, bars.caption, element("p", "No values.", class_="empty"))
     return card(bars.title, bars.caption, _lying(bars) if _crowded(bars) else _drawing(bars), _numbers(bars))

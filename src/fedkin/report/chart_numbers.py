@@ -14,12 +14,12 @@ Lines = list[tuple[str, list[float | None]]]
 
 
 def series(curve: Curve) -> Lines:
-    """Names and values in order of name; ``None`` where there is no finite value."""
+    """Return names and values of the series, sorted by name; values that are not finite become ``None``."""
     return _finite(curve.series)
 
 
 def references(curve: Curve) -> Lines:
-    """Names and reference values in order of name; ``None`` where there is no finite value."""
+    """Return names and values of the references, sorted by name; values that are not finite become ``None``."""
     return _finite(curve.reference)
 
 
@@ -28,7 +28,7 @@ def _finite(named: Mapping[str, Sequence[float | None]]) -> Lines:
 
 
 def coloured(curve: Curve) -> Lines:
-    """The lines with a colour of their own, in order of colour: the series, then references to none of them."""
+    """Return the lines that need a colour of their own: all series, then references without a series."""
     return [*series(curve), *((name, values) for name, values in references(curve) if name not in curve.series)]
 
 

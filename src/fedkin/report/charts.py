@@ -33,7 +33,7 @@ CurvePoints = list[tuple[float, float]]
 
 
 def line_chart(curve: Curve, timeline: Timeline = NO_EVENTS) -> str:
-    """A figure with the curve's lines; pointing at a step shows its values, and what happened then."""
+    """Draw a curve as an HTML figure; a tooltip at each step shows its values and events."""
     if not _values(curve):
         return card(curve.title, curve.caption, element("p", "No values yet.", class_="empty"))
     return card(curve.title, curve.caption, end_values(curve), _drawing(curve, timeline), number_table(curve))

@@ -101,7 +101,7 @@ def _table(view: ClusterDescriptions) -> str:
 
 
 def _typical(view: ClusterDescriptions) -> str:
-    """A table of typical samples, one for each cluster; nothing where none are known."""
+    """Write a table of typical samples, one per cluster; an empty string if none are known."""
     if not view.typical:
         return ""
     caption = (

@@ -16,7 +16,7 @@ _WHOLE, _FEW = 9, 40
 
 
 def draw_graph(graph: GraphView) -> str:
-    """A figure with the graph; nodes' areas follow their samples, clusters are named, not only coloured."""
+    """Draw a graph of local clusters as an HTML figure; the area of a node shows its number of samples."""
     drawn = _drawing(graph) if graph.nodes else element("p", "No local clusters.", class_="empty")
     return card(graph.title, graph.caption, drawn, _members(graph))
 

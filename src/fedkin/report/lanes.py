@@ -182,7 +182,7 @@ def _marks(clusters: ClientClusters, frame: _LaneFrame, timeline: Timeline) -> s
 
 
 def _tip(clusters: ClientClusters, at: int) -> str:
-    """The clusters of a client over the steps, the last ones of many."""
+    """Return the tooltip of a client: its cluster over the steps, the last `LONGEST_TIP` stretches of many."""
     spans = _runs(clusters.clusters[at].tolist())
     lines = [f"client {clusters.clients[at]}" + (f", true cluster {clusters.hidden[at]}" if clusters.hidden else "")]
     lines += ["…"] if len(spans) > LONGEST_TIP else []

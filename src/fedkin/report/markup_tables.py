@@ -1,4 +1,4 @@
-"""Tables of a run's page: with shaded cells, which read like a picture and copy like a table; events; settings."""
+"""HTML tables of a run's page: with shaded cells, of events and of settings; all can be copied as tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def settings_table(settings: Sequence[tuple[str, str]]) -> str:
 
 
 def change_table(changes: Sequence[ClientEvent], x_label: str = "step") -> str:
-    """One row per event: step, event, clusters from and to, and the clients."""
+    """Write the events as an HTML table: step, event, clusters before and after, and the clients."""
     heads = [x_label, "event", "from", "to", "clients", "which"]
     rows = [
         (

@@ -16,7 +16,7 @@ def finite(value: float | None) -> float | None:
 
 
 def shown(value: float | None, unit: Unit) -> str:
-    """`value` for reading, with its unit: ``'0.945'``, ``'12'``, ``'3.1 %'``, ``'4.23 MB'``."""
+    """Format `value` with its unit for reading: ``'0.945'``, ``'12'``, ``'3.1 %'``, ``'4.23 MB'``."""
     number = finite(value)
     if number is None:
         return "–"
@@ -72,7 +72,7 @@ def nice_ticks(low: float, high: float, count: int = 5, whole: bool = False) -> 
 
 
 def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """One label per tick, all with the same decimals and unit."""
+    """Return one label per tick, all with the same decimals and unit."""
     largest = max(abs(tick) for tick in ticks)
     thousands = int(math.log10(largest) / 3 + 1e-9) if unit == "bytes" and largest >= 1 else 0
     power = min(thousands, len(_BYTES) - 1)

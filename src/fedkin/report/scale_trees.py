@@ -16,7 +16,7 @@ GAP, NAMED = 1.0, 15.0
 
 
 def scale_tree(tree: ScaleTree) -> str:
-    """A figure with a row for each scale and a block for each cluster, as wide as it has samples."""
+    """Draw a tree of scales as an HTML figure: a row per scale, a block per cluster as wide as its samples."""
     rows = [(len(one.samples), _stability(one), "found" if one.chosen else "") for one in tree.scales]
     numbers = numbers_below(tree.title, ["clusters", "stability", ""], rows)
     return card(tree.title, tree.caption, _drawing(tree), numbers)

@@ -20,7 +20,7 @@ LABEL_KEYS = LABEL_NAMES
 
 
 class Items(NamedTuple):
-    """What items hold.
+    """Samples and labels that were read from items.
 
     Attributes
     ----------

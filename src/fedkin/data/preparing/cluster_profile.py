@@ -82,16 +82,16 @@ class ClusterProfile:
     missing: dict[int, str] = field(default_factory=dict)
 
     def counts_of(self, column: int) -> Tensor:
-        """Frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
+        """Return the frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
         return self.counts[:, self._spans[column]]
 
     def typical_counts_of(self, column: int) -> Tensor:
-        """The same of the rows in the middle of the clusters."""
+        """Return the same frequencies of the rows in the middle of the clusters."""
         return self.typical_counts[:, self._spans[column]]
 
     @cached_property
     def _spans(self) -> list[slice]:
-        """Where each column's frequencies are."""
+        """Begin and end of each column's frequencies in `counts`."""
         return [slice(*ends) for ends in pairwise(accumulate(count_lengths(self.columns), initial=0))]
 
     @cached_property

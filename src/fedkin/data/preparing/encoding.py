@@ -76,13 +76,13 @@ class TableEncoding:
 
     @property
     def blocks(self) -> list[tuple[str, int, int]]:
-        """By column: its name, and where its encoded columns begin and end."""
+        """Name, begin and end of each column's block of encoded columns."""
         ends = pairwise(accumulate(map(len, self._names_by_column()), initial=0))
         return [(column.name, *own) for column, own in zip(self.schema.columns, ends, strict=True)]
 
     @property
     def names(self) -> list[str]:
-        """What the encoded columns are called, such as ``town = Ulm`` for the indicator of a category."""
+        """Names of the encoded columns, such as ``town = Ulm`` for the indicator of a category."""
         return [name for own in self._names_by_column() for name in own]
 
     def _names_by_column(self) -> list[list[str]]:
@@ -94,13 +94,13 @@ class TableEncoding:
         return found
 
     def tree(self) -> dict[str, Any]:
-        """The fields, ready for `fedkin.core.payload.pack`."""
+        """Return the fields, ready for `fedkin.core.payload.pack`."""
         names = {"id": self.schema.id, "notes": self.schema.notes, "mode": self.mode, "imputes": self.imputes}
         return {"columns": plain(self.schema.columns), **names, **{name: getattr(self, name) for name in _TENSORS}}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
-        """The inverse of `tree`."""
+        """Return the encoding that `tree` was made of."""
         schema = Schema(columns_of(tree), tree["id"], list(tree["notes"]))
         return cls(schema, tree["mode"], imputes=tree["imputes"], **{name: tree[name] for name in _TENSORS})
 

@@ -45,7 +45,7 @@ def plain(columns: Iterable[SchemaColumn]) -> list[list[Any]]:
 
 
 def columns_of(tree: Mapping[str, Any]) -> tuple[SchemaColumn, ...]:
-    """The ``columns`` in a payload or a tree, as `plain` wrote them."""
+    """Return the ``columns`` in a payload or a tree, as `plain` wrote them."""
     return tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
 
 

@@ -24,7 +24,7 @@ _CAPTIONS = {
 
 
 def sample_map(latents: LatentSample, layout: MapLayout, classes: Sequence[str]) -> SampleMap | None:
-    """Places of `latents` in the plane, with their clusters and, where known, their classes."""
+    """Project `latents` to the plane, with their clusters and, where known, their classes."""
     if layout == "none":
         return None
     points = latents.points.double().numpy()

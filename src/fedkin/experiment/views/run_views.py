@@ -68,7 +68,7 @@ def view_of(
     records : sequence of dict
         The lines of ``records.jsonl``.
     latents : LatentSample, optional
-        Some samples in the representation that clusters were found in.
+        Some samples in the latent representation of the method.
     profile : ClusterProfile, optional
         Profile of the clusters of a table.
     """

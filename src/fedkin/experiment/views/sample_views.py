@@ -26,7 +26,7 @@ _ROUNDING = 1e-3
 def cluster_table(
     clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str], mixtures: Mapping[int, ClusterMixture]
 ) -> ClusterTable:
-    """Samples of each client by cluster, how sure a few clusters are, and each one's most frequent class."""
+    """Build the table of samples by client and cluster, with confidence and the most frequent classes."""
     columns = torch.tensor(clusters)
     counts = torch.stack([(client.state["clusters"][:, None] == columns).sum(0) for client in clients])
     rows = [client_name(client.id, names) for client in clients]
