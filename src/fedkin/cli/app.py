@@ -95,7 +95,7 @@ def interruptible(how: str, written: Path | None = None) -> Iterator[None]:
 
 
 def resumable(folder: Path) -> AbstractContextManager[None]:
-    """Within it, Ctrl-C leaves a run that can be resumed."""
+    """Report on Ctrl-C how to resume the run in `folder`; a context manager."""
     return interruptible(f"resume with `fedkin resume {folder}`", folder / "config.toml")
 
 

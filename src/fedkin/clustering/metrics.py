@@ -88,7 +88,7 @@ def adjusted_rand(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Normalised mutual information (NMI): over the arithmetic mean of the two entropies, in [0, 1]."""
+    """Normalised mutual information (NMI): MI over the arithmetic mean of the two entropies, in [0, 1]."""
     return float(min(1.0, normalized_mutual_info_score(*_pair(truth, labels))))
 
 

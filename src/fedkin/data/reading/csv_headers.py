@@ -61,7 +61,7 @@ def _rows(text: str, separator: str) -> list[list[str]]:
 
 
 def check_names(names: list[str], where: str) -> None:
-    """Refuse a first line of numbers alone, but for positions counted from 0."""
+    """Refuse a first line of nothing but numbers, unless they count columns from 0."""
     counted = [str(position) for position in range(len(names))]
     if names and names != counted and all(re.fullmatch(r"[-+.,\deE]*\d[-+.,\deE]*", name) for name in names):
         raise FedkinError(

@@ -43,13 +43,13 @@ class _ProblemsError(FedkinError):
 
 
 class TableError(_ProblemsError):
-    """One table cannot be used; of it `read` has what could be read."""
+    """Error of a table that cannot be used; of it `read` has what could be read."""
 
     read: ReadSoFar
 
 
 class ClientsError(_ProblemsError):
-    """Clients' data cannot be used; `read` has the tables that could be read, at least in part, by client's name."""
+    """Error of clients' data that cannot be used; `read` has, by client's name, the tables that could be read in part."""
 
     read: Mapping[str, ReadSoFar]
 
@@ -79,5 +79,5 @@ def _decimal_comma(hold: str, example: str, them: str) -> str:
 
 
 def problems_of(error: FedkinError) -> list[str]:
-    """A sentence for each problem of an error."""
+    """Return a sentence for each problem of an error."""
     return error.problems if isinstance(error, _ProblemsError) else str(error).splitlines()
