@@ -49,7 +49,7 @@ class TableError(_ProblemsError):
 
 
 class ClientsError(_ProblemsError):
-    """Error of clients' data that cannot be used; `read` has, by client's name, the tables that could be read in part."""
+    """Error of clients' data that cannot be used; `read` has, by client's name, the tables read in part."""
 
     read: Mapping[str, ReadSoFar]
 
