@@ -119,7 +119,7 @@ def test_names_that_mean_something_else_are_refused(name):
 
 
 def test_what_cannot_be_called_is_no_factory():
-    with pytest.raises(FedkinError, match="no function"):
+    with pytest.raises(FedkinError, match="not a function"):
         register("mine", 3)
 
 

@@ -119,5 +119,7 @@ def test_a_dotted_path_leads_to_a_recipe(monkeypatch: pytest.MonkeyPatch) -> Non
     assert recipe_of("a:mine") is MINE
     with pytest.raises(FedkinError, match=r"Recipe 'a:other' is of type int, not a fedkin\.nn\.recipes\.Recipe"):
         recipe_of("a:other")
-    with pytest.raises(FedkinError, match="Recipe 'gone' is not known here; the estimator it was given to is gone"):
+    with pytest.raises(
+        FedkinError, match="Recipe 'gone' is not registered; the estimator that it was given to no longer exists"
+    ):
         recipe_of("gone")

@@ -24,14 +24,14 @@ GLOBAL_RANDOMNESS = threading.Lock()
 
 
 class Architecture(ABC):
-    """An architecture whose models are float32 vectors ``(size,)``: parameters, then buffers.
+    """Base of network architectures whose models are float32 vectors ``(size,)``: parameters, then buffers.
 
     Safe to use from several threads: each works on a module of its own while it needs one.
 
     Parameters
     ----------
     name : str
-        What its module is called.
+        Name of the module.
     shape : tuple of int
         Shape of one sample.
 
@@ -99,7 +99,7 @@ class Architecture(ABC):
 
     @contextmanager
     def resident(self) -> Iterator[Resident]:
-        """Lend a module on this thread's device, for the caller alone while the context lasts."""
+        """Yield a module on this thread's device, for the caller alone while the context lasts."""
         idle = self._idle[device()]
         try:
             resident = idle.pop()
@@ -112,7 +112,7 @@ class Architecture(ABC):
 
     @contextmanager
     def loaded(self, vector: Tensor, rng: torch.Generator | None = None, training: bool = False) -> Iterator[Resident]:
-        """Lend `resident` with the model of `vector` loaded (see `Resident.load`), in evaluation or training mode."""
+        """Yield `resident` with the model of `vector` loaded (see `Resident.load`), in evaluation or training mode."""
         with self.resident() as resident:
             resident.load(vector, rng)
             resident.module.train(training)

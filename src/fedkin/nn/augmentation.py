@@ -50,7 +50,7 @@ class Augmentation:
     grey : float
         Fraction of views without colour.
     replaced : float
-        For vectors: fraction of the numbers that are another sample's.
+        For vectors: fraction of the features that are replaced by another sample's.
     """
 
     crop: float = 0.5

@@ -130,7 +130,7 @@ class Contrastive(Architecture):
         rng : torch.Generator
             Shuffles, and draws views.
         moments : Moments
-            Of Adam; modified.
+            Adam's moments; modified.
         how : Augmentation or PillowAugmentation
         training : Training
 
@@ -176,7 +176,7 @@ class Contrastive(Architecture):
         anchors : Tensor
             float32 ``(n, latent)``, the common network's predictions.
         rng, moments, training
-            As of `learn_views`, and so is what is returned.
+            As for `learn_views`; the returned values are also the same.
         """
         count = int(clusters.max()) + 1
         samples, own, goals = (part.to(device()) for part in (x, clusters, anchors))

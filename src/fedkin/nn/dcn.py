@@ -92,9 +92,9 @@ class DeepClustering:
         Returns
         -------
         model : Tensor, (size,)
-            Of the encoder.
+            The trained encoder's model.
         centroids : Tensor, (k, width)
-            In its codes.
+            Centroids in the encoder's codes.
         """
         passes = ceil(self.min_steps / ceil(len(x) / self.batch_size))
         descent = Descent(

@@ -213,7 +213,7 @@ def spread_levels(x: Tensor, alpha: float | None, rng: torch.Generator | None = 
     alpha : float or None
         See `to_logits`; None leaves samples as they are.
     rng : torch.Generator, optional
-        Where the noise comes from; without one, every value is the middle of its level.
+        Random generator of the noise; without one, every value is the middle of its level.
 
     Returns
     -------

@@ -62,7 +62,7 @@ def register(name: str, factory: Factory, loss: Criterion | None = None) -> None
     if not name or ":" in name or name == "auto":
         raise FedkinError(f"A model cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
     if not callable(factory):
-        raise FedkinError(f"Model '{name}' was registered with {factory!r}, which is no function (shape, classes).")
+        raise FedkinError(f"Model '{name}' was registered with {factory!r}, which is not a function (shape, classes).")
     if _factories.setdefault(name, factory) is not factory:  # atomic, so that two threads cannot both take the name
         raise FedkinError(f"A model '{name}' exists already; register this one under another name.")
     if loss is not None:

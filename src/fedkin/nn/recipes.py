@@ -75,7 +75,7 @@ class Recipe:
                 raise FedkinError(f"The augmentation given fails on {tuple(x.shape)}: {in_short(error)}.") from error
         if not isinstance(made, Tensor) or made.shape != x.shape:
             got = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else f"type {type(made).__name__}"
-            raise FedkinError(f"The augmentation given turns shape {tuple(x.shape)} into {got}; it should stay.")
+            raise FedkinError(f"The augmentation given turns shape {tuple(x.shape)} into {got}; it must keep it.")
         return made.to(x)
 
 
@@ -102,5 +102,5 @@ def recipe_of(name: str) -> Recipe:
         return found
     known = _recipes.get(name)
     if known is None:
-        raise FedkinError(f"Recipe '{name}' is not known here; the estimator it was given to is gone.")
+        raise FedkinError(f"Recipe '{name}' is not registered; the estimator that it was given to no longer exists.")
     return known

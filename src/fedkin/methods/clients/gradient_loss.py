@@ -66,7 +66,7 @@ class GradientLossMethod(ClientMethod):
     balance : float
         lambda, the weight of the similarity in the choice, in [0, 1].
     sign : {"descent", "printed"}
-        Which direction the last move is compared with: that of descent, or that of the printed equation.
+        Direction that a model's last change is compared with: that of descent, or that of the printed equation.
     similarity : {"cosine", "euclidean"}
         Eq. 3, or minus the distance of the two, as the text below it suggests; there the move is divided by the
         learning rate, so that it has the scale of a gradient.

@@ -24,7 +24,7 @@ class Participation:
     answered : list of int
         In order of id.
     loss : float or None
-        Their mean training loss.
+        Mean training loss of these clients.
     losses : dict of int to float
         Training loss by client; empty with secure sums.
     """

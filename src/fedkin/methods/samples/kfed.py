@@ -172,9 +172,9 @@ def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partiti
 
 
 def leading_directions(points: Tensor, rank: int, rng: torch.Generator) -> Tensor:
-    """The leading right singular vectors of `points` ``(n, width)``, orthonormal columns ``(width, rank)``.
+    """Return the leading right singular vectors of `points` ``(n, width)``: orthonormal columns ``(width, rank)``.
 
-    Computed by iteration on a random subspace with ten more dimensions (Halko, Martinsson, Tropp 2011).
+    They are computed by iteration on a random subspace with ten more dimensions (Halko, Martinsson, Tropp 2011).
     """
     wide = min(rank + _SPARE_DIRECTIONS, *points.shape)
     basis = torch.randn(points.shape[1], wide, generator=rng)

@@ -60,6 +60,6 @@ def check_budgets(missing: Mapping[int, str], epsilon: float) -> None:
     """Raise an error for spent budgets if all replies are empty and no client is missing."""
     if not missing:
         raise FedkinError(
-            f"All clients have spent their budgets of method.epsilon = {epsilon:g}, or have less left of their own: "
-            "nothing leaves."
+            f"All clients have spent their budgets of method.epsilon = {epsilon:g}, or have less left of their own, "
+            "so no client sends anything."
         )

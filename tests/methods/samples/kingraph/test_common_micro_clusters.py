@@ -190,7 +190,7 @@ def test_a_client_refuses_centres_that_are_none(task: Any, centres: Any):
 @pytest.mark.parametrize("full", [[2], [-1], [0, 7]])
 def test_a_client_refuses_to_describe_centres_that_there_are_not(full: list[int]):
     payload = {"space": raw(3), "centres": torch.zeros(2, 3), "full": torch.tensor(full)}
-    with pytest.raises(FedkinError, match="A centre is named whose number is not among 0 to 1"):
+    with pytest.raises(FedkinError, match="The payload names a centre that is not among 0 to 1"):
         send_cell_moments.run([Client(0, blobs(9))], [payload])
 
 

@@ -94,7 +94,7 @@ def test_without_an_answer_of_everyone_nothing_is_compared(monkeypatch: pytest.M
 
 def test_a_client_without_micro_clusters_says_so() -> None:
     state, _, _ = last(noise(), smoothing=10)
-    with pytest.raises(FedkinError, match="It has no micro-clusters"):
+    with pytest.raises(FedkinError, match="The client has no micro-clusters"):
         send_unsmoothed.run([Client(0, torch.zeros(3, 60))], [{"space": state.space}])
 
 

@@ -92,7 +92,7 @@ class ClassSums:
         Returns
         -------
         centre : Tensor
-            float32 ``(width,)``, the mean of all; empty if nobody replied.
+            float32 ``(width,)``, the mean of all directions; empty if no client replied.
         radius : float
             Distance from the centre that directions are clipped to, in (0, 1].
         answered : list of int
@@ -146,8 +146,8 @@ class ClassSums:
     def _check_budgets(self, fed: Federation) -> None:
         if not fed.missing:
             raise FedkinError(
-                f"All clients have less left of their own budgets than method.epsilon = {self.epsilon:g}, so nothing "
-                "leaves them."
+                f"All clients have less left of their own budgets than method.epsilon = {self.epsilon:g}, so none "
+                "sends anything."
             )
 
 
@@ -161,5 +161,5 @@ def assigned(result: Mapping[str, Any], newcomer: Client) -> int:
     """
     sums = class_sums_of(newcomer, result)
     if sums is None:
-        raise FedkinError("The client's own budget is smaller than that of the run, so nothing leaves it.")
+        raise FedkinError("The client's own budget is smaller than that of the run, so it sends nothing.")
     return nearest_by_class_means(result["centroids"], sums.flatten(), result["segments"], result["deviation"])

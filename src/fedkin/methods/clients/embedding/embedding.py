@@ -94,7 +94,8 @@ class EmbeddingMethod(OneShotMethod):
         Flip probabilities chosen by the clients themselves (section VII): client i uses the entry at i modulo the
         length. The list simulates a setting at each client.
     clustering : {"exact", "gap", "bayes"}
-        How the tree of bits is cut, see `fedkin.methods.clients.one_shot.tree_cuts`. Sums are cut above their noise.
+        How the tree of bits is cut, see `fedkin.methods.clients.one_shot.tree_cuts`. A tree of sums is cut above their
+        noise.
     """
 
     encoder: str | None = None

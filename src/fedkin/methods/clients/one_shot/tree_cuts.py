@@ -62,7 +62,7 @@ class Clustering:
     heights : list of float
         The greatest merge heights, greatest first, at most 40.
     noise : float or None
-        The noise level at the last number of clusters looked at; ``None`` for the paper's objective.
+        The noise level at the last number of clusters tried; ``None`` for the paper's objective.
     candidates : list of dict
         Cuts that were compared, at most 40: ``clusters``, ``height`` (at or above which clusters are separate) and
         ``score`` (what was maximised; ``None`` where a cut is not admissible).

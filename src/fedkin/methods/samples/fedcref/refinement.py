@@ -42,7 +42,7 @@ def held_errors(errors: Tensor, labels: Tensor, current: list[int], hold: float)
         If a local cluster has no model.
     """
     if len(current) <= int(labels.max()) or max(current) >= len(errors):
-        raise FedkinError("The models of its local clusters are not among those it received.")
+        raise FedkinError("The models of the client's local clusters are not among those it received.")
     held = errors.clone()
     held[torch.tensor(current)[labels], torch.arange(len(labels))] *= 1 - hold
     return held

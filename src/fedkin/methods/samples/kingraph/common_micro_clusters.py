@@ -75,7 +75,7 @@ def send_cell_moments(clients: Sequence[Client], payloads: Sequence[Payload]) ->
     for client, payload in zip(clients, payloads, strict=True):
         centres, full = payload["centres"], payload["full"]
         if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
-            raise FedkinError(f"A centre is named whose number is not among 0 to {len(centres) - 1}.")
+            raise FedkinError(f"The payload names a centre that is not among 0 to {len(centres) - 1}.")
         offsets, labels = _offsets(client, payload)
         place = torch.full((len(centres),), -1)
         place[full] = torch.arange(len(full))
@@ -93,7 +93,7 @@ class SumsPath:
     ----------
     min_members, components, max_nodes : int
     whitening, local_whitening : float
-        As of the method.
+        Hyper-parameters of `KinGraphMethod`.
     may_change : bool
         Whether to change to clients' own micro-clusters if sums are to be secure and too few clients reply.
     """

@@ -205,7 +205,7 @@ def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
     features = client_features(client, space)
     points = _components(space, features.split(_BATCH))
     if points.shape != (len(client), space["directions"].shape[1]):
-        raise FedkinError(f"{tuple(points.shape)} points came of {len(client)} samples; there must be one of each.")
+        raise FedkinError(f"Points of {len(client)} samples have shape {tuple(points.shape)}, not one row each.")
     return points
 
 

@@ -106,7 +106,7 @@ class OwnPath:
     ----------
     min_members, components, micro_clusters, max_nodes, smoothing_rounds : int
     whitening, local_whitening : float
-        As of the method.
+        Hyper-parameters of `KinGraphMethod`.
     """
 
     min_members: int
@@ -188,7 +188,7 @@ def send_unsmoothed(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     for client, payload in zip(clients, payloads, strict=True):
         labels = client.state.get("micro_clusters")
         if labels is None:
-            raise FedkinError("It has no micro-clusters.")
+            raise FedkinError("The client has no micro-clusters.")
         points = client_points(client, payload["space"])
         counts = labels.bincount()
         sums = torch.zeros(len(counts), points.shape[1]).index_add_(0, labels, points)

@@ -3,8 +3,7 @@
 Two data sets are neighbours if one of them has one more sample, at one client. That sample changes nothing that other
 clients send, so a guarantee for every client is one for the federation.
 
-A sample's features are scaled to a length of at most 1, by a constant that does not depend on data. A sample
-enters
+A sample's features are scaled to a length of at most 1, by a constant that does not depend on data. A sample enters
 
 1. the moments: a count, the features and their outer product; their sensitivity is sqrt(3);
 2. in each of four rounds, the sums of the nearest of the server's common centres: a count and the components, clipped
@@ -176,7 +175,7 @@ class PrivatePath:
     ----------
     budget : PrivacyBudget
     components : int
-        As of the method.
+        As in `KinGraphMethod`.
     """
 
     budget: PrivacyBudget
