@@ -1,4 +1,4 @@
-"""One thing per client, found by position and by name."""
+"""Containers with one item per client, found by position and by name."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fedkin.data.given.given_clients import holds_several, is_named, named_data
 
 
 def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
-    """What `function` makes of one client's samples, or a list or dict of what it makes of several clients', each.
+    """Apply `function` to one client's samples, or to those of several clients in a list or dict.
 
     Parameters
     ----------
     given : array-like, or several clients' samples
     function : callable
-        Of a client's samples, and of what errors call them.
+        Takes a client's samples, and their name in error messages.
     where : str
-        What errors call the samples of one client.
+        Name of a single client's samples in error messages.
     """
     if not holds_several(given):
         return function(given, where)
@@ -31,12 +31,12 @@ def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
 
 
 def position_of(name: str, names: Sequence[str]) -> int:
-    """The position of a client among those of `fit`, by its name.
+    """Return the position of a client among those of `fit`, by its name.
 
     Raises
     ------
     FedkinError
-        If none is called so, with the nearest name.
+        If no client has this name; the message suggests the nearest one.
     """
     if name not in names:
         raise unknown_name("client", name, names)
@@ -44,7 +44,7 @@ def position_of(name: str, names: Sequence[str]) -> int:
 
 
 class ByClient(list[Any]):
-    """A list in the order of the clients whose items are also found by the clients' names.
+    """List with one item per client, also found by the clients' names.
 
     Parameters
     ----------
@@ -68,11 +68,11 @@ class ByClient(list[Any]):
         return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
 
     def keys(self) -> list[str]:
-        """The clients' names."""
+        """Return the clients' names."""
         return list(self.names)
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Names and things."""
+        """Return pairs of name and item."""
         return iter(zip(self.names, self, strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -80,9 +80,9 @@ class ByClient(list[Any]):
 
 
 class NumbersByClient(np.ndarray):
-    """An array with a number for each client, which is also found by the client's name.
+    """Array with one number per client, also found by the clients' names.
 
-    What is computed from it, or cut out of it, is an array without names.
+    Results computed from it, and slices of it, are arrays without names.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Estimators that cluster clients: ``fit`` takes labelled clients, in any form."""
+"""Base class of estimators that cluster clients: ``fit`` takes labelled clients, in any form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPLITS = {"eval": "test", "validation": "validation"}
 
 
 class ClientClusterer(ClientPredictor):
-    """Base of estimators that cluster clients with labelled samples and train a model for each cluster.
+    """Base class of estimators that cluster clients with labelled samples and train a model for each cluster.
 
     `module` may also be a torch module, its class, or a function that makes one: of ``(shape, classes)``, the shape of
     a sample and the number of classes, of the number of classes alone, or of nothing. It must give logits
@@ -46,22 +46,22 @@ class ClientClusterer(ClientPredictor):
     Attributes
     ----------
     client_labels_ : ndarray of int64, (n_clients,)
-        Cluster of each client; -1 where it was never asked, or not since its cluster was divided. Also by the client's
+        Cluster of each client; -1 if it never took part, or not since its cluster was split. Also by the client's
         name, ``client_labels_["north"]``.
     clusters_ : dict of str to int
         The same by the client's name.
     memberships_ : ndarray of float32, (n_clients, n_clusters)
-        To what part each client belongs to each cluster, rows summing to 1; only of methods with soft clusters. A
-        client then predicts with all models, weighted so; `client_labels_` are the clusters of the greatest.
+        Membership of each client in each cluster, rows summing to 1; only of methods with soft clusters. A client
+        then predicts with all models, weighted by membership; `client_labels_` are the clusters of highest membership.
     models_ : list of nn.Module
-        One per cluster, in evaluation mode; from samples on the model's scale, ``preparation_.apply(x)``, to logits.
+        Models from prepared samples, ``preparation_.apply(x)``, to logits; one per cluster, in evaluation mode.
         They are copies: changes to them do not change what `predict` returns.
     classes_ : ndarray, (n_classes,)
         All clients' labels, sorted; the order of logits and probabilities.
     n_clusters_ : int
         Number of clusters; where it is given, clusters that no client chose are included.
     metrics_ : DataFrame
-        Numbers and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
+        Values and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
         ``value``.
     records_ : list of dict
         One entry per round as the method recorded it: loss, clusters, labels and so on, with bytes sent and received so
@@ -94,12 +94,12 @@ class ClientClusterer(ClientPredictor):
         eval : float, or as clients, optional
             Labelled samples that clients do not train on, of all or some clients, by name, or of as many in a list; one
             data set for all; ``(x, y)`` as `clients` and `y`; or a fraction of each client's samples, in (0, 1), which
-            is then held out of training. After each round every client is tried on its own with its cluster's model,
-            see `metrics_`.
+            is then held out of training. After each round the model of every client's cluster is evaluated on the
+            client's own samples, see `metrics_`.
         validation : as eval, optional
-            The same for stopping early and choosing parameters.
+            The same for early stopping and model selection.
         metrics : dict of str to callable, optional
-            Metrics of your own by name, measured where accuracy is: functions of the true and the predicted labels of a
+            Additional metrics by name, measured where accuracy is: functions of the true and the predicted labels of a
             client's held-out samples, such as scikit-learn's ``cohen_kappa_score``. They are rows of `metrics_`, and
             their means over clients are for callbacks, as ``"validation_NAME"`` on `validation`.
         callbacks : sequence of Callback or callable
@@ -135,14 +135,14 @@ class ClientClusterer(ClientPredictor):
         return self
 
     def _labels_needed(self) -> bool:
-        """Whether clients must have labels."""
+        """Return whether clients must have labels."""
         return True
 
     def _judging(
         self, given: Mapping[str, Any], clients: list[Client], names: Sequence[str], label: str | None,
         classes: ClassLabels,
     ) -> tuple[list[Client], tuple[HeldOut, ...]]:  # fmt: skip
-        """The clients without what is held out of them, and what is held out."""
+        """Return the clients without their held-out samples, and the held-out samples."""
         held_out = []
         for entrance, one in given.items():
             split = _SPLITS[entrance]
@@ -174,7 +174,7 @@ class ClientClusterer(ClientPredictor):
 
 
 def _fitting(preparation: Preparation, data: GivenData, y: Tensor, where: str, label: str | None) -> Tensor:
-    """Prepared samples, as many as labels; of those that differ from the ones of `fit`, the error says whose."""
+    """Prepare labelled samples as `fit` did, and check that there are as many as labels; errors begin with `where`."""
     try:
         samples = prepared_samples(preparation, data, where, label)
     except FedkinError as error:

@@ -38,22 +38,23 @@ from fedkin.nn.encoder import Encoder
 
 
 class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
-    """Cluster clients before training, by a few randomised bits that each sends once (Prigent et al. 2024).
+    """Cluster clients before training by randomised bits that an encoder makes of their data (Prigent et al. 2024).
 
-    With ``message="sums"`` clients send sums with noise instead, which guarantee ``epsilon`` for one sample.
-    With ``form="prototypes"`` clients need no labels: `fit` then also takes a list of samples `x` alone. What it finds
-    without labels are clusters; `models_` and `classes_` are empty, and `predict` refuses.
+    Each client sends a few bits once. With ``message="sums"`` clients send sums with noise instead, which guarantee
+    ``epsilon`` for one sample. With ``form="prototypes"`` clients need no labels: `fit` then also takes a list of
+    samples `x` alone. Without labels only clusters are found: `models_` and `classes_` are empty, and `predict`
+    refuses.
 
     Attributes
     ----------
     embeddings_ : ndarray of uint8, (n_clients, n_bits)
-        The last message of each client, zeros and ones as they were sent, flips included; prototypes are in the order
-        in which the server matched them. Of sums float32, for each class the sum and half the count.
+        Last message of each client, as it was sent, flips included; prototypes are in the order in which the server
+        matched them. With sums it is float32: for each class the sum and half the count.
     epsilon_ : float
-        Upper bound of what one whole message costs of a client's privacy, by pure differential privacy; infinite
-        without flips. Of sums, the epsilon of one sample, with `delta`. Training, of the encoder too, is not covered.
+        Epsilon of a whole message (an upper bound) by pure differential privacy; infinite without flips. With sums, the
+        epsilon of one sample, with `delta`. Training, also that of the encoder, is not covered.
     separable_ : bool
-        False where messages show no clusters; all clients are in one then.
+        Whether messages show clusters; if not, all clients are in one.
 
     Examples
     --------
@@ -71,9 +72,9 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
     """
 
     def transform(self, x: Any) -> Any:
-        """Codes of samples by the encoder that the clients trained together, or that came from a file.
+        """Encode samples by the encoder that the clients trained together, or that came from a file.
 
-        A function that `KinGraph` takes as `features`, for one: ``KinGraph(features=model.transform)``.
+        `KinGraph` can use it as features: ``KinGraph(features=model.transform)``.
 
         Returns
         -------
@@ -105,15 +106,15 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
 
 
 class LADD(ClientClusterer, method=ladd.LADDMethod):
-    """Cluster clients before training, by the style of their images (Shenaj et al. 2023).
+    """Cluster clients before training by the style of their images (LADD; Shenaj et al. 2023).
 
-    A style is made of the amplitudes of low frequencies. A baseline: styles are sent as they are. See `ClientClusterer`
-    for the attributes of all these estimators.
+    A style consists of the amplitudes of low frequencies. A baseline: styles are sent as they are. See
+    `ClientClusterer` for the attributes of all these estimators.
     """
 
 
 class PACFL(ClientClusterer, method=pacfl.PACFLMethod):
-    """Cluster clients before training, by the principal angles between their data's subspaces (Vahidian et al. 2023).
+    """Cluster clients before training by principal angles between their data subspaces (PACFL; Vahidian et al. 2023).
 
     Singular vectors of each class are sent as they are.
 
@@ -132,61 +133,62 @@ class PACFL(ClientClusterer, method=pacfl.PACFLMethod):
 
 
 class FLUX(ClientClusterer, method=flux.FLUXMethod):
-    """Cluster clients once, by moments of their data's latents after a few rounds (Fenoglio et al. 2025).
+    """Cluster clients once by moments of their data's latents, after a few rounds (FLUX; Fenoglio et al. 2025).
 
-    A client without labels is assigned, too.
+    It can also assign a client without labels.
     """
 
 
 class FedDrift(ClientClusterer, method=feddrift.FedDriftMethod):
-    """Cluster clients anew in every time step, as they drift, and find how many (Jothimurugesan et al. 2023)."""
+    """Find clusters of clients again in every time step as their data drift (FedDrift; Jothimurugesan et al. 2023)."""
 
 
 class FedAvg(ClientClusterer, method=fedavg.FedAvgMethod):
-    """One model for all clients (McMahan et al. 2017), with FedProx's term if `proximal` is above 0; no clusters."""
+    """Train one model for all clients (FedAvg; McMahan et al. 2017), with FedProx's term if `proximal` is above 0."""
 
 
 class FedOpt(ClientClusterer, method=fedopt.FedOptMethod):
-    """One model for all clients, its server an adaptive optimiser (Reddi et al. 2021); no clusters."""
+    """Train one model for all clients with an adaptive optimiser at the server (FedOpt; Reddi et al. 2021)."""
 
 
 class Local(ClientClusterer, method=fedavg.LocalMethod):
-    """Every client alone: a cluster and a model for each. A baseline."""
+    """Train a model for each client on its own data alone: a baseline."""
 
 
 class CLoVE(ClientClusterer, method=clove.CLoVEMethod):
-    """Cluster clients in every round by their losses under `n_clusters` models (Bhatia et al. 2025)."""
+    """Cluster clients in every round by their losses under `n_clusters` models (CLoVE; Bhatia et al. 2025)."""
 
 
 class FedRC(ClientClusterer, method=fedrc.FedRCMethod):
-    """`n_clusters` soft clusters that part clients only where the same classes look different (Guo et al. 2024).
+    """Train soft clusters that separate clients only by concept shift (FedRC; Guo et al. 2024).
 
-    `memberships_` says to what part each client belongs to each; it predicts with all models, weighted so.
+    Concept shift means that the same classes look different or are labelled differently. `memberships_` are each
+    client's memberships in the clusters; a client predicts with all models, weighted by them.
     """
 
 
 class CFLGP(ClientClusterer, method=cfl_gp.CFLGPMethod):
-    """Cluster clients by their updates of the same models, accumulated over rounds (Kim et al. 2024)."""
+    """Cluster clients by their updates of the same models, accumulated over rounds (CFL-GP; Kim et al. 2024)."""
 
 
 class FeSEM(ClientClusterer, method=fesem.FeSEMMethod):
-    """Move `n_clusters` models like the centres of k-means over clients' models (Long et al. 2023)."""
+    """Cluster clients by k-means of their models, round by round (FeSEM; Long et al. 2023)."""
 
 
 class FedGroup(ClientClusterer, method=fedgroup.FedGroupMethod):
-    """Cluster clients once by the cosines of their updates with the main directions (Duan et al. 2021)."""
+    """Cluster clients once by the cosines of their updates with main directions (FedGroup; Duan et al. 2021)."""
 
 
 class IFCA(ClientClusterer, method=ifca.IFCAMethod):
-    """`n_clusters` models, of which each client in every round trains the one that fits it best (Ghosh et al. 2020)."""
+    """Train `n_clusters` models; in every round each client trains the one of lowest loss (IFCA; Ghosh et al. 2020)."""
 
 
 class GradientLoss(ClientClusterer, method=gradient_loss.GradientLossMethod):
-    """`n_clusters` models, among which clients choose by loss and gradient together (Lin et al.)."""
+    """Train `n_clusters` models, among which clients choose by loss and gradient together (Lin et al.)."""
 
 
 class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
-    """Find clusters of clients once, as soon as their updates diverge, and how many (Zuziak et al.).
+    """Find clusters of clients and their number once, as soon as the clients' updates diverge (OCFL; Zuziak et al.).
 
     Examples
     --------
@@ -206,8 +208,8 @@ class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
 
 
 class Sattler(ClientClusterer, method=sattler.SattlerMethod):
-    """Split clusters of clients in two, recursively, where one model no longer suits all (Sattler et al. 2020)."""
+    """Split clusters of clients recursively where one model no longer fits all (CFL; Sattler et al. 2020)."""
 
 
 class Hierarchical(ClientClusterer, method=hierarchical.HierarchicalMethod):
-    """Cluster clients once, by a tree of their updates cut at a given height (Briggs et al. 2020)."""
+    """Cluster clients once by a dendrogram of their updates, cut at a given height (FL+HC; Briggs et al. 2020)."""

@@ -1,4 +1,4 @@
-"""What a fitted estimator of clients answers: classes of samples, and clusters of newcomers."""
+"""Predictions of estimators that cluster clients: classes of samples, and clusters of unseen clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEW = "The data given"
 
 
 class ClientPredictor(ForgettingEstimator):
-    """The models that were found, and what they say of samples in any form that ``fit`` takes."""
+    """Base class that predicts with the models of client clusters, for samples in any form that ``fit`` takes."""
 
     classes_: NDArray[Any]
     client_labels_: NDArray[np.int64]
@@ -40,18 +40,18 @@ class ClientPredictor(ForgettingEstimator):
 
     @checked_keywords
     def predict(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:
-        """Class of new samples, by the model of a client or of a cluster.
+        """Predict the classes of new samples, by the model of a client or of a cluster.
 
         Parameters
         ----------
         x : array-like, or several clients' samples
-            One client's samples in any form that `fit` takes; labels in them are not looked at. Or those of several
+            One client's samples in any form that `fit` takes; labels in them are ignored. Or those of several
             clients of `fit`, in a dict by name or of all of them in a list, each by its own model.
         client : int or str, optional
-            A client of `fit`, by its position in the list, or its name. With "Sattler" it may have a cached model of
-            its own choice.
+            A client of `fit`, by its position in the list, or its name. With `Sattler` its model may be a cached one
+            that it chose itself.
         cluster : int, optional
-            A cluster, such as `assign` gives to a newcomer. Where there is one cluster only, neither need be given.
+            A cluster, such as `assign` returns for an unseen client. With a single cluster, neither is needed.
 
         Returns
         -------
@@ -66,12 +66,12 @@ class ClientPredictor(ForgettingEstimator):
         return self._of_each(x, client, cluster, lambda logits: self.classes_[logits.argmax(1).numpy()])
 
     def predict_proba(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:
-        """Probability of each class of `classes_`, ``(n, n_classes)``; parameters and errors as in `predict`."""
+        """Predict the probabilities ``(n, n_classes)`` of the classes in `classes_`; otherwise as `predict`."""
         return self._of_each(x, client, cluster, lambda logits: logits.double().softmax(1).numpy())
 
     @checked_keywords
     def score(self, x: Any, y: Any = None, client: int | str | None = None, cluster: int | None = None) -> float:
-        """Accuracy on labelled samples, in [0, 1]: of several clients, the mean over them.
+        """Return the accuracy on labelled samples, in [0, 1]; for several clients the mean over them.
 
         Parameters
         ----------
@@ -99,19 +99,19 @@ class ClientPredictor(ForgettingEstimator):
 
     @checked_keywords
     def assign(self, x: Any, y: Any = None) -> Any:
-        """Cluster of a newcomer, from its labelled samples.
+        """Assign an unseen client (a newcomer) to a cluster, by its labelled samples.
 
-        By the loss of every cluster's model on them; or, with OCFL, Sattler and Hierarchical, by training as the
-        clients did when they were clustered, and comparing its update with theirs; or, with Embedding and LADD, by one
-        message such as the clients sent. The model itself does not change.
+        The cluster is that whose model has the lowest loss on them. OCFL, Sattler and Hierarchical instead train as the
+        clients did when they were clustered, and compare the update with theirs; Embedding and LADD use one message
+        such as the clients sent. The fitted model does not change.
 
         Parameters
         ----------
         x : array-like, or several newcomers' samples
             As a client's in `fit`, with or without labels; or several, in a list or in a dict by name.
         y : array-like, str, sequence or dict, optional
-            The labels where `x` has none, which must be among `classes_`. Only Embedding's prototypes and LADD's style
-            of a client do without, and then they are not looked at.
+            The labels where `x` has none, which must be among `classes_`. Only Embedding's prototypes and LADD's styles
+            need no labels, and then ignore them.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class ClientPredictor(ForgettingEstimator):
     def _of_each(
         self, x: Any, client: int | str | None, cluster: int | None, function: Callable[[Tensor], NDArray[Any]]
     ) -> Any:
-        """What `function` makes of the logits of one client's samples, or of those of each client."""
+        """Apply `function` to the logits of one client's samples, or of each of several clients'."""
         check_is_fitted(self, "result_")
         if client is not None or cluster is not None or not holds_several(x):
             return function(self._logits(x, client, cluster))
@@ -146,7 +146,7 @@ class ClientPredictor(ForgettingEstimator):
         return by_name if is_named(x) else ByClient(by_name.values(), by_name)
 
     def _labels(self, y: Any, samples: int) -> Tensor:
-        """A newcomer's labels as numbers."""
+        """Return a newcomer's labels as numbers."""
         if y is None:
             raise FedkinError(f"{NEW} has no labels, which a newcomer needs to find its cluster.")
         return encoded(read_labels(y, samples, NEW), self.classes_, NEW)
@@ -161,7 +161,7 @@ class ClientPredictor(ForgettingEstimator):
             return logits
 
     def _whose(self, client: int | str | None, cluster: int | None) -> dict[str, int]:
-        """Whose model is meant: the ``client`` or the ``cluster``, checked, by position."""
+        """Check the ``client`` or ``cluster`` whose model predicts, and return it by position."""
         models: Tensor = self.result_["models"]
         if not self.result_["module"]:
             raise FedkinError("The clients of fit had no labels, so there are clusters but no models to predict with.")
@@ -186,7 +186,7 @@ class ClientPredictor(ForgettingEstimator):
 
 
 def _pairs(x: Any, y: Any, entrance: str) -> dict[Any, Any]:
-    """Several clients' data by name or position, as pairs where `y` has their labels."""
+    """Return several clients' data by name or position, as pairs of samples and labels if `y` holds labels."""
     named = named_data(x, entrance)
     if y is None:
         return named

@@ -1,4 +1,4 @@
-"""What an estimator says of clusters of tables, in original units."""
+"""Descriptions of clusters of tables by estimators, in original units."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class DescribingEstimator(ForgettingEstimator):
-    """Base of estimators that describe clusters of tables."""
+    """Base class of estimators that describe clusters of tables."""
 
     _profile: ClusterProfile | None
 
     def describe(self) -> pd.DataFrame:
-        """The clusters of tables in original units.
+        """Describe the clusters of tables in original units.
 
         Returns
         -------
@@ -60,15 +60,15 @@ class DescribingEstimator(ForgettingEstimator):
         return self._profile
 
     def representatives(self) -> pd.DataFrame:
-        """A typical sample of each cluster of tables, in original units.
+        """Return a typical sample of each cluster of tables, in original units.
 
         Returns
         -------
         DataFrame
-            One row per cluster: ``rows``, how many it is made of, and a text for each column, in the order of
-            `describe`: the mean over the rows nearest to the cluster's middle at each client, or their most frequent
-            category. It is nobody's row: cells of fewer than five rows of a client stay there, and what no client gives
-            is ``"–"``.
+            One row per cluster: ``rows``, the number of rows that it summarises, and a text for each column, in the
+            order of `describe`: the mean over the rows nearest to the cluster's centre at each client, or their most
+            frequent category. It is not a real row: clients do not send cells of fewer than five rows, and a value that
+            no client sends is ``"–"``.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What all estimators share: parameters that are the method's, the loop of rounds, and DataFrames' columns."""
+"""Base class of all estimators: the method's options as parameters, the fit, and attributes common to all."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class EstimatorOptions:
     Attributes
     ----------
     scaling : {"auto", "standard", "none"}
-        "auto" leaves data in [0, 1] alone, divides columns in one unit, such as pixels, by one scale, and standardises
-        others, with statistics that clients send.
+        How samples are scaled: "auto" keeps data in [0, 1] as they are, divides columns in one unit, such as pixels, by
+        one scale, and standardises others, with statistics that clients send; "standard" standardises all columns.
     drop : list of str
         Columns of DataFrames that are left out.
     id : str
@@ -62,13 +62,13 @@ class EstimatorOptions:
     lacking : {"drop", "impute"}
         What happens to a column that a client lacks or that is mostly empty.
     indicator : bool
-        Whether a column with empty cells gets an indicator of these.
+        Whether a column with empty cells gets an indicator column for them.
     random_state : int, RandomState or None
-        Same number, same result.
+        Seed; the same number gives the same result.
     device : str or torch.device
         Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
     verbose : bool
-        Show progress on stderr.
+        Whether to show progress on stderr.
     """
 
     scaling: Literal["auto", "standard", "none"] = "auto"
@@ -88,14 +88,14 @@ _OWN = {option.name for option in options_of(EstimatorOptions)}
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """The outcome of a method's run.
+    """Outcome of a method's run, from which `fit` sets its attributes.
 
     Attributes
     ----------
     result : dict
-        The method's.
+        Result of the method.
     state : State
-        The method's last.
+        Last state of the method.
     history : list of dict
         One entry per step: the record's values, with the bytes sent and received so far.
     preparation : Preparation
@@ -103,11 +103,11 @@ class FitOutcome:
     seed : int
         Seed of the run.
     profile : ClusterProfile or None
-        What clusters of samples look like, where the clients have tables.
+        Profile of the clusters of samples, where the clients have tables.
     judged : list of dict
-        What models got right on what was held out, see `fedkin.estimators.metrics_frame.judged_rows`.
+        Scores of models on held-out samples, see `fedkin.estimators.metrics_frame.judged_rows`.
     forgotten : frozenset of int
-        Clients that took no part, since they are forgotten.
+        Clients that took no part because they are forgotten.
     """
 
     result: dict[str, Any]
@@ -121,18 +121,18 @@ class FitOutcome:
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: a method's hyper-parameters as scikit-learn's parameters, and the loop of its steps.
+    """Base class of all estimators: a method's options as scikit-learn parameters, and the loop of its steps.
 
     Attributes
     ----------
     history_ : DataFrame
         The same table as `metrics_`.
     n_iter_ : int
-        Number of rounds, or of a method's other steps.
+        Number of rounds, or of other steps of the method.
     result_ : dict
-        All that the method found.
+        Complete result of the method.
     client_names_ : list of str
-        What the clients are called.
+        Names of the clients.
     preparation_ : Preparation
         How samples were prepared; its ``notes`` say what was done to tables.
     n_features_in_ : int
@@ -156,7 +156,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         def __init__(self, **parameters: Any) -> None: ...
 
     def __init_subclass__(cls, method: type[Any] | None = None, **more: Any) -> None:
-        """Give the estimator the options of `method`, a method's dataclass, as parameters of its signature and docs."""
+        """Add the options of `method`, a dataclass, to the estimator's signature and docstring."""
         super().__init_subclass__(**more)
         if method:
             cls._method = method
@@ -168,7 +168,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             cls.__doc__ = with_parameters(with_attributes(cls.__doc__ or "", bases), options)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; of one that does not exist, the `ValueError` names the nearest."""
+        """Set parameters by name; the `ValueError` for an unknown one suggests the nearest."""
         for name in params:
             if name not in self.get_params():
                 raise FedkinError(no_parameter(type(self).__name__, name, self.get_params()))
@@ -176,22 +176,22 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _hyper_parameters(self) -> dict[str, Any]:
-        """The parameters that are the method's."""
+        """Return the parameters that are the method's options."""
         own = _OWN | ({option.name for option in options_of(self._more)} if self._more is not None else set())
         return {name: value for name, value in self.get_params().items() if name not in own}
 
     def _on_device(self) -> AbstractContextManager[None]:
-        """Within it, networks compute where the estimator says."""
+        """Select the estimator's device for networks; a context manager."""
         return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
 
     def _table_options(self) -> TableOptions:
-        """How the columns of DataFrames are read."""
+        """Return the options for reading the columns of DataFrames."""
         return TableOptions(self.drop, self.id, self.categorical, self.ordinal or {}, lacking=self.lacking)
 
     def _run(
         self, clients: Sequence[Client], names: Sequence[str], options: dict[str, Any], following: Following
     ) -> FitOutcome:
-        """Prepare the clients' data and take the method, with `options` for its fields, to its end."""
+        """Prepare the clients' data, and run the method with `options` until it has finished."""
         method: Method[Any] = checked_method(self._method, options)
         forgotten, seed = self._leaving or (frozenset(), None)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if seed is None else seed
@@ -211,7 +211,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged, forgotten)
 
     def _own_data(self, preparation: Preparation) -> OwnData:
-        """How the server's samples are read, if the method's server has any."""
+        """Return how the server's own samples are read, if the method's server has any."""
         return preparation.read
 
     def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
@@ -230,17 +230,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = np.array(columns, dtype=object)
 
     def __getattr__(self, name: str) -> Any:
-        """Nothing is found here; of names that other libraries have, the error says what they are called."""
+        """Raise `AttributeError`, with fedkin's name for an attribute that other libraries have."""
         if name in ATTRIBUTES:
             raise AttributeError(f"{type(self).__name__} has no '{name}'; {ATTRIBUTES[name]}")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
 
     @property
     def metrics_(self) -> pd.DataFrame:
-        """Every number of the fit in a tidy DataFrame.
+        """Values of every round in a tidy DataFrame.
 
-        Its columns are ``round``, ``client``, ``cluster``, ``split``, ``metric`` and ``value``. A client or a cluster
-        is missing where a number is of all of them; ``split`` is ``"train"``, ``"test"`` for what was given to `fit` as
+        Its columns are ``round``, ``client``, ``cluster``, ``split``, ``metric`` and ``value``. Client and cluster are
+        missing for values over all of them; ``split`` is ``"train"``, ``"test"`` for the samples given to `fit` as
         ``eval``, ``"validation"``, or missing. Round 0 is before the first.
         """
         check_is_fitted(self, "result_")
@@ -252,11 +252,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return self.metrics_
 
     def plot(self) -> Figure:
-        """Draw the usual figures of the fit.
+        """Draw the standard figures of the fit.
 
-        Of clients that were clustered: accuracy by cluster and client where `fit` had ``eval`` or ``validation``, the
-        cluster of each client by round, sizes, loss, and the temperature where the method has one. Of samples: how many
-        each client has in each cluster, and agreement with labels where there are any.
+        For clients that were clustered: accuracy by cluster and client where `fit` had ``eval`` or ``validation``, the
+        cluster of each client by round, sizes, loss, and the temperature where the method has one. For samples: how
+        many each client has in each cluster, and agreement with labels where there are any.
 
         Returns
         -------
@@ -273,11 +273,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return figure_of(panels(self.metrics_, self.client_names_), type(self).__name__)
 
     def _more_rows(self) -> Iterable[Row]:
-        """Rows of `metrics_` that the history does not have."""
+        """Return rows of `metrics_` that the history does not have."""
         return judged_rows(self._judged, self.client_names_)
 
     def _prepared(self, x: Any, where: str) -> Tensor:
-        """New samples as the method sees them; labels in them are not looked at."""
+        """Prepare new samples as the method needs them; labels in them are ignored."""
         return prepared_samples(self.preparation_, given_data(x, where), where, self._label)
 
     def __sklearn_tags__(self) -> Any:
@@ -287,7 +287,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
 
 def prepared_samples(preparation: Preparation, given: GivenData, where: str, label: str | None = None) -> Tensor:
-    """Samples of a client as methods see them, without the column `label` of a table."""
+    """Prepare a client's samples as methods need them, without the column `label` of a table."""
     reading = preparation.reading
     labels = [name for name in (label, given.label) if name is not None]
     reading = dataclasses.replace(reading, drop=[*reading.drop, *labels])

@@ -1,4 +1,4 @@
-"""The estimator of FedCRef, which takes first clusters, and numbers of clusters, of each client."""
+"""Estimator of FedCRef, which accepts initial clusters, and numbers of clusters, of each client."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fedkin.methods.samples.fedcref import fedcref
 
 
 class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
-    """Find the clusters across clients, and how many there are (FedCRef; Nardi, Valerio, Passarella).
+    """Find clusters across clients, and their number, by matching local clusters (FedCRef; Nardi, Valerio, Passarella).
 
-    `predict` gives a sample the cluster whose model reconstructs it best. Samples of `fit` may get another one than in
-    `labels_`, for there a client chooses among fewer models.
+    `predict` assigns a sample to the cluster whose model reconstructs it best. Samples of `fit` may get another cluster
+    than in `labels_`, for which a client chooses among fewer models.
 
     `n_clusters` may also be a list with the number of local clusters of each client.
 
@@ -47,14 +47,14 @@ class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
         self, X: Any, y: Any = None, *, initial_labels: Any = None, eval: Any = None,  # noqa: N803
         callbacks: Followers = (),
     ) -> Self:  # fmt: skip
-        """Find the clusters, from first clusters of the clients' own if they have any.
+        """Find the clusters, starting from the clients' own initial clusters if given.
 
         Parameters
         ----------
         X, y, eval, callbacks
-            As of all estimators that cluster samples.
+            As for all estimators that cluster samples.
         initial_labels : sequence or dict of array-like of int, optional
-            Each client's own first clusters, ``(n,)`` with values 0 or more, to start from; in order, or by name.
+            Initial clusters of each client, ``(n,)`` with values 0 or more; in order, or by name.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
 
 
 def _give_labels(clients: Sequence[Client], labels: Any, initial: str, names: Sequence[str]) -> None:
-    """Hand the clients their own first clusters, numbered 0..k-1."""
+    """Set the clients' own initial clusters, renumbered 0..k-1."""
     if initial not in ("auto", "given"):
         raise FedkinError(f"initial_labels would be ignored with initial='{initial}'; leave it at 'auto'.")
     if len(labels) != len(clients):
@@ -98,7 +98,7 @@ def _give_labels(clients: Sequence[Client], labels: Any, initial: str, names: Se
 
 
 def _give_counts(clients: Sequence[Client], counts: Any) -> None:
-    """Hand every client its own number of clusters."""
+    """Set every client's own number of clusters."""
     if len(counts) != len(clients):
         raise FedkinError(f"n_clusters has {len(counts)} numbers for {len(clients)} clients; give one for each.")
     for client, count in zip(clients, counts, strict=True):

@@ -1,4 +1,4 @@
-"""Figures of a fit, drawn with Matplotlib from its tidy metrics."""
+"""Matplotlib figures of a fit, drawn from its tidy metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Panel = tuple[str, Callable[["Axes"], None]]
 
 
 def figure_of(panels: Sequence[Panel], title: str) -> Figure:
-    """A figure with a panel below the other.
+    """Draw panels one below the other in a figure.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def figure_of(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def client_panels(metrics: pd.DataFrame, names: Sequence[str]) -> list[Panel]:
-    """Accuracy, who is with whom, sizes, temperature and loss by round, as far as they were measured."""
+    """Return panels of accuracy, clusters of clients, sizes, temperature and loss by round, as far as measured."""
     panels: list[Panel] = []
     for split in ("test", "validation"):
         found = metrics[(metrics["split"] == split) & (metrics["metric"] == "accuracy")]
@@ -67,7 +67,7 @@ def client_panels(metrics: pd.DataFrame, names: Sequence[str]) -> list[Panel]:
 
 
 def sample_panels(metrics: pd.DataFrame, names: Sequence[str]) -> list[Panel]:
-    """Samples of each client in each cluster, and agreement with labels where they are known."""
+    """Return panels of the samples of each client in each cluster, and of agreement with labels if known."""
     samples = metrics[(metrics["metric"] == "samples") & metrics["client"].notna()]
     panels: list[Panel] = [("Samples in each cluster, by client", lambda axes: _stacked(axes, samples, names))]
     rand = metrics[(metrics["metric"] == "ari") & metrics["client"].notna()]
@@ -77,7 +77,7 @@ def sample_panels(metrics: pd.DataFrame, names: Sequence[str]) -> list[Panel]:
 
 
 def _of(metrics: pd.DataFrame, name: str, split: str | None = None) -> pd.DataFrame:
-    """A number of all clients together, by round."""
+    """Return a metric over all clients, by round."""
     whole = metrics["client"].isna() & metrics["cluster"].isna() & (metrics["metric"] == name)
     return metrics[whole if split is None else whole & (metrics["split"] == split)]
 

@@ -1,4 +1,4 @@
-"""The rounds of a fit: stepped, judged and followed."""
+"""Rounds of a fit, with evaluation on held-out samples and callbacks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from fedkin.experiment.evaluation import evaluate_clusters
 
 @dataclass(frozen=True)
 class Following:
-    """Who follows a fit.
+    """Evaluation and callbacks of a fit.
 
     Attributes
     ----------
     held_out : tuple of HeldOut
-        What models are judged by after every round.
+        Samples on which models are evaluated after every round.
     callbacks : tuple of Callback
         Called as the fit goes on.
     metrics : OwnMetrics
-        What is measured besides accuracy.
+        Metrics besides accuracy.
     """
 
     held_out: tuple[HeldOut, ...] = ()
@@ -39,7 +39,7 @@ class Following:
 
 
 class Rounds:
-    """The rounds of a fit, judged and followed.
+    """Rounds of a fit, evaluated and reported to callbacks.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Rounds:
         self.judged: list[dict[str, Any]] = []
 
     def to_the_end(self) -> State:
-        """Step until the method has finished or a callback stops it; its last state."""
+        """Make steps until the method has finished or a callback stops it, and return the last state."""
         state: State = self.method.init(self.fed)
         self._judge(state)
         while not state.finished:
@@ -79,7 +79,7 @@ class Rounds:
         return state
 
     def _judge(self, state: Any) -> dict[str, Any]:
-        """Scores of the models on what is held out, by name; those on ``"validation"`` begin with that word."""
+        """Evaluate the models on held-out samples; names of scores on ``"validation"`` begin with that word."""
         found: dict[str, Any] = {}
         for split, population in self.judges.items():
             scores = evaluate_clusters(self.method, population, self.fed, state)

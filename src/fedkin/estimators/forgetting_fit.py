@@ -1,4 +1,4 @@
-"""Forgetting a client of a fitted estimator: exactly where the method can, else by fitting again without it."""
+"""Forget a client of a fitted estimator: exactly where the method can, else by fitting again without it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _SPACING = 1000
 
 
 class ForgettingEstimator(Estimator):
-    """Base of estimators of which clients can be forgotten after `fit`.
+    """Base class of estimators that can forget clients after `fit`.
 
     Attributes
     ----------
     certificates_ : list of dict
-        What each call of `forget` returned.
+        Certificate of each call of `forget`.
     """
 
     certificates_: list[dict[str, Any]]
@@ -40,11 +40,11 @@ class ForgettingEstimator(Estimator):
         self, client: int | str, X: Any, y: Any = None, *, rows: ArrayLike | None = None,  # noqa: N803
         retrain: bool = False, **fit: Any,
     ) -> dict[str, Any]:  # fmt: skip
-        """Forget a client; the model is then one without it, whose labels are -1.
+        """Forget a client; the model becomes one without it, and its samples get the label -1.
 
-        Where the method keeps apart what each client has sent, clusters are formed again of what the others have sent.
-        Else the model is fitted again, without the client: it costs as much as `fit`. Positions of clients stay, and
-        the seed is that of `fit`.
+        Where the method stores each client's contribution separately, clusters are formed again from those of the
+        others. Otherwise the model is fitted again without the client, which costs as much as `fit`. Positions of
+        clients stay, and the seed is that of `fit`.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class ForgettingEstimator(Estimator):
         X, y : as in `fit`
             The same clients with the same samples, since an estimator keeps none.
         rows : array-like of int, optional
-            Rows of its samples, where the method can forget some of them; without, the whole client.
+            Rows of the samples to forget, for methods that can forget single samples; by default the whole client.
         retrain : bool
             Whether to fit again even where the method can leave the client out exactly.
         **fit
@@ -108,7 +108,7 @@ class ForgettingEstimator(Estimator):
         self.certificates_ = earlier
 
     def _again(self, method: Method[Any], state: State, people: list[Client], gone: frozenset[int]) -> None:
-        """Do the last step again with the clients that are left."""
+        """Repeat the last step with the remaining clients."""
         with self._on_device(), one_thread():
             fed = self._federation(people)
             fed.away = set(gone)
@@ -121,14 +121,14 @@ class ForgettingEstimator(Estimator):
         raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or take MUFC.")
 
     def _federation(self, people: Sequence[Client]) -> LocalFederation:
-        """The clients of `fit`, whose random numbers are other ones than before."""
+        """Build a federation of the clients of `fit`, with other random numbers than before."""
         fed = LocalFederation(people, self._run_seed)
         fed.client_names = self.client_names_
         fed.exchange = _SPACING * (len(self.certificates_) + 1)
         return fed
 
     def _made(self, **wanted: Any) -> Method[Any]:
-        """The method of `fit`, with other hyper-parameters where `wanted`."""
+        """Build the method of `fit`, with the hyper-parameters in `wanted` replaced."""
         method: Method[Any] = checked_method(self._method, {**self._hyper_parameters(), **wanted})
         return method
 
@@ -141,14 +141,14 @@ class ForgettingEstimator(Estimator):
             self._private = [dict(client.state) for client in clients]
 
     def _take(self, method: Method[Any], state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
-        """Take over a state and what the clients remember after it."""
+        """Set the attributes from a new state, and store what the clients remember after it."""
         self._state = state
         self._private = [{} if one.id in self._forgotten else dict(one.state) for one in people]
         self.result_ = method.result(state)
         self.n_clusters_ = int(self.result_["n_clusters"])
 
     def _people(self, data: Any, y: Any) -> list[Client] | None:
-        """The clients of `fit`, prepared as then, with what they remember; ``None`` where that was not kept."""
+        """Build the clients of `fit` with what they remember, prepared as then; ``None`` where that was not kept."""
         return None
 
     def _position(self, client: int | str) -> int:

@@ -1,4 +1,4 @@
-"""Labelled samples that clients do not train on, by which a fit is judged as it goes on."""
+"""Held-out labelled samples on which a fit is evaluated as it goes on."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Samples = tuple[Callable[[Preparation], Tensor], Tensor]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Samples that one split holds.
+    """Samples of one held-out split.
 
     Attributes
     ----------
     split : str
-        What it is called in metrics, such as ``"test"``.
+        Name in metrics, such as ``"test"``.
     clients : list of Samples or None
-        Each client's own, ``None`` where it has none; empty where all clients share `common`.
+        Samples of each client, ``None`` where it has none; empty where all clients share `common`.
     common : Samples or None
-        Samples of nobody's, on which every cluster's model is tried.
+        Samples of no client, on which every cluster's model is evaluated.
     """
 
     split: str
@@ -43,7 +43,7 @@ class HeldOut:
     common: Samples | None = None
 
     def population(self, clients: Sequence[Client], preparation: Preparation) -> Population:
-        """The clients with these samples, prepared, as their tests."""
+        """Return the clients with these samples, prepared, as their tests."""
         nothing = torch.zeros(0, *clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64)
         own = self.clients or [None] * len(clients)
         tests = [nothing if one is None else (one[0](preparation), one[1]) for one in own]
@@ -58,14 +58,14 @@ Reader = Callable[[GivenData, str], Samples]
 def held_out_of(
     given: Any, split: str, entrance: str, names: Sequence[str], label: str | None, read: Reader
 ) -> HeldOut:
-    """What was given to be judged by: labelled samples by client, or one data set for all.
+    """Read the held-out samples that a user gives: labelled samples by client, or one data set for all.
 
     Parameters
     ----------
     given : Any
         Clients as in ``fit``, by name or as many in a list; or one client's form of data, for all.
     split, entrance : str
-        What the split is called, and the argument that was given.
+        Name of the split, and of the argument of ``fit``.
     names : sequence of str
         The clients of ``fit``.
     label : str or None
@@ -99,7 +99,7 @@ def held_out_of(
 
 
 def _with_labels_beside(x: Any, y: Any, entrance: str) -> Any:
-    """Pairs of clients' samples and labels that were given apart, in the same form; else both as they were."""
+    """Convert a pair of all clients' samples and all their labels to pairs by client; else return both as given."""
     named = named_data(x, entrance)
     labels = list(y.values()) if isinstance(y, Mapping) else y
     if not isinstance(labels, list | tuple) or any(dimensions(own) != 1 for own in labels):
@@ -110,12 +110,12 @@ def _with_labels_beside(x: Any, y: Any, entrance: str) -> Any:
 
 
 def by_client(given: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:
-    """What is given by name or position, by position of the clients of ``fit``.
+    """Convert items given by name or in a list to a dict by position of the clients of ``fit``.
 
     Raises
     ------
     FedkinError
-        If a name is unknown, or things in a list are not as many as clients.
+        If a name is unknown, or a list does not have one item per client.
     """
     if not all(isinstance(key, int) for key in given):
         for key in given:
@@ -132,7 +132,7 @@ def by_client(given: Mapping[Any, Any], names: Sequence[str], entrance: str) -> 
 def split_off(
     clients: Sequence[Client], fraction: float, seed: int, split: str, entrance: str
 ) -> tuple[list[Client], HeldOut]:
-    """Clients without a fraction of their samples, drawn by `seed`, and these samples.
+    """Split a fraction off each client's samples at random, and return the remaining clients and the split.
 
     A client keeps at least one sample; one with a single sample has none held out.
 

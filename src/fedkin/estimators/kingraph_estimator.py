@@ -1,4 +1,4 @@
-"""The estimator of kin-graph, whose clusters can be cut again."""
+"""Estimator of kin-graph, whose clusters can be cut again."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from fedkin.methods.samples.kingraph.node_votes import Votes, clusters_again, co
 
 
 class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
-    """Find the clusters across clients, and how many there are, by a graph of their micro-clusters.
+    """Find clusters across clients, and their number, by community detection in a graph of micro-clusters (kin-graph).
 
-    Nothing need be set. Each client sends sums of its samples' features, how neighbours differ, and means and sizes of
-    many micro-clusters.
+    No parameter needs to be set. Each client sends sums of its samples' features, how neighbours differ, and means and
+    sizes of many micro-clusters.
 
     `features` may also be a trained module or a function that turns float32 ``(n, *shape)`` into ``(n, width)``, as
-    `transform` of another estimator does. Every fit copies a module, and uses the copy in evaluation mode. Samples
-    are scaled first: with `transform` of an estimator that scales by itself, set `scaling` to "none".
+    `transform` of another estimator does. Every fit copies a module, and uses the copy in evaluation mode. Samples are
+    scaled first: with `transform` of an estimator that scales by itself, set `scaling` to "none".
 
     Attributes
     ----------
@@ -42,7 +42,8 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     result_ : dict
         Among others ``centroids`` ``(m, d)``, ``counts`` and ``clusters`` ``(m,)`` of the graph's nodes.
     records_ : list of dict
-        Three entries: on components, on differences and on the graph, with the bytes sent and received.
+        Three entries: on principal components, on differences between neighbours and on the graph, with the bytes sent
+        and received.
 
     Examples
     --------
@@ -65,7 +66,10 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     def fit(
         self, X: Any, y: Any = None, *, eval: Any = None, callbacks: Followers = (),  # noqa: N803
     ) -> Self:  # fmt: skip
-        """As of all estimators; warns (`UserWarning`) if there are too few micro-clusters to find clusters."""
+        """Find the clusters, as all estimators of samples do.
+
+        Warns (`UserWarning`) if there are too few micro-clusters to find clusters.
+        """
         clients, names = self._clients(X, y)
         extractor = extractor_of(self.features)
         options = self._hyper_parameters()
@@ -79,7 +83,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         return self
 
     def cut(self, n_clusters: int | None = None, *, resolution: float | None = None) -> KinGraph:
-        """Cut the graph again, coarser or finer; clients are asked for nothing.
+        """Cut the graph again, coarser or finer, without contacting the clients.
 
         Whether samples were smoothed stays as `fit` has decided it for its own number of clusters.
 
@@ -139,7 +143,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self._memories = [self._memory(client) for client in clients]
 
     def _memory(self, client: Client) -> Votes:
-        """What decides on the clusters of a client's samples; nothing if it is forgotten."""
+        """Return what a client stores to assign clusters to its samples; nothing if it is forgotten."""
         if client.id in self._forgotten:
             return Votes(torch.zeros(0, 1, dtype=torch.int32), torch.zeros(0, 1))
         return nodes_of_samples(client, self._graph.own)

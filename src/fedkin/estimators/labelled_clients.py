@@ -1,4 +1,4 @@
-"""Clients with labels of any plain type as clients whose labels are numbers."""
+"""Conversion of clients with labels of any plain type to clients whose labels are numbers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ClassLabels = NDArray[Any]
 def clients_of(
     given: GivenClients, options: TableOptions, labels_needed: bool = True
 ) -> tuple[list[Client], ClassLabels, list[str]]:
-    """Clients whose `y` are positions in the sorted labels of all, these labels, and the clients' names.
+    """Build clients whose `y` are positions in the sorted labels of all; return them, the labels and the names.
 
     Parameters
     ----------
     given : GivenClients
     options : TableOptions
     labels_needed : bool
-        Otherwise all clients may be without; there are no classes then.
+        Whether clients must have labels; if not, all may lack them, and there are no classes then.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def clients_of(
 
 
 def labelled_data(value: Any, where: str, label: str | None) -> GivenData:
-    """One client's data with its labels, which may be in a file or in the column `label` of a table.
+    """Read one client's data with its labels, which may be in a file or in the column `label` of a table.
 
     Labels are ``None`` where there are none.
 
@@ -79,7 +79,7 @@ def labelled_data(value: Any, where: str, label: str | None) -> GivenData:
 
 
 def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool = True) -> GivenData:
-    """One client's samples and its labels, which are beside them in `y`, or in a column of `x`, or in pairs.
+    """Return one client's samples and its labels, which are in `y`, in a column of `x`, or in pairs in `x`.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool 
     y : array-like, str or None
         The labels, or the name of their column.
     where : str
-        What holds the samples, as the beginning of an error's sentence.
+        Name of the samples, which begins error messages.
     label : str or None
         The column of labels in the tables of ``fit``.
     needed : bool
@@ -108,14 +108,14 @@ def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool 
 
 
 def without_labels(data: GivenData) -> GivenData:
-    """The same data, of a table without the column of labels."""
+    """Return the same data without the label column of a table."""
     if data.label is None:
         return data
     return GivenData(data.x.drop(columns=[name for name in data.x.columns if str(name) == data.label]), data.y)
 
 
 def labels_in(data: Dataset) -> ClassLabels | None:
-    """The labels of a file: integers where all its classes are such, else texts; ``None`` if it has none."""
+    """Return the labels of a file: integers where all its classes are integers, else texts; ``None`` if it has none."""
     if data.y is None:
         return None
     names = np.array(data.classes)
@@ -135,16 +135,16 @@ def _check_all_labelled(labels: Sequence[Any], names: Sequence[str], needed: boo
 
 
 def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
-    """Labels as an array ``(samples,)`` of integers, booleans, whole floats or strings.
+    """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings.
 
     Parameters
     ----------
     y : array-like
         One label per sample.
     samples : int
-        How many samples there are.
+        Number of samples.
     where : str
-        Whose labels they are, as the beginning of an error's sentence.
+        Name of their owner, which begins error messages.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
 
 
 def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
-    """The distinct labels of all clients, sorted.
+    """Return the distinct labels of all clients, sorted.
 
     Raises
     ------
@@ -194,12 +194,12 @@ def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
 
 
 def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
-    """`labels` as positions in the sorted `classes`: int64 ``(n,)``.
+    """Encode `labels` as positions in the sorted `classes`: int64 ``(n,)``.
 
     Raises
     ------
     FedkinError
-        If one is not among them.
+        If a label is not among them.
     """
     check_kind(labels, classes, where)
     strange = labels[~np.isin(labels, classes)]
@@ -211,13 +211,13 @@ def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
 
 
 def check_kind(labels: ClassLabels, classes: ClassLabels, where: str) -> None:
-    """Refuse strings where `fit` had numbers, and the other way round."""
+    """Check that labels are of the same kind as in `fit`, numbers or strings."""
     if _is_worded(labels) != _is_worded(classes):
         raise FedkinError(f"{where} has {_kind(labels)} for labels where fit had {_kind(classes)}; give the same type.")
 
 
 def _plain(array: ClassLabels, where: str) -> ClassLabels:
-    """An array of objects as one of strings or numbers, if that is what all of them are."""
+    """Convert an array of objects to one of strings or numbers, if all of them are."""
     values = array.tolist()
     if all(isinstance(value, str) for value in values):
         return np.array(values, dtype=str)

@@ -1,4 +1,4 @@
-"""The rounds of a fit as one tidy table: a row for every number."""
+"""Values of a fit's rounds as one tidy table, a row for every value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHORT = {"personal_accuracy": "accuracy", "personal_f1": "f1"}
 
 
 def tidy(rows: Iterable[Row]) -> pd.DataFrame:
-    """Rows as a DataFrame; a client or cluster is missing where the number is of all."""
+    """Convert rows to a DataFrame; client or cluster is missing for values over all of them."""
     from pandas import DataFrame
 
     frame = DataFrame(list(rows), columns=list(COLUMNS))
@@ -34,7 +34,7 @@ def tidy(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def history_rows(history: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Row]:
-    """What the records of rounds say: of everything, of each cluster, and of each client in its cluster.
+    """Yield the values in the records of rounds: overall, by cluster, and by client in its cluster.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def history_rows(history: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 
 
 def judged_rows(judged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Row]:
-    """What models got right on held-out samples: at each client, in each cluster, and of everything.
+    """Yield the scores of models on held-out samples: by client, by cluster, and overall.
 
     Parameters
     ----------
@@ -89,13 +89,13 @@ def judged_rows(judged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> It
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean over clients that have a value; ``None`` if none has."""
+    """Return the mean over clients that have a value; ``None`` if none has."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
 
 
 def sizes_of(step: int, names: Sequence[str], labels: Sequence[NDArray[np.int64]]) -> Iterator[Row]:
-    """Samples of every client in every cluster that it has, and of all clients."""
+    """Yield the number of samples in each cluster, of every client and of all clients."""
     total: dict[int, int] = {}
     for name, own in zip(names, labels, strict=True):
         for cluster, count in zip(*np.unique(own, return_counts=True), strict=True):
@@ -108,7 +108,7 @@ def sizes_of(step: int, names: Sequence[str], labels: Sequence[NDArray[np.int64]
 def agreement_rows(
     step: int, split: str, known: Sequence[tuple[str | None, NDArray[np.int64], NDArray[Any]]]
 ) -> Iterator[Row]:
-    """How far clusters agree with labels, within each client that has a name and over all samples together."""
+    """Yield the agreement of clusters with labels, within each named client and over all samples."""
     pairs = [(name, clusters, np.unique(labels, return_inverse=True)[1]) for name, clusters, labels in known]
     for name, clusters, labels in pairs:
         if name is not None:
@@ -121,7 +121,7 @@ def agreement_rows(
 
 
 def _is_clustering(labels: Any, names: Sequence[str]) -> bool:
-    """Whether it is one cluster for each client."""
+    """Return whether `labels` holds one cluster for each client."""
     return isinstance(labels, list) and len(labels) == len(names) and all(isinstance(one, int) for one in labels)
 
 

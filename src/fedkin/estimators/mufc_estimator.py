@@ -1,4 +1,4 @@
-"""The estimator of MUFC, which can forget samples after `fit`."""
+"""Estimator of MUFC, which can forget samples after `fit`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fedkin.methods.samples import mufc
 
 
 class MUFC(SampleClusterer, method=mufc.MUFCMethod):
-    """Cluster samples in one round, in a way that can forget some of them exactly (MUFC; Pan et al. 2023).
+    """Cluster samples in one round, so that some of them can be forgotten exactly (MUFC; Pan et al. 2023).
 
-    `forget` leaves out samples, or a client: the clusters are as likely as those of a fit without them.
+    `forget` removes samples, or a client: the clusters then have the distribution of those of a fit without them.
 
     Attributes
     ----------
     certificates_ : list of dict
-        What each call of `forget` returned. With ``rows``, by client their number, and how many of its centroids were
-        ``kept`` and ``drawn`` anew; the number of the ``request``, and of ``samples`` that are left.
+        Certificate of each call of `forget`. With ``rows``, by client the number of forgotten rows, and how many of its
+        centroids were ``kept`` and ``drawn`` again; the number of the ``request``, and of remaining ``samples``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What other libraries call parameters and attributes of estimators, for sentences about names that do not exist."""
+"""Names of parameters and attributes in other libraries, for error messages that suggest fedkin's own."""
 
 from __future__ import annotations
 

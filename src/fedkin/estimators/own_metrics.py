@@ -1,4 +1,4 @@
-"""Metrics of the user's own: measured at each client, by its cluster's model, on samples that are held out."""
+"""User-defined metrics, measured at each client by its cluster's model on held-out samples."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _TAKEN = (
 
 @dataclass(frozen=True)
 class OwnMetrics:
-    """Metrics by name, and what they need.
+    """User-defined metrics by name, and what is needed to measure them.
 
     Attributes
     ----------
     functions : dict of str to callable
         See `Metric`.
     classes : ndarray, (n_classes,)
-        The labels that classes stand for.
+        Labels of the classes.
     names : sequence of str
         The clients, in order of id.
     """
@@ -46,12 +46,12 @@ class OwnMetrics:
     names: Sequence[str] = ()
 
     def measured(self, population: Population, state: ClientMethodState) -> dict[str, list[float | None]]:
-        """Every metric of every client, ``None`` of those without a model or a test.
+        """Measure every metric at every client; ``None`` for clients without a model or a test.
 
         Raises
         ------
         FedkinError
-            If a function fails, or gives anything but a number.
+            If a function fails, or returns anything but a number.
         """
         if not self.functions:
             return {}
@@ -77,21 +77,21 @@ class OwnMetrics:
 
 
 def own_metrics(given: Any, classes: NDArray[Any], names: Sequence[str], held_out: bool) -> OwnMetrics:
-    """The metrics that `fit` was given.
+    """Check the metrics that a user gives to `fit`.
 
     Parameters
     ----------
     given : mapping of str to callable, or None
         See `Metric`.
     classes, names
-        As of `OwnMetrics`.
+        As in `OwnMetrics`.
     held_out : bool
         Whether there are samples to measure them on.
 
     Raises
     ------
     FedkinError
-        If it is anything else, a name is one of what is measured anyway, or there is nothing to measure on.
+        If `given` is of another type, a name is that of a built-in metric, or there is nothing to measure on.
     """
     if not given:
         return OwnMetrics()

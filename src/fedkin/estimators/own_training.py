@@ -1,4 +1,4 @@
-"""What users give as their own loss, optimiser, learning-rate schedule and augmentation, as the methods take it."""
+"""User-defined loss, optimiser, learning-rate schedule and augmentation, converted for the methods."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class TrainingOptions:
     Attributes
     ----------
     loss : callable or None
-        What clients learn by, and choose models by, in place of cross-entropy: a loss of torch's, as an instance such
-        as ``nn.CrossEntropyLoss(label_smoothing=0.1)`` or as a class, or a function ``(logits, classes)``; the mean
-        over a batch.
+        Loss by which clients train and choose models, in place of cross-entropy: a loss of torch's, as an instance such
+        as ``nn.CrossEntropyLoss(label_smoothing=0.1)`` or as a class, or a function ``(logits, classes)`` that returns
+        the mean over a batch.
     lr_scheduler : callable or None
-        A schedule of torch's over rounds, as a function of an optimiser: ``partial(StepLR, step_size=10)``. Clients'
-        `learning_rate` in a round is what it gives after as many steps as rounds were before.
+        A schedule of torch's over rounds, as a function of an optimiser: ``partial(StepLR, step_size=10)``. It makes
+        one step per round, and clients use its learning rate of the round.
     augmentation : callable or None
-        What clients do to every batch ``(n, *shape)`` before they learn from it, such as transforms of torchvision's;
-        from a tensor to one of the same shape. What it draws from torch's global generator is repeatable.
+        Augmentation of every training batch ``(n, *shape)``, such as transforms of torchvision's: a function from a
+        tensor to one of the same shape. Random numbers from torch's global generator are reproducible.
     """
 
     loss: Any = None
@@ -57,7 +57,7 @@ TRAINING_KINDS: Mapping[str, Any] = {
 
 
 class GivenRecipe(Registered):
-    """An optimiser and augmentation that were given, as a name of `fedkin.nn.recipes`."""
+    """User-defined optimiser and augmentation, registered under a name for `fedkin.nn.recipes`."""
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__("recipe")
@@ -70,7 +70,7 @@ class GivenRecipe(Registered):
 
 @dataclass(frozen=True)
 class _OfClass:
-    """Makes optimisers of one class with some arguments; the learning rate is that of the round."""
+    """Factory of optimisers of one class with some arguments; the learning rate is that of the round."""
 
     kind: Callable[..., Any]
     arguments: Mapping[str, Any]
@@ -83,7 +83,7 @@ class _OfClass:
 
 @dataclass(frozen=True)
 class _OfFunction:
-    """Makes optimisers by a user's function of the parameters, and gives them the learning rate of the round."""
+    """Factory of optimisers by a user's function of the parameters; the learning rate is that of the round."""
 
     function: Callable[[Iterable[nn.Parameter]], Optimizer]
     follows: bool
@@ -97,12 +97,12 @@ class _OfFunction:
 
 
 def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], GivenRecipe | None]:
-    """Options of a method in place of those that only Python can give, and what must stay alive with them.
+    """Convert the parameters that only Python can give to a method's options; return these and the registered recipe.
 
     Parameters
     ----------
     estimator : str
-        Its name, for errors' sentences.
+        Its name, for error messages.
     given : mapping
         Its parameters.
 
@@ -141,12 +141,12 @@ def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def rates_of(scheduler: Any, rate: float, rounds: int) -> list[float]:
-    """The learning rate of each round, by a schedule of torch's.
+    """Return the learning rate of each round by a torch schedule.
 
     Raises
     ------
     FedkinError
-        If it cannot be made of an optimiser, or follows a metric.
+        If it cannot be built from an optimiser, or follows a metric.
     """
     optimizer = SGD([nn.Parameter(torch.zeros(1))], lr=rate, momentum=0.9)  # some schedules move momentum, too
     try:
@@ -168,12 +168,12 @@ def rates_of(scheduler: Any, rate: float, rounds: int) -> list[float]:
 
 
 def loss_function(given: Any) -> Criterion | None:
-    """A loss as a function ``(logits, classes)``; ``None`` for cross-entropy.
+    """Convert a loss to a function ``(logits, classes)``; ``None`` for cross-entropy.
 
     Raises
     ------
     FedkinError
-        If it is none, or does not return one number for two samples.
+        If it is not a loss, or does not return one number for two samples.
     """
     if given is None:
         return None
@@ -194,7 +194,7 @@ def loss_function(given: Any) -> Criterion | None:
 
 
 def _factory_of(given: Any, follows: bool) -> tuple[Callable[..., Optimizer], float | None]:
-    """What makes optimisers, and the learning rate that it brings along."""
+    """Return a factory of optimisers, and the learning rate that was given with it."""
     if isinstance(given, Optimizer):
         known = inspect.signature(type(given)).parameters
         return _factory_of(partial(type(given), **{k: v for k, v in given.defaults.items() if k in known}), follows)

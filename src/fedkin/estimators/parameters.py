@@ -1,4 +1,4 @@
-"""The parameters of an estimator: signature, docstring, and what is said of one that does not exist."""
+"""Signature and docstring of an estimator, made from its options, and errors about unknown parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_SECTION = re.compile(r"^(?=\w+\n-{3,}\n)|\Z", re.MULTILINE)
 
 
 def initialiser(name: str, options: Sequence[Option]) -> Any:
-    """An ``__init__`` with a keyword for every option, types and defaults included."""
+    """Build an ``__init__`` with a keyword for every option, types and defaults included."""
     defaults = {option.name: option.default for option in options}
 
     def __init__(self: Any, **given: Any) -> None:  # noqa: N807
@@ -37,7 +37,7 @@ def initialiser(name: str, options: Sequence[Option]) -> Any:
 
 
 def no_parameter(estimator: str, name: str, known: Iterable[str]) -> str:
-    """A sentence that names the parameter that was meant, if there is one like it."""
+    """Write the error about an unknown parameter, which suggests a similar one."""
     known = sorted(known)
     if name in OF_FIT:
         return f"{estimator} has no parameter '{name}'; it is an argument of fit."
@@ -50,16 +50,16 @@ def no_parameter(estimator: str, name: str, known: Iterable[str]) -> str:
 
 
 def with_parameters(text: str, options: Sequence[Option]) -> str:
-    """A docstring with a section ``Parameters`` before its other sections."""
+    """Insert a section ``Parameters`` into a docstring before its other sections."""
     entries = [f"{one.name} : {one.allowed_in(repr)}, default {one.default!r}\n    {one.meaning}\n" for one in options]
     section = "Parameters\n----------\n" + "".join(entries) + "\n"
     return _with_first_section(inspect.cleandoc(text), section)
 
 
 def with_attributes(text: str, bases: Iterable[str]) -> str:
-    """A docstring whose section ``Attributes`` has the entries of the bases, too, after its own.
+    """Add the entries of the bases' ``Attributes`` sections to that of a docstring.
 
-    Of entries of one name the first counts.
+    Of entries with the same name the first one is kept.
     """
     text = inspect.cleandoc(text)
     entries: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Estimators that cluster samples: ``fit`` takes a list of clients, without labels."""
+"""Base class of estimators that cluster samples: ``fit`` takes clients without labels."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ FORGOTTEN = -1
 
 
 class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
-    """Base of estimators that cluster the samples of several clients.
+    """Base class of estimators that cluster the samples of several clients.
 
     Attributes
     ----------
     labels_ : list of int64 arrays
-        One per client: the cluster of every sample; -1 if it is forgotten. Also by the client's name,
+        Cluster of every sample, an array per client; -1 if forgotten. Also by the client's name,
         ``labels_["north"]``; ``dict(labels_)``.
     memberships_ : list of float32 arrays
-        One per client, ``(n, n_clusters_)``: to what part each sample belongs to each cluster, rows summing to 1; none
-        for a client that is forgotten. Only of methods with fuzzy clusters.
+        Membership of each sample in each cluster, ``(n, n_clusters_)`` per client, rows summing to 1; no rows for a
+        forgotten client. Only of methods with fuzzy clusters.
     n_clusters_ : int
         Number of clusters.
     result_ : dict
-        All that the method found, such as ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
+        Complete result of the method, such as ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
     metrics_ : DataFrame
-        Numbers of every step, sizes of clusters and agreement with labels, a row for each: ``round``, ``client``,
+        Values of every step, sizes of clusters and agreement with labels, a row for each: ``round``, ``client``,
         ``cluster``, ``split``, ``metric``, ``value``.
     records_ : list of dict
         One entry per step as the method recorded it, with the bytes sent and received so far.
@@ -71,7 +71,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
             booleans and dates, and empty cells; columns are matched by name.
         y : str, sequence or dict, optional
             The name of a column of labels, which is then no feature; or one array of labels per client, in order or by
-            name. Labels, also those in `X`, are not looked at to find clusters; `metrics_` compares with them.
+            name. Labels, also those in `X`, are not used to find clusters; `metrics_` compares with them.
         eval : as X, optional
             Labelled samples beside those clustered, of all or some clients, by name, or of as many in a list; or one
             data set for all. In the end the clusters that `predict` gives them are compared with their labels.
@@ -91,7 +91,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         return self._fitted(clients, names, self._hyper_parameters(), eval, callbacks)
 
     def _clients(self, data: Any, y: Any = None) -> tuple[list[Client], list[str]]:
-        """The clients, and their names."""
+        """Build the clients, and return them with their names."""
         given = given_clients(data, y)
         population = ClientFiles(given.source, given.label, table=self._table_options()).build()
         self._read = _Read(population.notes, given.label, _truth(given, population))
@@ -115,7 +115,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         return self
 
     def _set_clusters(self, clients: Sequence[Client]) -> None:
-        """Set the clusters of the clients' samples, -1 where a client is forgotten, and memberships where some are."""
+        """Set the clusters of the clients' samples, -1 for forgotten clients, and memberships if there are any."""
         self.__dict__.pop("memberships_", None)
         gone = self._forgotten
         nothing = [torch.full((len(client),), FORGOTTEN) for client in clients]
@@ -148,13 +148,13 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         self._profile = profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None
 
     def _read_labelled(self, data: GivenData, where: str) -> Samples:
-        """Labelled samples, whose labels become numbers."""
+        """Read labelled samples, and encode their labels as numbers."""
         codes = np.unique(read_labels(data.y, len(data.y), where), return_inverse=True)[1]
         label = self._read.label
         return lambda preparation: prepared_samples(preparation, data, where, label), torch.from_numpy(codes)
 
     def _test(self, tests: HeldOut) -> list[tuple[str | None, LabelArray, NDArray[Any]]]:
-        """Client, clusters that `predict` gives, and labels of what was held out."""
+        """Predict the clusters of held-out samples; return client, clusters and labels."""
         listed = [(None, tests.common)] if tests.common else list(zip(self.client_names_, tests.clients, strict=True))
         with self._on_device():
             return [
@@ -176,12 +176,12 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
 
 
 class LatentClusterer(SampleClusterer):
-    """Base of estimators that find clusters in a representation of the samples, which has other uses as well."""
+    """Base class of estimators that cluster a latent representation of the samples, which `transform` returns."""
 
     def transform(self, X: Any) -> Floats | list[Floats]:  # noqa: N803
-        """The representation of samples in which clusters are found.
+        """Transform samples to the latent representation in which clusters are found.
 
-        A function that `KinGraph` takes as `features`, for one: ``KinGraph(features=model.transform)``.
+        `KinGraph` can use it as features: ``KinGraph(features=model.transform)``.
 
         Returns
         -------
@@ -198,7 +198,7 @@ class LatentClusterer(SampleClusterer):
 
 @dataclass(frozen=True)
 class _Read:
-    """What is known of the clients besides their data: notes, the column of labels, and the labels."""
+    """Information on the clients besides their samples: notes, label column, and labels."""
 
     notes: tuple[str, ...]
     label: str | None
@@ -206,7 +206,7 @@ class _Read:
 
 
 def _truth(given: GivenClients, population: Population) -> list[NDArray[Any]] | None:
-    """The labels of every client, if all have them."""
+    """Return the labels of every client, if all have them."""
     if population.truth is not None:
         return [one.numpy() for one in population.truth]
     if not given.labels or any(one is None for one in given.labels):

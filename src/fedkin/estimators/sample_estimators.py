@@ -1,4 +1,4 @@
-"""Estimators that cluster samples, one for each method; the last are centralised baselines."""
+"""Estimators that cluster samples, one for each method; the last ones are centralised baselines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedkin.methods.samples.feddp_kmeans import feddp_kmeans
 
 
 class KFed(SampleClusterer, method=kfed.KFedMethod):
-    """Cluster every client's samples, and the clients' centres; one round (k-FED; Dennis, Li, Smith 2021).
+    """Cluster every client's samples, then the clients' centres, in one round (k-FED; Dennis, Li, Smith 2021).
 
     Examples
     --------
@@ -33,7 +33,7 @@ class KFed(SampleClusterer, method=kfed.KFedMethod):
 
 
 class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
-    """Private k-means that begins at samples of the server (FedDP-KMeans; Scott, Lampert, Saulpic 2025).
+    """Differentially private k-means, initialised by the server's samples (FedDP-KMeans; Scott, Lampert, Saulpic 2025).
 
     Examples
     --------
@@ -51,15 +51,15 @@ class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
         self, X: Any, y: Any = None, *, server_data: Any = None, eval: Any = None,  # noqa: N803
         callbacks: Followers = (),
     ) -> Self:  # fmt: skip
-        """Find the clusters, from samples that the server has, if any.
+        """Find the clusters, initialised by samples of the server, if any.
 
         Parameters
         ----------
         X, y, eval, callbacks
-            As of all estimators that cluster samples.
+            As for all estimators that cluster samples.
         server_data : array-like or DataFrame, optional
             Samples that the server has, as a client's in `X`, in place of the parameter `server_data`; they are
-            prepared as the clients' are, and labels in them are not looked at.
+            prepared as the clients' are, and labels in them are ignored.
 
         Returns
         -------
@@ -88,12 +88,12 @@ class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
 
 
 class AFCL(SampleClusterer, method=afcl.AFCLMethod):
-    """Let seeds come together until they show how many clusters there are (AFCL; Zhang et al. 2025).
+    """Cluster samples by seeds that merge until their number is that of the clusters (AFCL; Zhang et al. 2025).
 
     Attributes
     ----------
     records_ : list of dict
-        One entry per round: clusters so far, how far seeds moved, bytes sent and received.
+        One entry per round: clusters so far, distance that seeds moved, bytes sent and received.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class AFCL(SampleClusterer, method=afcl.AFCLMethod):
 
 
 class FFCM(SampleClusterer, method=ffcm.FFCMMethod):
-    """Fuzzy c-means at every client, round after round from common centres (FFCM; Stallmann and Wilbik 2022).
+    """Federated fuzzy c-means: local updates of common centres, round after round (FFCM; Stallmann and Wilbik 2022).
 
     Examples
     --------
@@ -123,7 +123,7 @@ class FFCM(SampleClusterer, method=ffcm.FFCMMethod):
 
 
 class UIFCA(LatentClusterer, method=uifca.UIFCAMethod):
-    """Let samples choose among normalising flows that all clients train together (Chung, Lee, Ramchandran 2022).
+    """Cluster samples by normalising flows, each the model of one cluster (UIFCA; Chung, Lee, Ramchandran 2022).
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class UIFCA(LatentClusterer, method=uifca.UIFCAMethod):
 
 
 class SDAFC(SampleClusterer, method=sda_fc.SDAFCMethod):
-    """k-means or fuzzy c-means of synthetic samples from each client's generative network (SDA-FC; Yan et al. 2024).
+    """Cluster synthetic samples of each client's generative network by k-means or FCM (SDA-FC; Yan et al. 2024).
 
     **Synthetic samples leave the clients, and can resemble or repeat real ones.** If no copies of samples may
     leave a client, use another method.
@@ -169,7 +169,7 @@ class SDAFC(SampleClusterer, method=sda_fc.SDAFCMethod):
 
 
 class PPFCGAN(LatentClusterer, method=ppfc_gan.PPFCGANMethod):
-    """A deep clustering network of synthetic samples from each client's generative network (PPFC-GAN; Yan et al. 2022).
+    """Cluster synthetic samples of each client's generative network by a deep network (PPFC-GAN; Yan et al. 2022).
 
     **Synthetic samples leave the clients, and can resemble or repeat real ones.** If no copies of samples may
     leave a client, use another method.
@@ -188,14 +188,14 @@ class PPFCGAN(LatentClusterer, method=ppfc_gan.PPFCGANMethod):
 
 
 class CCFC(LatentClusterer, method=ccfc.CCFCMethod):
-    """Train a contrastive network together, by views of a sample and then by clusters (CCFC; Liu, Yan, Zhang 2024).
+    """Cluster by a contrastive network, trained on views of a sample and then on clusters (CCFC; Liu, Yan, Zhang 2024).
 
     Attributes
     ----------
     n_clusters_ : int
         Number of clusters; with ``standalone=True`` those of all clients together.
     result_ : dict
-        The network, its ``models``, and the ``centroids`` of what it makes of samples.
+        The network, its ``models``, and the ``centroids`` of the samples' latents.
     records_ : list of dict
         One entry per round: phase, loss, bytes sent and received.
 
@@ -213,7 +213,7 @@ class CCFC(LatentClusterer, method=ccfc.CCFCMethod):
 
 
 class SCFC(LatentClusterer, method=ccfc.SCFCMethod):
-    """Train a network together by views of a sample alone, then cluster (section 4.4 of CCFC; Liu, Yan, Zhang 2024).
+    """Cluster by a contrastive network trained on views alone (SCFC, section 4.4 of CCFC; Liu, Yan, Zhang 2024).
 
     The attributes are those of `CCFC`; `cluster_rounds` is 0.
 
@@ -256,7 +256,7 @@ class FuzzyCMeans(SampleClusterer, method=centralized.FuzzyCMeansMethod):
 
 
 class DEC(LatentClusterer, method=dec.DECMethod):
-    """Deep embedded clustering of all samples together or of every client's alone (Xie, Girshick, Farhadi 2016).
+    """Deep embedded clustering of all samples together, or of each client's alone (DEC; Xie, Girshick, Farhadi 2016).
 
     A centralised baseline: by default **the data are moved** to one place.
 

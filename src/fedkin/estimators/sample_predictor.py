@@ -1,4 +1,4 @@
-"""What a fitted estimator of samples answers: clusters of new samples, how clear they are, and how well they agree."""
+"""Predictions of estimators that cluster samples: clusters, confidence, memberships and scores of new samples."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Floats = NDArray[np.float32]
 
 
 class SamplePredictor(DescribingEstimator):
-    """The clusters that were found, and what they say of samples in any form that ``fit`` takes."""
+    """Base class that predicts clusters for samples in any form that ``fit`` takes."""
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """Adjusted Rand index of the clusters that `predict` gives, and labels; 1 if they agree, 0 as by chance.
+        """Return the adjusted Rand index of predicted clusters and labels; 1 if they agree, 0 by chance.
 
         Parameters
         ----------
@@ -54,28 +54,28 @@ class SamplePredictor(DescribingEstimator):
         return _rand(np.concatenate(found), np.concatenate(whole), "The data")
 
     def confidence(self, X: Any) -> Floats | list[Floats]:  # noqa: N803
-        """How clearly samples belong to the clusters that `predict` gives them.
+        """Return the confidence with which samples belong to their predicted clusters.
 
         Returns
         -------
         array or list of array
             float32 ``(n,)`` in [0, 1] for one array of samples, a list of them for a list of clients: 0 halfway between
-            two clusters, 1 without doubt. It is no probability, and two methods' are not comparable.
+            two clusters, 1 without doubt. It is not a probability, and not comparable between methods.
 
         Raises
         ------
         FedkinError
-            If the method has no such number, or the samples cannot be used.
+            If the method has no confidence, or the samples cannot be used.
         """
         lacking = f"{type(self).__name__} does not say how clearly samples belong to their clusters."
         return self._of_each(X, self._method.confidence, "The data", lacking)
 
     @available_if(lambda self: self._method.soft)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats | list[Floats]:  # noqa: N803
-        """To what part samples belong to each cluster; only of methods whose clusters are fuzzy.
+        """Return the membership of samples in each cluster; only for methods with fuzzy clusters.
 
         They are fuzzy c-means' memberships, DEC's soft assignments, or in `KinGraph` the shares of the nearest nodes'
-        votes; the parts of a sample in `fit` are in `memberships_`. A number is no probability of being right.
+        votes; the memberships of the samples of `fit` are in `memberships_`. They are not probabilities of being right.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class SamplePredictor(DescribingEstimator):
 
     @checked_keywords
     def predict(self, X: Any) -> LabelArray | list[LabelArray]:  # noqa: N803
-        """Cluster of new samples: int64 ``(n,)`` for one array of samples, a list of such arrays for a list of clients.
+        """Predict the clusters of new samples: int64 ``(n,)`` for one array, a list of such arrays for several clients.
 
         Raises
         ------
@@ -104,7 +104,10 @@ class SamplePredictor(DescribingEstimator):
     def _of_each(
         self, given: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, lacking: str = ""
     ) -> NDArray[Any] | list[NDArray[Any]]:
-        """What `function` makes of the result and samples, or of each client's; where it is none, `lacking` says so."""
+        """Apply `function` to the result and one client's samples, or those of each of several clients.
+
+        Where it returns ``None``, the error is `lacking`.
+        """
         check_is_fitted(self, "result_")
         found: NDArray[Any] | list[NDArray[Any]]
         found = of_each(given, lambda x, called: self._of_client(x, function, called, lacking), where)

@@ -1,4 +1,4 @@
-"""What a user gives as `module`, under a name that the library's models go by."""
+"""User-defined torch modules and features, registered under names for the library."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _numbers = itertools.count(1)
 
 
 class Registered:
-    """Something that was given, registered under a name of its own for as long as this object lives.
+    """Object of a user's, registered under a unique name for as long as this wrapper exists.
 
-    A pickle of it registers itself anew where it is read, under another name.
+    Unpickling registers it again, under another name.
 
     Parameters
     ----------
     label : str
-        What to call it; a number follows.
+        First part of its name; a number follows.
 
     Attributes
     ----------
     name : str
-        What it goes by.
+        Name under which it is registered.
     """
 
     def __init__(self, label: str) -> None:
@@ -51,7 +51,7 @@ class Registered:
 
 
 class GivenNetwork(Registered):
-    """A module or a factory that was given, as a name of `fedkin.nn.build`.
+    """User-defined module or factory, registered under a name for `fedkin.nn.build`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class GivenNetwork(Registered):
     factory : callable
         ``factory(shape, classes)`` returns a new module.
     loss : callable or None
-        What it learns by; ``None`` for cross-entropy.
+        Training loss; ``None`` for cross-entropy.
     """
 
     def __init__(self, label: str, factory: ModuleFactory, loss: Criterion | None = None) -> None:
@@ -89,18 +89,18 @@ class GivenNetwork(Registered):
 
 
 def _named(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The model that a name stands for, see `fedkin.nn.build`; "auto" for what suits the samples."""
+    """Build the model of a name, see `fedkin.nn.build`; "auto" chooses by the shape of a sample."""
     return build(choose(shape) if name == "auto" else name, shape, classes)
 
 
 def _called(function: Callable[..., Any], shape: tuple[int, ...], classes: int) -> nn.Module:
-    """What a class or a function of a network makes, called with as much as it takes."""
+    """Call a class or factory of a network with the arguments it takes."""
     made: nn.Module = function(*_arguments(function, shape, classes))
     return made
 
 
 def _arguments(function: Callable[..., Any], shape: tuple[int, ...], classes: int) -> tuple[Any, ...]:
-    """What a class or function of a network takes, by what it cannot do without: both, the classes, or nothing."""
+    """Return the arguments that a class or factory of a network takes: shape and classes, classes, or none."""
     try:
         known = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # of builtins
@@ -116,17 +116,17 @@ def _arguments(function: Callable[..., Any], shape: tuple[int, ...], classes: in
 
 
 class Renewed:
-    """A factory of copies of one module with newly drawn parameters.
+    """Factory of copies of one module with newly initialised parameters.
 
     Parameters
     ----------
     module : nn.Module
-        Copied, so that what happens to it later changes nothing.
+        Module to copy; later changes to it have no effect.
 
     Raises
     ------
     FedkinError
-        If it cannot be copied, or a layer has parameters but no way to draw them anew.
+        If it cannot be copied, or a layer has parameters but cannot initialise them.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -140,7 +140,7 @@ class Renewed:
         self.module = _copied(module, "The module given")
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A copy; its parameters come from torch's global generator, as those of any new module."""
+        """Return a copy whose parameters are drawn from torch's global generator, as those of any new module."""
         made = copy.deepcopy(self.module)
         for layer in reversed(list(made.modules())):  # a layer has the last word on what its parts have drawn
             reset = _reset_of(layer)
@@ -150,14 +150,14 @@ class Renewed:
 
 
 def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> GivenNetwork | None:
-    """What `given` is registered as, anew at every call, for a module may have changed since the last.
+    """Register the network that a user gives; at every call again, as a module may have changed.
 
     Parameters
     ----------
     given : str, nn.Module or callable
         A name or dotted path; a module; its class; or a function ``(shape, classes)``, ``(classes)`` or of nothing.
     loss : callable, optional
-        What it learns by in place of cross-entropy.
+        Training loss in place of cross-entropy.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> Given
     Raises
     ------
     FedkinError
-        If it is something else, or a module that cannot be copied or drawn anew.
+        If it is something else, or a module that cannot be copied or initialised again.
     """
     if isinstance(given, str):
         return None if loss is None else GivenNetwork(given, partial(_named, given), loss)
@@ -181,14 +181,14 @@ def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> Given
 
 
 class GivenFeatures(Registered):
-    """A module or a function that was given, as a name of `fedkin.features.extractors.extract`.
+    """User-defined module or function of features, registered under a name for `fedkin.features.extractors.extract`.
 
     Parameters
     ----------
     label : str
         See `Registered`.
     function : callable
-        From samples to their features.
+        Maps samples to their features.
     """
 
     def __init__(self, label: str, function: Callable[[Tensor], Any]) -> None:
@@ -202,7 +202,7 @@ class GivenFeatures(Registered):
 
 
 def extractor_of(given: FeaturesOrName) -> GivenFeatures | None:
-    """What `given` is registered as, anew at every call, for a module may have been trained since the last.
+    """Register the features that a user gives; at every call again, as a module may have been trained.
 
     Returns
     -------
@@ -232,11 +232,14 @@ def _copied(module: nn.Module, what: str) -> nn.Module:
 
 
 def label_of(given: Any) -> str:
-    """What to call something that was given."""
+    """Return a readable name for an object that a user gives."""
     return str(getattr(given, "__name__", type(given).__name__))
 
 
 def _reset_of(layer: nn.Module) -> Callable[[], Any] | None:
-    """How a layer draws its parameters; torch's attention and transformers have it under a private name."""
+    """Return the method by which a layer initialises its parameters; ``None`` without one.
+
+    In torch's attention and transformers it is private.
+    """
     reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
     return reset if callable(reset) else None
