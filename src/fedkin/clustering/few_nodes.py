@@ -53,14 +53,14 @@ def clusters_of_few(
     clusters : Tensor
         int64 ``(m,)``, what the graph shows.
     evidence : dict
-        What is known of these, see `communities`.
+        Evidence for `clusters`, see `communities`.
 
     Returns
     -------
     clusters : Tensor
         int64 ``(m,)``, from 0, the cluster with most samples first.
     evidence : dict
-        Where Ward's method decides, with "linkage" and, if it found the number, the "silhouette".
+        The given evidence, and where Ward's method decides "linkage" and, if it found the number, the "silhouette".
     """
     x = points.double().numpy()
     if len(x) < 2 * _PER_CLUSTER or not np.ptp(x, axis=0).any():

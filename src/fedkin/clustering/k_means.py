@@ -49,13 +49,13 @@ def k_means(
         float32 or float64 ``(n, width)``, n >= 1. In float32 some that are very near to each other are one; few points
         that may be so, such as centres of many clients, should come as float64.
     start : int or Tensor
-        How many clusters to find from k-means++ seeds; or float32 ``(k, width)``, centres to start from.
+        Number of clusters to find from k-means++ seeds; or initial centres, float32 ``(k, width)``.
     rng : torch.Generator
-        Where seeds come from.
+        Random generator of the seeds.
     n_init : int
         Sets of seeds to try, of which that with the smallest distances is kept; given centres are tried once.
     max_iterations : int
-        For each of them.
+        Maximum number of iterations for each of them.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def kmeans_plusplus_seeds(points: Tensor, count: int, rng: torch.Generator) -> T
     points : Tensor
         float32 ``(n, width)``.
     count : int
-        Wanted; there are fewer if there are not so many different points.
+        Number of seeds; there are fewer if there are not so many different points.
     rng : torch.Generator
     """
     seeds, _ = kmeans_plusplus(points.numpy(), min(count, len(points)), random_state=draw_seed(rng))

@@ -20,7 +20,7 @@ def angles_between(sets: Tensor, angle: Angle, others: Tensor | None = None) -> 
     Parameters
     ----------
     sets : Tensor, (n, k, features)
-        Of each set k vectors, some of them zero; others count as if of length 1.
+        k vectors of each set, some of them zero; the others are normalised to length 1.
     angle : {"mean", "smallest"}
         The mean of the angles between vectors of the same place, where both sets have one; or the smallest principal
         angle between the spans.

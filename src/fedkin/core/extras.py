@@ -13,9 +13,9 @@ def require(what: str, packages: str, extra: str) -> None:
     Parameters
     ----------
     what : str
-        Who needs them, as the beginning of a sentence, such as ``"Engine 'flower'"``.
+        Feature that needs them, as the beginning of a sentence, such as ``"Engine 'flower'"``.
     packages : str
-        Their import names, with spaces between them.
+        Import names of the packages, separated by spaces.
     extra : str
         Fedkin's extra that brings them.
 

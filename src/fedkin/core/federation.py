@@ -44,7 +44,7 @@ class Federation(ABC):
     Attributes
     ----------
     exchange : int
-        How many exchanges have been made; part of a checkpoint, since clients' generators depend on it.
+        Number of exchanges so far; part of a checkpoint, since clients' generators depend on it.
     settled : int
         The exchange after which the last checkpoint was written; a run never resumes before it.
     traffic : Traffic
@@ -64,9 +64,9 @@ class Federation(ABC):
         Clients that gave no usable reply when one was needed to go on, and why. They are `away` for the rest of the
         run; part of a checkpoint.
     refused : list of str
-        A sentence about everybody who was not let in since the last record, which empties it.
+        A sentence about each node that was refused since the last record, which empties the list.
     min_clients : int
-        How many clients a run goes on with, at least, when others give no usable reply.
+        Minimum number of clients that a run goes on with when others give no usable reply.
     requested, usable : int
         Requests made and usable replies received since both were last set to 0, as `fedkin.core.steps.do_step` does.
     on_left_out : callable
@@ -76,15 +76,15 @@ class Federation(ABC):
     keys : dict of int to Tensor
         Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
     signed : dict of int to dict
-        What these clients have signed their keys with, where they sign; part of a checkpoint.
+        Signatures of these keys, by client, where clients sign; part of a checkpoint.
     attempts : int
-        How often those that give no usable reply are asked, where all are needed.
+        Number of attempts at a client that gives no usable reply, where all are needed.
     has_latecomers : bool
         Whether clients that are silent when all are needed may still take part later, rather than being left out.
     clients : dict of int to Client
         The clients in this process, for the evaluator and the report only; empty where clients run elsewhere.
     client_names : sequence of str
-        What the clients are called in sentences, in order of id; empty where they have no names.
+        Names of the clients in messages, in order of id; empty where they have none.
     """
 
     attempts: ClassVar[int] = MAX_ATTEMPTS
@@ -213,7 +213,7 @@ class Federation(ABC):
         task, payload, expected
             See `ask`; the payload is the same for each.
         clients : iterable of int, optional
-            Who is asked, none of them away; by default everyone present.
+            Clients that are asked, none of them away; by default all that are present.
 
         Raises
         ------

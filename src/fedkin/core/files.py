@@ -222,9 +222,9 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
     ----------
     path : Path
     kind : type
-        Of what it holds, such as ``dict[str, float]`` or a dataclass of its entries; nothing is converted.
+        Type of the content, such as ``dict[str, float]`` or a dataclass of its entries; nothing is converted.
     remedy : str, optional
-        What follows from its damage; the end of the error's sentence.
+        Consequence of a damaged file, the end of the error message.
 
     Raises
     ------

@@ -95,7 +95,7 @@ class Method(ABC, Generic[S]):
         Whether a client can be left out of a finished run without asking the others again: `without` says how. The
         others are forgotten by running again without them.
     keeps : str
-        What of a client that is left out so stays in the state all the same, in words; empty if nothing does.
+        What remains in the state of a client that is left out in this way, in words; empty if nothing does.
     scenario : str
         The scenario it is tried on by default.
     sums_suffice : mapping or None

@@ -31,7 +31,7 @@ class Option:
     default : Any
         `dataclasses.MISSING` if it must be given.
     meaning : str
-        What the docstring says of it, on one line, with code in single backticks; empty if it says nothing.
+        Description from the docstring, on one line, with code in single backticks; empty if there is none.
     """
 
     name: str

@@ -51,9 +51,9 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
     ----------
     reply : dict
     *expected : mapping
-        What the reply must contain.
+        Specification of the entries that the reply must contain.
     optional : mapping, optional
-        What an entry must be where the reply has it.
+        Specification of entries that the reply may contain.
 
     Returns
     -------

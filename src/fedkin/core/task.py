@@ -31,12 +31,12 @@ class Task:
         ``module.function``.
     run : callable
     takes : mapping or None
-        What a payload consists of, see `fedkin.core.replies`, checked at the client before the task runs; ``None``: it
-        is not checked. A server may be of another version, broken, or worse, too.
+        Specification of a payload, see `fedkin.core.replies`, checked at the client before the task runs; ``None`` if
+        it is not checked. A server may be of another version, broken, or worse, too.
     holds : mapping of str to shape or callable
-        What every reply must contain; the caller may expect more.
+        Entries that every reply must contain; the caller may expect more.
     may_hold : mapping of str to shape or callable
-        The same for what a reply may contain.
+        Entries that a reply may contain.
     may_be_empty : bool
         Whether a reply may be empty, from a client that has nothing to send.
     moves_data : bool

@@ -34,15 +34,15 @@ def validation_sentence(
     ----------
     error : ValidationError
     values
-        What was validated: tables and lists.
+        The validated tables and lists.
     allowed : iterable of str
         Keys that are allowed, as paths; the nearest to an unknown one is suggested, if there are any.
     place : str
         Where the values were given, such as "in FILE".
     places : mapping of str to str, optional
-        The same of single keys, by path or section, where they were given elsewhere.
+        Places of single keys, by path or section, where they were given elsewhere.
     depth : int, optional
-        How deep keys are. What pydantic names below are branches of a union and positions in a list.
+        Depth of the keys. Below it, pydantic names branches of a union and positions in a list.
     """
     problems = error.errors(include_url=False)
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])

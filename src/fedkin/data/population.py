@@ -67,7 +67,7 @@ class Population:
     features : list of str
         Column names of all clients' tables; empty where there are none.
     names : list of str
-        What the clients are called, such as their file's name; empty where ids are all there is.
+        Names of the clients, such as their file's; empty where they have only ids.
     tests : list of (Tensor, Tensor)
         Per client, held-out samples and classes (int64) of its own distribution, of which there may be none at a
         client with hardly any samples; an empty list where nothing is held out. Samples are float32; of tables, until
@@ -86,7 +86,7 @@ class Population:
     forgotten : tuple of int
         Clients that never take part and whose data are not here, in order.
     notes : tuple of str
-        What a user should know of how the data were read, in sentences.
+        Notes for the user on how the data were read, in sentences.
     """
 
     clients: list[Client]

@@ -57,12 +57,13 @@ class Site:
         Whether noise follows from the run's seed; at a real site it must not, for the server knows the seed. There it
         follows from a secret, so that the same question always gets the same answer.
     packages : tuple of str or None
-        Where tasks, models and features that the server names may come from; ``None`` where all are trusted.
+        Trusted packages, from which tasks, models and features that the server names are imported; ``None`` if all are
+        trusted.
     device : torch.device
-        What its networks compute on.
+        Device that its networks compute on.
     reserve : callable or None
-        Of a site with a privacy budget: whether a run, by its token, may spend so much on it, see `Client.reserve`.
-        Then it refuses tasks whose release is not accounted for.
+        For a site with a privacy budget: called with a run's token and mu, whether the run may spend it, see
+        `Client.reserve`. Then it refuses tasks whose release is not accounted for.
     table : Table or None
         The site's table as it was read; ``None`` where data are no table.
     key : Path or None

@@ -145,15 +145,15 @@ class Statement:
     width : int
         Bits of a segment, one segment per class.
     epsilon_bit : float
-        Whether one bit was 0 or 1.
+        Epsilon for one bit, whether it was 0 or 1.
     epsilon_sample : float
-        Whether one sample was among the client's data: what it can change is its class's segment.
+        Epsilon for one sample, whether it was among the client's data: it can change its class's segment.
     epsilon_replaced : float
-        Whether one sample was that or another one, perhaps of another class: two segments.
+        Epsilon for replacing one sample by another, perhaps of another class: it can change two segments.
     epsilon_client : float
-        Which data the client holds at all: every bit.
+        Epsilon for all data of the client: every bit.
     epsilon_client_delta, delta : float
-        The same as (epsilon, delta).
+        Guarantee for all data of the client, as (epsilon, delta).
     """
 
     flip: float

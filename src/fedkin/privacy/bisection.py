@@ -13,7 +13,7 @@ def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: in
     holds : callable
         False below some number and true above it.
     low, high : float
-        Where it fails and where it holds; neither is tried.
+        Numbers at which it fails and holds; neither is tried.
     halvings : int
     """
     for _ in range(halvings):

@@ -35,7 +35,7 @@ class Account:
     folder : Path
         The client's private folder.
     epsilon, delta : float
-        What all runs together may spend.
+        Budget of all runs together.
 
     Raises
     ------

@@ -55,7 +55,7 @@ class ClientSums:
         ----------
         asked : Task
         payload : dict
-            What every client is sent.
+            Payload for every client.
         wanted : mapping of str to tuple of int
             Shapes of the tensors of a reply that are summed.
         """

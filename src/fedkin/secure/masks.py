@@ -83,7 +83,7 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
     keys : mapping of int to bytes
         Public keys of all that take part, by id, its own among them or not.
     context : bytes
-        Names the sum. Masks of different contexts are independent; a context must never be used twice.
+        Identifies the sum. Masks of different contexts are independent; a context must never be used twice.
     length : int
 
     Raises

@@ -65,13 +65,13 @@ def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: byte
     Parameters
     ----------
     secret : bytes
-        What all keys of the client follow from.
+        The secret that all keys of the client follow from.
     own : int
         The client's id.
     keys : mapping of int to bytes
         Public channel keys of all clients of the sum, by id, its own among them.
     context : bytes
-        Names the sum.
+        Identifies the sum.
 
     Raises
     ------

@@ -25,7 +25,8 @@ def split(coefficients: Sequence[int], holders: int) -> list[int]:
     Parameters
     ----------
     coefficients : sequence of int
-        Of the polynomial, from 0 and below `PRIME`: the secret, then uniform ones, as many in all as shares recover it.
+        Coefficients of the polynomial, in [0, `PRIME`): the secret, then uniform random ones, as many in all as the
+        shares that recover it.
     holders : int
     """
     return [_value(coefficients, at) for at in range(1, holders + 1)]

@@ -98,7 +98,7 @@ def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
     given : mapping of str to str
         The lines of ``site.key.pub``, by name.
     where : str
-        What a message calls them.
+        Place of the keys in error messages.
 
     Raises
     ------

@@ -45,7 +45,7 @@ class SumAttempt:
     held : Holdings
         Shares that were distributed.
     asked : bytes
-        A digest of what is summed.
+        Digest of the request, the same for all clients of a sum.
     total : ndarray
         Sum of the masked replies, uint64 ``(length,)``.
     replied : list of int
@@ -124,7 +124,7 @@ def hear(
     fed, task, payloads, terms
         See `fedkin.secure.sums.summed`.
     rounds : mapping of int to SumAttempt
-        By cluster.
+        Attempts at sums, by cluster.
     complete : bool
         Whether all clients have to be in a sum.
     """

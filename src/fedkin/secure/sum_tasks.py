@@ -174,7 +174,7 @@ def mask_context(shares: bytes, publics: Mapping[int, bytes], asked: bytes) -> b
     Parameters
     ----------
     shares : bytes
-        Names the shares of the sum, see `context_of`.
+        Identifies the shares of the sum, see `context_of`.
     publics : mapping of int to bytes
         Public keys of those who share masks, by id.
     asked : bytes

@@ -101,15 +101,15 @@ def summed(
     ----------
     fed : Federation
     task : Task
-        What clients do.
+        Task that clients run.
     payloads : mapping of int to dict
-        What each is sent for it, the same for all clients of a cluster: the masks of others do not cancel.
+        Payload for each client, the same for all clients of a cluster: otherwise masks do not cancel.
     terms : sequence of Term
-        What is summed of the replies.
+        Terms of the replies that are summed.
     clusters : mapping of int to int, optional
         The cluster of each client; by default all are in cluster 0.
     attempts : int
-        How often a cluster is asked at most.
+        Maximum number of attempts at the sum of a cluster.
     complete : bool
         Whether a sum must be over all of its clients. The difference of two sums of the same numbers is what those
         gave who are in one of them, so that it must not be asked for once more to have the others in it, too.

@@ -99,7 +99,7 @@ def is_second(client: Client, where: str, tag: bytes, request: bytes) -> bool:
         `MASKED`, `DEALERS` or `REVEALED`.
     tag : bytes
     request : bytes
-        What was asked.
+        The request, as bytes.
     """
     if not isinstance(client.noise, Secret):
         return False

@@ -82,9 +82,9 @@ def recovered(
     ----------
     held : Holdings
     survivors : sequence of int
-        Those whose key of their own mask is recovered; of the others it is that of the masks shared with others.
+        Clients whose key of the individual mask is recovered; for the others it is that of the pairwise masks.
     revealed : mapping of int to mapping
-        By holder, as many as the threshold, shares by dealer.
+        Shares by dealer, for each of as many holders as the threshold.
     """
     keys, wrong = {}, []
     places = {holder: held.ids.index(holder) + 1 for holder in revealed}

@@ -57,7 +57,7 @@ def given_data(value: Any, where: str, label: str | None = None, seek_labels: bo
     value : Any
         See `FORMS`.
     where : str
-        Whose data they are, as the beginning of an error's sentence.
+        Name of the client, the beginning of error messages.
     label : str, optional
         The column, field or key of labels.
     seek_labels : bool

@@ -43,9 +43,9 @@ def read_items(items: Iterable[Any], count: int | None, where: str, label: str |
     items : iterable
         Each `x` is a tensor, an array or a picture of Pillow's, all of one shape.
     count : int or None
-        How many there are, if that is known; the samples are then written in place instead of collected.
+        Number of items, if it is known; the samples are then written in place instead of collected.
     where : str
-        What holds them, as the beginning of an error's sentence.
+        Name of the source, the beginning of error messages.
     label : str, optional
         The key of labels, where items are dicts.
 

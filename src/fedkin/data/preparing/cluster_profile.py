@@ -63,7 +63,7 @@ class ClusterProfile:
     typical_filled, typical_sum, typical_counts : Tensor
         As `filled`, `sum` and `counts`, of the rows in the middle of the clusters alone; empty if unknown.
     members : dict of int to Tensor
-        By client, int64 ``(k,)``, its samples of each cluster; empty with secure sums.
+        Samples of each cluster by client, int64 ``(k,)``; empty with secure sums.
     missing : dict of int to str
         Clients that are not in the sums, and why.
     """

@@ -32,7 +32,7 @@ def fitted_encoding(
         Asked for histograms if numbers are missing.
     schema : Schema
     sums : ColumnSums
-        Of its columns.
+        Sums of its columns.
     scaling, indicator, imputes
         See `fedkin.data.preparing.prepare.PreparingOptions`.
     """

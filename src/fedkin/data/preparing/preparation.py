@@ -29,11 +29,11 @@ class Preparation:
     Attributes
     ----------
     scaling : Scaling or None
-        Of arrays.
+        Scaling of arrays.
     encoding : TableEncoding or None
-        Of tables; one of the two is there.
+        Encoding of tables; either this or `scaling` is given.
     notes : list of str
-        What was done that a user should know, in sentences.
+        Notes for the user on what was done, in sentences.
     """
 
     scaling: Scaling | None = None
@@ -81,7 +81,7 @@ class Preparation:
         columns : sequence of Column, optional
             Columns of the table; without them, `x` must be numbers in the order of the original table's columns.
         where : str
-            What holds the table, for an error's sentence.
+            Name of the source, the beginning of error messages.
 
         Raises
         ------

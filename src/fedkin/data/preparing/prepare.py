@@ -78,7 +78,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
         Its clients' `x` is replaced.
     options : PreparingOptions, optional
     names : sequence of str
-        What the clients are called, in order of id, for notes and errors.
+        Names of the clients, in order of id, for notes and errors.
 
     Raises
     ------

@@ -39,7 +39,7 @@ class Scaling:
         per channel of images. ``"common"``: mean 0 per column, and variance 1 of all columns together, since they are
         in one unit. ``"none"``: unchanged, whatever they are.
     shape : tuple of int
-        Of one sample: ``(features,)`` or ``(channels, height, width)``.
+        Shape of one sample: ``(features,)`` or ``(channels, height, width)``.
     mean, scale : Tensor
         float64, one value per column or channel; 0 and 1 if data are unchanged.
     """

@@ -65,7 +65,7 @@ class Schema:
     id : str or None
         The column that names rows, which is carried to the outputs.
     notes : list of str
-        What a user should know: columns that are left out, and why.
+        Notes for the user: columns that are left out, and why.
     """
 
     columns: tuple[SchemaColumn, ...]

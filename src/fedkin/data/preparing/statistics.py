@@ -43,7 +43,8 @@ class ColumnSums:
     sum, squares : Tensor
         float64 ``(columns,)``: of values, and of their squared distances from the mean; 0 for categories.
     counts : list of Tensor
-        By column, float64 ``(categories + 1,)``, the last of other categories; of length 0 where it is no category.
+        Frequencies of each column's categories, float64 ``(categories + 1,)``, the last of all others; of length 0 for
+        other columns.
     low, high : Tensor or None
         float64 ``(columns,)``: minimum and maximum, where clients send these.
     """
@@ -187,7 +188,7 @@ def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, 
     fed : Federation
     columns : sequence of SchemaColumn
     sums : ColumnSums
-        Theirs.
+        Sums of these columns.
     wanted : sequence of int
         Positions of columns that are no categories.
     """

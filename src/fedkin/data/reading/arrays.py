@@ -34,7 +34,7 @@ def as_tensor(value: Any, where: str) -> Tensor:
     value : array-like
         ``(n, features)``, ``(n, height, width)`` or ``(n, channels, height, width)``, n at least 1, all numbers finite.
     where : str
-        What holds it, such as ``"Client 3"``; the beginning of an error's sentence.
+        Name of the source, such as ``"Client 3"``; the beginning of error messages.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def as_dataset(
     name : str
         Name of the data set.
     where : str
-        What holds it, for errors' sentences.
+        Name of the source, the beginning of error messages.
     label : str, optional
         The column of a DataFrame that holds labels; no other is taken for that.
     options : TableOptions, optional
@@ -175,7 +175,7 @@ def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
     Parameters
     ----------
     shapes : mapping of str to tuple of int
-        By client, as the beginning of a sentence, the shape of one of its samples.
+        Shape of a sample, by the client's name as the beginning of a sentence.
 
     Raises
     ------

@@ -47,7 +47,7 @@ def load_clients(
         The column or array of labels of every client. Without it, files may have a column of a usual name, and
         DataFrames have none.
     options : TableOptions, optional
-        How columns of all clients are read.
+        Options for reading the columns of all clients.
 
     Raises
     ------

@@ -49,7 +49,7 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     name : str
         The column's.
     where : str
-        What holds it, for an error's sentence.
+        Name of the source, the beginning of error messages.
     options : TableOptions
 
     Raises

@@ -30,7 +30,7 @@ class Dataset:
     name : str
         Name that the user gave, or that of its file.
     x : Tensor
-        Of a table its float64 values; else float32, images ``(n, channels, height, width)`` in [0, 1] or numbers
+        For a table its float64 values; else float32, images ``(n, channels, height, width)`` in [0, 1] or numbers
         ``(n, features)`` as they are.
     y : Tensor or None
         int64 ``(n,)``, indices into `classes`.
@@ -83,7 +83,7 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
     values : iterable
         One integer, boolean, string or whole float per sample.
     where : str
-        What holds them, as the beginning of an error's sentence.
+        Name of the source, the beginning of error messages.
 
     Returns
     -------

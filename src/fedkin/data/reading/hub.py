@@ -52,7 +52,7 @@ def read_huggingface(
     cluster : str, optional
         A column for `Dataset.clusters`.
     options : TableOptions, optional
-        How a table's columns are read.
+        Options for reading a table's columns.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def decode_images(files: list[dict[str, Any]], where: str) -> Tensor:
     files : list of dict
         Each with the content of a file as ``bytes``, or its ``path``.
     where : str
-        What holds them, as the beginning of an error's sentence.
+        Name of the source, the beginning of error messages.
     """
     pixels = [_decode(file, row, where) for row, file in enumerate(files)]
     height, width = pixels[0].shape[:2]

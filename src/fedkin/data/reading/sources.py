@@ -50,11 +50,11 @@ def load(
     label : str, optional
         The column or array of labels, where it does not have a usual name.
     split : str
-        Which split of a Hugging Face data set; everything else has only ``"train"``.
+        Split of a Hugging Face data set; everything else has only ``"train"``.
     cluster : str, optional
         A column or array for `Dataset.clusters`, which is then neither a feature nor taken for labels.
     options : TableOptions, optional
-        How a table's columns are read.
+        Options for reading a table's columns.
     must_have : bool
         Whether a table must have the columns that `options` name.
 

@@ -25,9 +25,9 @@ class TableOptions:
     categorical : sequence of str
         Columns whose values are names, also where they look like numbers or dates.
     ordinal : mapping of str to sequence of str
-        By column, its levels in order, from the lowest.
+        Levels of each column in order, from the lowest.
     decimal : {".", ","}
-        What stands before the decimals of a number in text.
+        Decimal separator of numbers in text.
     lacking : {"drop", "impute"}
         Whether columns that some clients lack are left out or imputed, so whether they have to agree.
 

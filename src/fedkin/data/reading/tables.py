@@ -69,7 +69,7 @@ def frame_to_dataset(
     name : str
         Name of the data set.
     where : str
-        What holds it, for errors' sentences.
+        Name of the source, the beginning of error messages.
     label, cluster : str, optional
         Columns of labels and of clusters.
     options : TableOptions, optional

@@ -39,7 +39,7 @@ class ClientFiles:
     test_fraction : float
         Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
     table : TableOptions or None
-        How the tables' columns are read.
+        Options for reading the tables' columns.
     """
 
     data: str | Path | Sequence[Any] | Mapping[str, Any]

@@ -30,7 +30,7 @@ class OwnClass(DataSetScenario):
     heterogeneity : float
         The paper's p: from 0, all samples allocated at random, to 1, each client a class.
     fraction : float
-        Only this part of the data takes part, chosen at random; in (0, 1].
+        Fraction of the data that is used, chosen at random; in (0, 1].
     """
 
     heterogeneity: Fraction = 0.5

@@ -37,11 +37,11 @@ def label_skew(
     n_clients : int
         At least 1.
     classes_per_client : (int, int)
-        Least and greatest K, see `class_range`.
+        Minimum and maximum of K, see `class_range`.
     samples_per_class : int
         At most the size of the smallest class.
     rng : torch.Generator
-        Where all draws come from.
+        Random generator of all draws.
     overlap : float
         In [0, 1].
 
@@ -124,7 +124,7 @@ def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
     dirtiness : float
         In [0, 1].
     rng : torch.Generator
-        Decides who moves, and where to: uniformly among the client's other clusters.
+        Random generator; a sample moves to one of the client's other clusters with equal probability.
 
     Raises
     ------

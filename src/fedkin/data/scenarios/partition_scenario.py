@@ -75,9 +75,9 @@ class DataSetScenario(ABC):
     data : str
         Name or path, see `fedkin.data.reading.sources.load`.
     label : str or None
-        Its column of labels, where it does not have a usual name.
+        Column of labels, where it does not have a usual name.
     table : TableOptions or None
-        How a table's columns are read.
+        Options for reading a table's columns.
     """
 
     data: str = "digits"
@@ -105,7 +105,7 @@ class PartitionScenario(DataSetScenario):
         Fraction of every client's samples that is held out, in [0, 1], where the data have no test split of their own
         that is partitioned like the training split; at least one sample remains to train on.
     samples_per_client : int or None
-        At most so many training samples at each client, chosen at random; all by default.
+        Maximum number of training samples at each client, chosen at random; all by default.
     """
 
     test_fraction: Fraction = 0.2
@@ -190,9 +190,9 @@ def populate(
     seed : int
         Seed of the scenario; decides what is held out and left out.
     test_fraction : float
-        Held out of every part, in [0, 1]; without effect if `tests` are given.
+        Fraction that is held out of every part, in [0, 1]; without effect if `tests` are given.
     samples_per_client : int, optional
-        Greatest number of training samples of a client.
+        Maximum number of training samples of a client.
     tests : sequence of Tensor, optional
         Per client, int64 indices into the test split.
     clusters : Tensor, optional

@@ -124,7 +124,7 @@ class Domain(DataSetScenario):
     test_fraction : float
         Fraction of every client's samples that is held out, in [0, 1].
     samples_per_client : int or None
-        At most so many training samples at each client, chosen at random; all by default.
+        Maximum number of training samples at each client, chosen at random; all by default.
     column : str
         The data's column or array that names each sample's domain.
     clients_per_domain : int

@@ -24,8 +24,8 @@ def preview(population: Population, clients: int = 6) -> str:
         Clusters and classes, where there are any, are shown; and the cluster that a client drifts to, and the step at
         which it joins.
     clients : int
-        How many to show at least, where there are so many; in any case one of every cluster, and one of every cluster
-        that drifts or joins late.
+        Minimum number of clients to show, where there are so many; in any case one of every cluster, and one of every
+        cluster that drifts or joins late.
 
     Returns
     -------

@@ -51,7 +51,7 @@ def dirichlet_split(
     alpha : float or sequence of float
         Concentration, above 0: small values give every part few classes. One value, or one per part.
     rng : torch.Generator
-        Where all draws come from.
+        Random generator of all draws.
     min_partition_size : int
         Proportions are drawn anew until every part has so many samples, up to 1,000 times.
     self_balancing : bool
@@ -98,7 +98,7 @@ def shard_split(
     num_partitions : int
         At least 1.
     rng : torch.Generator
-        Where all draws come from.
+        Random generator of all draws.
     num_shards_per_partition : int, optional
         Without it, all shards are allocated, and the first parts get one more where they do not divide evenly.
     shard_size : int, optional
@@ -142,7 +142,7 @@ def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
     counts : Tensor
         int64 ``(classes, clients)``; no row may ask for more than its class has.
     rng : torch.Generator
-        Decides who gets which sample.
+        Random generator of the allocation.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generat
     held : sequence of Tensor
         Per client, the int64 classes of its samples. Classes that no client has are allocated to none.
     rng : torch.Generator
-        Decides who gets which sample.
+        Random generator of the allocation.
 
     Returns
     -------

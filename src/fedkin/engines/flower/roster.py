@@ -51,9 +51,9 @@ class Roster:
     classes : list of str
         Names of classes that newcomers may have; set by whoever knows them, once the sites have gathered.
     members : dict of str to Member
-        By name, also those that are away now.
+        Members by name, including those that are not connected now.
     refused : list of str
-        A sentence about every node that was refused, for whoever keeps the records and empties it.
+        A sentence about every node that was refused; the writer of records empties the list.
     """
 
     def __init__(

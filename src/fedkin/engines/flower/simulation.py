@@ -35,7 +35,7 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
     ----------
     app : ClientApp
     nodes : int
-        Their number; ``node_config["partition-id"]`` counts them from 0.
+        Number of nodes; ``node_config["partition-id"]`` counts them from 0.
     workers : int
         Number of Ray processes that do the nodes' work.
 
