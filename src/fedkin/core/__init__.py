@@ -6,7 +6,7 @@ from fedkin.core.federation import Federation
 from fedkin.core.method import Method, State
 from fedkin.core.payload import Payload, Traffic
 from fedkin.core.record import Record
-from fedkin.core.task import Task, task
+from fedkin.core.task import Task, client_task, task
 
 __all__ = [
     "Client",
@@ -18,5 +18,6 @@ __all__ = [
     "State",
     "Task",
     "Traffic",
+    "client_task",
     "task",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from functools import wraps
+from typing import TypedDict, Unpack, overload
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
@@ -14,6 +15,7 @@ from fedkin.core.replies import Expected
 from fedkin.core.trusted_packages import named_module
 
 TaskFunction = Callable[[Sequence[Client], Sequence[Payload]], list[Payload]]
+ClientFunction = Callable[[Client, Payload], Payload]
 
 _TASKS: dict[str, Task] = {}
 
@@ -71,33 +73,26 @@ class Task:
         return _TASKS[name]
 
 
+class Declared(TypedDict, total=False):
+    """What a task declares of itself, see `Task`."""
+
+    takes: Expected
+    holds: Expected
+    may_hold: Expected
+    may_be_empty: bool
+    moves_data: bool
+    accounted: bool
+
+
 @overload
 def task(run: TaskFunction, /) -> Task: ...
 
 
 @overload
-def task(
-    *,
-    takes: Expected = ...,
-    holds: Expected = ...,
-    may_hold: Expected = ...,
-    may_be_empty: bool = ...,
-    moves_data: bool = ...,
-    accounted: bool = ...,
-) -> Callable[[TaskFunction], Task]: ...
+def task(**declared: Unpack[Declared]) -> Callable[[TaskFunction], Task]: ...
 
 
-def task(
-    run: TaskFunction | None = None,
-    /,
-    *,
-    takes: Expected | None = None,
-    holds: Expected | None = None,
-    may_hold: Expected | None = None,
-    may_be_empty: bool = False,
-    moves_data: bool = False,
-    accounted: bool = False,
-) -> Task | Callable[[TaskFunction], Task]:
+def task(run: TaskFunction | None = None, /, **declared: Unpack[Declared]) -> Task | Callable[[TaskFunction], Task]:
     """Decorate a function to make it a `Task`, registered as ``module.function``.
 
     Parameters
@@ -114,10 +109,33 @@ def task(
 
     def registered(run: TaskFunction) -> Task:
         name = f"{run.__module__}.{run.__name__}"
-        if accounted and takes is None:
+        if declared.get("accounted") and declared.get("takes") is None:
             raise ValueError(f"Task '{name}' is accounted for, so it must declare its payload with 'takes'.")
-        _TASKS[name] = Task(name, run, takes, holds or {}, may_hold or {}, may_be_empty, moves_data, accounted)
+        _TASKS[name] = Task(name, run, **declared)
         return _TASKS[name]
+
+    return registered if run is None else registered(run)
+
+
+@overload
+def client_task(run: ClientFunction, /) -> Task: ...
+
+
+@overload
+def client_task(**declared: Unpack[Declared]) -> Callable[[ClientFunction], Task]: ...
+
+
+def client_task(
+    run: ClientFunction | None = None, /, **declared: Unpack[Declared]
+) -> Task | Callable[[ClientFunction], Task]:
+    """As `task`, of a function of one client and its payload: many clients do it one after another."""
+
+    def registered(run: ClientFunction) -> Task:
+        @wraps(run)
+        def one_by_one(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+            return [run(client, payload) for client, payload in zip(clients, payloads, strict=True)]
+
+        return task(**declared)(one_by_one)
 
     return registered if run is None else registered(run)
 

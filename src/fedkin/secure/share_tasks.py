@@ -10,7 +10,7 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.payload import Payload
 from fedkin.core.replies import is_count, is_list, is_text, octets
-from fedkin.core.task import task
+from fedkin.core.task import client_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.secure.masks import KEY, content, context_of
 from fedkin.secure.sealed_shares import KINDS, OPENER, OWN, PAIRS, SEALED, channel_key, openers_of, share_keys
@@ -37,43 +37,35 @@ MAX_SUMS = 64
 """Maximum number of sums that a client distributes shares for at once."""
 
 
-@task(takes={}, holds={"key": octets(KEY)}, may_hold={"signer": is_text, "signature": is_text})
-def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={}, holds={"key": octets(KEY)}, may_hold={"signer": is_text, "signature": is_text})
+def send_key(client: Client, payload: Payload) -> Payload:
     """Send the client's public key, uint8 ``(32,)``; its secret is made at the first request and kept.
 
     A client with an identity signs it.
     """
-    replies: list[Payload] = []
-    for client in clients:
-        own = own_key(client)
-        signed = client.identity.sign(own) if client.identity else {}
-        replies.append({"key": octets_of(own), **signed})
-    return replies
+    own = own_key(client)
+    signed = client.identity.sign(own) if client.identity else {}
+    return {"key": octets_of(own), **signed}
 
 
-@task(
+@client_task(
     takes={**SIGNED_GROUP, "tags": octets("sums", TAG)},
     may_hold={"publics": octets(None, len(KINDS), KEY), "shares": octets(None, None, len(KINDS), SEALED),
               "refused": is_text},
 )  # fmt: skip
-def send_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_shares(client: Client, payload: Payload) -> Payload:
     """Send the client's public keys of each sum, and encrypted shares of the private ones for each of the others.
 
     A reply has ``publics``, uint8 ``(sums, 2, 32)``, and ``shares``, uint8 ``(sums, clients, 2, 48)``; or why not.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        reason = group_objection(client, payload) or signature_objection(client, payload)
-        if reason is None and len(payload["tags"]) > MAX_SUMS:
-            reason = f"more than {MAX_SUMS} sums at once"
-        if reason is None:
-            try:
-                replies.append(_shared(client, payload))
-                continue
-            except ValueError:
-                reason = "a key is invalid"
-        replies.append({"refused": reason})
-    return replies
+    if (reason := group_objection(client, payload) or signature_objection(client, payload)) is not None:
+        return {"refused": reason}
+    if len(payload["tags"]) > MAX_SUMS:
+        return {"refused": f"more than {MAX_SUMS} sums at once"}
+    try:
+        return _shared(client, payload)
+    except ValueError:
+        return {"refused": "a key is invalid"}
 
 
 def _shared(client: Client, payload: Payload) -> Payload:
@@ -88,23 +80,20 @@ def _shared(client: Client, payload: Payload) -> Payload:
     }  # fmt: skip
 
 
-@task(
+@client_task(
     takes={**GROUP, "tag": octets(TAG), "survivors": is_list(is_count), "dropped": is_list(is_count)},
     may_hold={"own": octets(None, OPENER), "pairs": octets(None, OPENER), "refused": is_text},
 )
-def reveal_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def reveal_shares(client: Client, payload: Payload) -> Payload:
     """Reveal shares of keys: for the individual masks of survivors, and the pairwise masks of those that dropped out.
 
     A reply has ``own``, uint8 ``(survivors, 16)``, and ``pairs``, uint8 ``(dropped, 16)``; or why not. A client answers
     once per sum, and never both for the same client: whoever has both takes all masks off.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        reason, tag = group_objection(client, payload) or _unfit(client, payload), content(payload["tag"])
-        if reason is None and is_second(client, REVEALED, tag, to_bytes(owned(payload))):
-            reason = USED_TAG
-        replies.append({"refused": reason} if reason else _revealed(client, payload))
-    return replies
+    reason, tag = group_objection(client, payload) or _unfit(client, payload), content(payload["tag"])
+    if reason is None and is_second(client, REVEALED, tag, to_bytes(owned(payload))):
+        reason = USED_TAG
+    return {"refused": reason} if reason else _revealed(client, payload)
 
 
 def _unfit(client: Client, payload: Payload) -> str | None:

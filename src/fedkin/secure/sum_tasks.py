@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -16,7 +16,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, is_count, is_list, is_name, is_shape, is_text, octets
-from fedkin.core.task import Task, known_task, task
+from fedkin.core.task import Task, client_task, known_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.secure.masks import KEY, content, context_of, encode, mask, own_mask, rows_of
 from fedkin.secure.sealed_shares import KINDS, OPENER, OWN, PAIRS, SEALED, channel_key, opened, openers_of, sum_keys
@@ -72,7 +72,7 @@ def _is_payload(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-@task(
+@client_task(
     takes={
         **SIGNED_GROUP, "tag": octets(TAG), "dealers": is_list(is_count), "publics": octets("dealers", len(KINDS), KEY),
         "shares": octets("dealers", len(KINDS), SEALED), "task": is_name, "terms": _are_terms, "payload": _is_payload,
@@ -81,28 +81,23 @@ def _is_payload(value: Any) -> bool:
         "masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "refused": is_text, "sealed": is_list(is_count),
     },
 )  # fmt: skip
-def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def masked(client: Client, payload: Payload) -> Payload:
     """Run the given task, and send the terms of its reply masked, as ``masked``, int64; or why not, as ``refused``.
 
     A client that cannot decrypt its shares of others' keys names those dealers in ``sealed``.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        reason = group_objection(client, payload) or signature_objection(client, payload) or _unfit(client, payload)
-        if reason is None and (sealed := _still_sealed(client, payload)):
-            replies.append({"refused": STILL_SEALED, "sealed": sealed})
-            continue
-        if reason is None and _is_replayed(client, payload):
-            reason = USED_TAG
-        if reason is None:
-            [reply] = _inner(payload["task"], payload["payload"]).run([client], [payload["payload"]])
-            try:
-                replies.append({"masked": _hidden(client, reply, payload)})
-                continue
-            except ValueError as error:
-                reason = str(error)
-        replies.append({"refused": reason})
-    return replies
+    reason = group_objection(client, payload) or signature_objection(client, payload) or _unfit(client, payload)
+    if reason is not None:
+        return {"refused": reason}
+    if sealed := _still_sealed(client, payload):
+        return {"refused": STILL_SEALED, "sealed": sealed}
+    if _is_replayed(client, payload):
+        return {"refused": USED_TAG}
+    [reply] = _inner(payload["task"], payload["payload"]).run([client], [payload["payload"]])
+    try:
+        return {"masked": _hidden(client, reply, payload)}
+    except ValueError as error:
+        return {"refused": str(error)}
 
 
 def _unfit(client: Client, payload: Payload) -> str | None:

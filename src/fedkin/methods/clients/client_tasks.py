@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core import Client, FedkinError, Payload, client_task, task
 from fedkin.core.noise import uniform
 from fedkin.core.replies import candidates, is_amount, is_classes, is_number, is_shape, reals, updates
 from fedkin.nn.classifier import Classifier
@@ -16,13 +16,10 @@ from fedkin.nn.descent import Descent
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 
-@task(takes={}, holds={"shape": is_shape, "classes": is_classes})
-def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={}, holds={"shape": is_shape, "classes": is_classes})
+def describe(client: Client, payload: Payload) -> Payload:
     """Report the shape of a sample and the number of classes, one more than the largest label; 0 without labels."""
-    return [
-        {"shape": list(client.x.shape[1:]), "classes": 0 if client.y is None else int(client.y.max()) + 1}
-        for client in clients
-    ]
+    return {"shape": list(client.x.shape[1:]), "classes": 0 if client.y is None else int(client.y.max()) + 1}
 
 
 @task(
@@ -31,7 +28,12 @@ def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
 )
 def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train the model on the client's data; report the update, the number of samples and the training loss."""
-    jobs = [training_of(client, payload, payload["model"]) for client, payload in zip(clients, payloads, strict=True)]
+    pairs = zip(clients, payloads, strict=True)
+    return trained_updates([training_of(client, payload, payload["model"]) for client, payload in pairs])
+
+
+def trained_updates(jobs: Sequence[Job]) -> list[Payload]:
+    """Train, and return for each job the update, the number of samples and the training loss."""
     return [
         {"update": model.sub_(job.start), "samples": len(job.x), "loss": loss}
         for job, (model, loss) in zip(jobs, descend_all(jobs), strict=True)
@@ -44,13 +46,12 @@ def training_of(client: Client, payload: Payload, start: Tensor) -> Job:
     return Job(classifier, start, client.x, labels_of(client), client.rng, descent)
 
 
-@task(takes={"module": CLASSIFIER, "models": candidates("models", "size")}, holds={"losses": reals(None, minimum=0)})
-def losses(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(
+    takes={"module": CLASSIFIER, "models": candidates("models", "size")}, holds={"losses": reals(None, minimum=0)}
+)
+def losses(client: Client, payload: Payload) -> Payload:
     """Report the mean loss of each model ``(K, size)`` on all of the client's data, as ``losses`` ``(K,)``."""
-    return [
-        {"losses": losses_of(payload["models"], Classifier.of(payload["module"]), client.x, labels_of(client))}
-        for client, payload in zip(clients, payloads, strict=True)
-    ]
+    return {"losses": losses_of(payload["models"], Classifier.of(payload["module"]), client.x, labels_of(client))}
 
 
 def losses_of(models: Tensor, classifier: Classifier, x: Tensor, y: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.clustering.nearest_means import joined
-from fedkin.core import Client, Federation, Payload, Record, task
+from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, renumbered
@@ -178,18 +178,15 @@ class FLUXMethod(OneShotMethod):
         return False
 
 
-@task(
+@client_task(
     takes={"module": CLASSIFIER, "reference": updates("size"), "projection": reals("width", "dimensions")},
     holds={"means": reals("segments", "dimensions"), "deviations": reals("segments", "dimensions", minimum=_ABSENT)},
 )
-def describe_distribution(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def describe_distribution(client: Client, payload: Payload) -> Payload:
     """Report ``means`` and ``deviations`` of projected latents, over all samples and by class."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        labels_of(client)
-        means, deviations = moments_of(client, payload)
-        replies.append({"means": means, "deviations": deviations})
-    return replies
+    labels_of(client)
+    means, deviations = moments_of(client, payload)
+    return {"means": means, "deviations": deviations}
 
 
 def how_described(values: Mapping[str, Any]) -> dict[str, Any]:

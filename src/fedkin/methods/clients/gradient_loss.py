@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, Record, State, task
+from fedkin.core import Client, Federation, Payload, Record, State, client_task
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import (
     Expected,
@@ -149,7 +148,7 @@ class GradientLossMethod(ClientMethod):
         }
 
 
-@task(
+@client_task(
     takes={
         "module": CLASSIFIER, "models": candidates("models", "size"), "moves": candidates("models", "size"),
         "balance": within(0, 1), "sign": one_of("descent", "printed"), "similarity": one_of("cosine", "euclidean"),
@@ -157,24 +156,21 @@ class GradientLossMethod(ClientMethod):
     },
     holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
 )  # fmt: skip
-def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def choose_and_step(client: Client, payload: Payload) -> Payload:
     """Choose a model by loss and gradient on one mini-batch; report one step on it: ``update`` ``(1 or 2, size)``.
 
     A second row is the step of the cluster that the client may stand in for.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        classifier = Classifier.of(payload["module"])
-        rows = torch.randperm(len(client), generator=client.rng)[: payload["batch_size"]]
-        x, y = client.x[rows], labels_of(client)[rows]
-        losses, gradients, after = _gradients(classifier, payload["models"], x, y, client.rng)
-        wanted = preference(losses, gradients, payload["moves"][:, : classifier.parameters], payload)
-        cluster = lowest_loss(-wanted)
-        taken = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
-        updates = after[taken] - payload["models"][taken]
-        updates[:, : classifier.parameters] = -payload["learning_rate"] * gradients[taken]
-        replies.append({"cluster": cluster, "update": updates, "samples": len(client), "loss": float(losses[cluster])})
-    return replies
+    classifier = Classifier.of(payload["module"])
+    rows = torch.randperm(len(client), generator=client.rng)[: payload["batch_size"]]
+    x, y = client.x[rows], labels_of(client)[rows]
+    losses, gradients, after = _gradients(classifier, payload["models"], x, y, client.rng)
+    wanted = preference(losses, gradients, payload["moves"][:, : classifier.parameters], payload)
+    cluster = lowest_loss(-wanted)
+    taken = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
+    updates = after[taken] - payload["models"][taken]
+    updates[:, : classifier.parameters] = -payload["learning_rate"] * gradients[taken]
+    return {"cluster": cluster, "update": updates, "samples": len(client), "loss": float(losses[cluster])}
 
 
 def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payload) -> Tensor:

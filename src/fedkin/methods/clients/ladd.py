@@ -20,7 +20,7 @@ from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, task
+from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
 from fedkin.core.seeds import draw_seed
@@ -137,18 +137,15 @@ class LADDMethod(OneShotMethod):
         }
 
 
-@task(
+@client_task(
     takes={"style": one_of("class", "client"), "window": within(0, 0.5), "segments": counts_to(MAX_CLASSES)},
     holds={"style": reals(None)},
 )
-def describe_style(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def describe_style(client: Client, payload: Payload) -> Payload:
     """Report the client's ``style``: mean amplitudes of the lowest frequencies, per class or of all samples."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        style, remembered = style_of(client, payload)
-        client.state.update(remembered)
-        replies.append({"style": style})
-    return replies
+    style, remembered = style_of(client, payload)
+    client.state.update(remembered)
+    return {"style": style}
 
 
 def style_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

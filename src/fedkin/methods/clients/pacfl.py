@@ -19,7 +19,7 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
-from fedkin.core import Client, Federation, Payload, task
+from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import renumbered
@@ -175,15 +175,15 @@ class PACFLMethod(OneShotMethod):
         return RIGHT_ANGLE if cut is None else cut
 
 
-@task(
+@client_task(
     takes={
         "bases": one_of("class", "client"), "count": counts_to(MAX_VECTORS), "segments": counts_to(MAX_CLASSES),
     },
     holds={"vectors": Array((None,), minimum=-1.001, maximum=1.001)},
 )  # fmt: skip
-def describe_subspace(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def describe_subspace(client: Client, payload: Payload) -> Payload:
     """Report the first singular ``vectors`` of each class or of all samples, padded with zeros."""
-    return [{"vectors": vectors_of(client, payload)} for client, payload in zip(clients, payloads, strict=True)]
+    return {"vectors": vectors_of(client, payload)}
 
 
 def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:

@@ -7,7 +7,6 @@ with them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -17,18 +16,17 @@ from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
-from fedkin.core import Client, Federation, Payload, Task, task
+from fedkin.core import Client, Federation, Payload, Task, client_task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_name
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import CentroidState, OneRoundMethod, RoundOutcome, scaled_like_features
 
 
-@task(takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True)
-def send_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True)
+def send_samples(client: Client, payload: Payload) -> Payload:
     """Send the features of all samples: **the data leave the client**."""
-    pairs = zip(clients, payloads, strict=True)
-    return [{"points": extract(payload["features"], client.x)} for client, payload in pairs]
+    return {"points": extract(payload["features"], client.x)}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from fedkin.clustering.margins import distance_margin, share_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Maybe, is_count, is_name, positive, reals
@@ -52,6 +52,79 @@ class CentroidState(State):
     centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 
 
+def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Return the index of the centroid nearest to each sample ``(n, *shape)``, int64 ``(n,)``; the lowest on ties."""
+    if not len(x):
+        return torch.zeros(0, dtype=torch.int64)
+    batches = [nearest_centroids(extract(result["features"], batch), result["centroids"]) for batch in x.split(_BATCH)]
+    return torch.cat(batches)
+
+
+def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
+    """Return 1 - d1 / d2 with distances d1, d2 to a sample's centroid and the nearest other one: float32 ``(n,)``.
+
+    Parameters
+    ----------
+    result : mapping
+        Has ``centroids`` and the name of their ``features``.
+    x : Tensor
+        ``(n, *shape)``.
+    clusters : Tensor, optional
+        int64 ``(n,)``, the samples' clusters; by default their nearest centroids, with which a result that has a
+        ``fuzziness`` gives the margin between fuzzy c-means' memberships instead.
+    """
+    centroids = result["centroids"]
+    found = [torch.zeros(0)]
+    for at in torch.arange(len(x)).split(_BATCH):
+        distances = pairwise_distances(extract(result["features"], x[at]).double(), centroids.double())
+        if clusters is None and "fuzziness" in result:
+            found.append(share_margin(_memberships(distances, result["fuzziness"])))
+        else:
+            found.append(distance_margin(distances, None if clusters is None else clusters[at]))
+    return torch.cat(found)
+
+
+def fuzzy_memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+    """Return memberships ``(n, k)``, float32, of samples in fuzzy clusters; ``None`` without a ``fuzziness``.
+
+    Rows sum to 1, and a sample has its greatest membership in the cluster of the nearest centroid.
+    """
+    if "fuzziness" not in result:
+        return None
+    centroids = result["centroids"].double()
+    found = [torch.zeros(0, len(centroids))]
+    for batch in x.split(_BATCH) if len(x) else ():
+        distances = pairwise_distances(extract(result["features"], batch).double(), centroids)
+        found.append(_memberships(distances, result["fuzziness"]).float())
+    return torch.cat(found)
+
+
+def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
+    """Return memberships of fuzzy c-means ``(n, k)``, given distances from the centroids ``(n, k)``."""
+    near = distances.amin(1, keepdim=True)
+    closeness = torch.where(distances > 0, near / distances, 1.0).pow(2 / (fuzziness - 1))
+    return closeness / closeness.sum(1, keepdim=True)
+
+
+def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
+    """Return centroids ``(k, width)`` scaled to length 1 if the features are "unit", otherwise unchanged."""
+    if features != "unit":
+        return centroids
+    return normalize(centroids, dim=1)
+
+
+CENTROIDS: Expected = {
+    "n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name, "fuzziness": Maybe(positive),
+}  # fmt: skip
+"""Payload schema of a result whose clusters are centroids."""
+
+
+@client_task(takes={"result": CENTROIDS}, accounted=True)
+def assign_to_centroids(client: Client, payload: Payload) -> Payload:
+    """Assign every sample to its nearest centroid; clusters stay at the client."""
+    return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)
+
+
 class NearestCentroidMethod(SampleMethod):
     """Base of methods whose result is centroids, of any number."""
 
@@ -59,7 +132,9 @@ class NearestCentroidMethod(SampleMethod):
 
     def space(self, shape: tuple[int, ...]) -> str:
         """Return the name of the features for samples of `shape`."""
-        return centroid_features(self.features, shape)
+        if self.features != "auto":
+            return self.features
+        return "unit" if len(shape) == 3 else "raw"
 
     def fields(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the fields of the state that name the features and their number."""
@@ -74,20 +149,9 @@ class NearestCentroidMethod(SampleMethod):
         """Return the centroids, and the name of their features."""
         return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
 
-    @staticmethod
-    def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the nearest centroid of each sample ``(n, *shape)``, int64 ``(n,)``."""
-        return predict_nearest(result, x)
-
-    @staticmethod
-    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return 1 - d1 / d2 with distances d1, d2 to the nearest and second nearest centroid: float32 ``(n,)``."""
-        return centroid_margin(result, x)
-
-    @staticmethod
-    def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return fuzzy c-means memberships, float32 ``(n, k)``, if the result has a ``fuzziness``."""
-        return fuzzy_memberships(result, x)
+    predict = staticmethod(predict_nearest)
+    confidence = staticmethod(centroid_margin)
+    memberships = staticmethod(fuzzy_memberships)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -216,83 +280,3 @@ class KeptPointsMethod(OneRoundMethod):
         sizes = {name: state.sizes[name] for name in kept}
         nothing = torch.zeros(0, 0)
         return replace(state, steps=state.steps - 1, finished=False, points=kept, sizes=sizes, centroids=nothing)
-
-
-def centroid_features(name: str, shape: tuple[int, ...]) -> str:
-    """Return the features to measure distances in: `name`, or for "auto" those suited to samples of `shape`."""
-    if name != "auto":
-        return name
-    return "unit" if len(shape) == 3 else "raw"
-
-
-CENTROIDS: Expected = {
-    "n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name, "fuzziness": Maybe(positive),
-}  # fmt: skip
-"""Payload schema of a result whose clusters are centroids."""
-
-
-@task(takes={"result": CENTROIDS}, accounted=True)
-def assign_to_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Assign every sample to its nearest centroid; clusters stay at the client."""
-    return assign_samples(clients, payloads, predict_nearest, centroid_margin, fuzzy_memberships)
-
-
-def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return the index of the centroid nearest to each sample ``(n, *shape)``, int64 ``(n,)``; the lowest on ties."""
-    if not len(x):
-        return torch.zeros(0, dtype=torch.int64)
-    batches = [nearest_centroids(extract(result["features"], batch), result["centroids"]) for batch in x.split(_BATCH)]
-    return torch.cat(batches)
-
-
-def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
-    """Return 1 - d1 / d2 with distances d1, d2 to a sample's centroid and the nearest other one: float32 ``(n,)``.
-
-    Parameters
-    ----------
-    result : mapping
-        Has ``centroids`` and the name of their ``features``.
-    x : Tensor
-        ``(n, *shape)``.
-    clusters : Tensor, optional
-        int64 ``(n,)``, the samples' clusters; by default their nearest centroids, with which a result that has a
-        ``fuzziness`` gives the margin between fuzzy c-means' memberships instead.
-    """
-    centroids = result["centroids"]
-    found = [torch.zeros(0)]
-    for at in torch.arange(len(x)).split(_BATCH):
-        distances = pairwise_distances(extract(result["features"], x[at]).double(), centroids.double())
-        if clusters is None and "fuzziness" in result:
-            found.append(share_margin(_memberships(distances, result["fuzziness"])))
-        else:
-            found.append(distance_margin(distances, None if clusters is None else clusters[at]))
-    return torch.cat(found)
-
-
-def fuzzy_memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-    """Return memberships ``(n, k)``, float32, of samples in fuzzy clusters; ``None`` without a ``fuzziness``.
-
-    Rows sum to 1, and a sample has its greatest membership in the cluster of the nearest centroid.
-    """
-    if "fuzziness" not in result:
-        return None
-    centroids = result["centroids"].double()
-    found = [torch.zeros(0, len(centroids))]
-    for batch in x.split(_BATCH) if len(x) else ():
-        distances = pairwise_distances(extract(result["features"], batch).double(), centroids)
-        found.append(_memberships(distances, result["fuzziness"]).float())
-    return torch.cat(found)
-
-
-def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
-    """Return memberships of fuzzy c-means ``(n, k)``, given distances from the centroids ``(n, k)``."""
-    near = distances.amin(1, keepdim=True)
-    closeness = torch.where(distances > 0, near / distances, 1.0).pow(2 / (fuzziness - 1))
-    return closeness / closeness.sum(1, keepdim=True)
-
-
-def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
-    """Return centroids ``(k, width)`` scaled to length 1 if the features are "unit", otherwise unchanged."""
-    if features != "unit":
-        return centroids
-    return normalize(centroids, dim=1)

@@ -8,7 +8,7 @@ nor models leave it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,11 +17,18 @@ from annotated_types import Ge
 from torch import Tensor
 
 from fedkin.clustering.margins import share_margin
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import count_or, counts_to, features, is_count, one_of, positive, reals, updates
-from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, broadcast, describe_clients, repeat_step
+from fedkin.methods.samples.sample_method import (
+    SampleMethod,
+    assign_samples,
+    broadcast,
+    describe_clients,
+    own_count,
+    repeat_step,
+)
 from fedkin.nn.deep_clustering import PAPER_CODE, DeepClusters, DeepEmbeddedClustering
 from fedkin.nn.network_forms import DEEP_SEARCH, MANY, WIDTHS
 
@@ -211,13 +218,13 @@ class DECMethod(SampleMethod):
         return DeepEmbeddedClustering(batch=self.batch_size, **{name: getattr(self, name) for name in _SHARED_OPTIONS})
 
 
-@task(takes={}, holds={"x": features(None, None)}, moves_data=True)
-def send_flat_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={}, holds={"x": features(None, None)}, moves_data=True)
+def send_flat_samples(client: Client, payload: Payload) -> Payload:
     """Send all samples of the client, flattened: **the data leave the client**."""
-    return [{"x": client.x.flatten(1)} for client in clients]
+    return {"x": client.x.flatten(1)}
 
 
-@task(
+@client_task(
     takes={
         "result": {
             "n_clusters": is_count, "scope": one_of("all"), "widths": WIDTHS, "centre": reals("features"),
@@ -225,35 +232,25 @@ def send_flat_samples(clients: Sequence[Client], payloads: Sequence[Payload]) ->
         }
     }
 )  # fmt: skip
-def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def assign(client: Client, payload: Payload) -> Payload:
     """Assign every sample to the centroid nearest to its code; clusters stay at the client."""
-    return assign_samples(clients, payloads, DECMethod.predict, DECMethod.confidence, DECMethod.memberships)
+    return assign_samples(client, payload, DECMethod.predict, DECMethod.confidence, DECMethod.memberships)
 
 
-@task(takes={"n_clusters": count_or("given")}, holds={"clusters": counts_to(MANY)})
-def count_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"n_clusters": count_or("given")}, holds={"clusters": counts_to(MANY)})
+def count_clusters(client: Client, payload: Payload) -> Payload:
     """Send the number of clusters that the client looks for."""
-    return [{"clusters": _clusters(client, payload)} for client, payload in zip(clients, payloads, strict=True)]
+    return {"clusters": min(own_count(client, payload["n_clusters"], "n_clusters"), len(client))}
 
 
-@task(takes={"search": DEEP_SEARCH, "clusters": counts_to(MANY), "first": is_count})
-def cluster_own_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"search": DEEP_SEARCH, "clusters": counts_to(MANY), "first": is_count})
+def cluster_own_samples(client: Client, payload: Payload) -> Payload:
     """Cluster the client's own samples; clusters, numbered from ``first``, stay at the client."""
-    for client, payload in zip(clients, payloads, strict=True):
-        search = DeepEmbeddedClustering(**payload["search"])
-        shares = search.memberships(client.x.flatten(1), payload["clusters"], client.rng)
-        client.state["clusters"] = shares.argmax(1) + payload["first"]
-        client.state["confidence"] = share_margin(shares)
-    return [{} for _ in clients]
-
-
-def _clusters(client: Client, payload: Payload) -> int:
-    wanted = payload["n_clusters"]
-    if wanted == "given":
-        if "n_clusters" not in client.state:
-            raise FedkinError(f"method.n_clusters = 'given', but client {client.id} has no number of its own.")
-        wanted = int(client.state["n_clusters"])
-    return min(int(wanted), len(client))
+    search = DeepEmbeddedClustering(**payload["search"])
+    shares = search.memberships(client.x.flatten(1), payload["clusters"], client.rng)
+    client.state["clusters"] = shares.argmax(1) + payload["first"]
+    client.state["confidence"] = share_margin(shares)
+    return {}
 
 
 def _found(result: Mapping[str, Any]) -> DeepClusters:

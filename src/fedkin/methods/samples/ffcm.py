@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means, memberships
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import (
     Expected,
@@ -37,8 +37,8 @@ from fedkin.core.replies import (
     within,
 )
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, centroid_margin, scaled_like_features
-from fedkin.methods.samples.sample_method import describe_clients, reasons
+from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
+from fedkin.methods.samples.sample_method import describe_clients, own_count, reasons
 from fedkin.nn.network_forms import MANY
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, summed
@@ -54,36 +54,31 @@ _MOVE: Expected = {
 }  # fmt: skip
 
 
-@task(
+@client_task(
     takes=_MOVE,
     holds={
         "centres": reals("centres", None), "supports": reals("centres"), "indices": whole("centres"),
         "iterations": is_count,
     },
 )  # fmt: skip
-def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def move_centres(client: Client, payload: Payload) -> Payload:
     """Run fuzzy c-means on a client's own samples from the centres received.
 
     The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: the
     received centre that each started from.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        points = extract(payload["features"], client.x)
-        wanted = min(_wanted(client, payload), len(points))
-        start, indices = _start(points, payload["centroids"], wanted, payload["fuzziness"], client.rng)
-        limits = (payload["tolerance"], payload["local_iterations"])
-        found = fuzzy_c_means(points, start, payload["fuzziness"], *limits)
-        kept = found.supports >= min(_MIN_SUPPORT, float(found.supports.max()))
-        replies.append(
-            {
-                "centres": found.centres[kept],
-                "supports": found.supports[kept],
-                "indices": indices[kept],
-                "iterations": found.iterations,
-            }
-        )
-    return replies
+    points = extract(payload["features"], client.x)
+    wanted = min(own_count(client, payload["local_clusters"], "local_clusters"), len(points))
+    start, indices = _start(points, payload["centroids"], wanted, payload["fuzziness"], client.rng)
+    limits = (payload["tolerance"], payload["local_iterations"])
+    found = fuzzy_c_means(points, start, payload["fuzziness"], *limits)
+    kept = found.supports >= min(_MIN_SUPPORT, float(found.supports.max()))
+    return {
+        "centres": found.centres[kept],
+        "supports": found.supports[kept],
+        "indices": indices[kept],
+        "iterations": found.iterations,
+    }
 
 
 @dataclass(frozen=True)
@@ -175,11 +170,6 @@ class FFCMMethod(CentroidMethod):
         centroids = scaled_like_features(state.features, state.centroids)
         return super().result(state) | {"centroids": centroids, "fuzziness": self.fuzziness}
 
-    @staticmethod
-    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return the samples' largest membership minus the second largest, float32 ``(n,)``."""
-        return centroid_margin(result, x)
-
     def _moved(
         self, fed: Federation, state: FFCMState, payloads: dict[int, Payload]
     ) -> tuple[list[int], Tensor, dict[str, int]]:
@@ -217,12 +207,12 @@ class FFCMMethod(CentroidMethod):
         return after, Record([], missing, {"moved": None, "iterations": {}})
 
 
-@task(takes=_MOVE)
-def move_centres_in_place(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes=_MOVE)
+def move_centres_in_place(client: Client, payload: Payload) -> Payload:
     """Move centres as `move_centres` does, with replies that can be summed over clients (see `_by_index`)."""
-    replies = move_centres.run(clients, payloads)
-    totals = [_by_index(payload["centroids"], reply) for payload, reply in zip(payloads, replies, strict=True)]
-    return [{"sums": sums, "supports": supports} for sums, supports in totals]
+    (reply,) = move_centres.run([client], [payload])
+    sums, supports = _by_index(payload["centroids"], reply)
+    return {"sums": sums, "supports": supports}
 
 
 def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
@@ -272,14 +262,6 @@ def in_order_of(before: Tensor, found: Tensor) -> Tensor:
 def _distance(before: Tensor, after: Tensor) -> float:
     """Return the largest distance that a centre moved; infinite if the number of centres changed."""
     return float((after - before).norm(dim=1).max()) if len(before) == len(after) else inf
-
-
-def _wanted(client: Client, payload: Payload) -> int:
-    if payload["local_clusters"] != "given":
-        return int(payload["local_clusters"])
-    if "n_clusters" not in client.state:
-        raise FedkinError(f"method.local_clusters = 'given', but client {client.id} has no number of its own.")
-    return int(client.state["n_clusters"])
 
 
 def _start(

@@ -11,7 +11,7 @@ centroids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import Partition, farthest_points, k_means, kmeans_plusplus_seeds, lloyd
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, Federation, Payload, State, Task, task
+from fedkin.core import Client, Federation, Payload, State, Task, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, is_count, is_name, reals, whole
 from fedkin.features.extractors import extract
@@ -39,32 +39,28 @@ from fedkin.nn.network_forms import MANY
 _SPARE_DIRECTIONS, _PASSES = 10, 4
 
 
-@task(
+@client_task(
     takes={"features": is_name, "local_clusters": counts_to(MANY)},
     holds={"centres": reals("points", None), "sizes": whole("points"), "iterations": is_count},
 )
-def cluster_locally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def cluster_locally(client: Client, payload: Payload) -> Payload:
     """Send centres and sizes of a client's local clusters; the client keeps the local cluster of each sample."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        points = extract(payload["features"], client.x)
-        found = awasthi_sheffet(points, payload["local_clusters"], client.rng)
-        client.state["local_clusters"] = found.labels
-        sizes = found.labels.bincount(minlength=len(found.centres))
-        replies.append({"centres": found.centres, "sizes": sizes, "iterations": found.iterations})
-    return replies
+    points = extract(payload["features"], client.x)
+    found = awasthi_sheffet(points, payload["local_clusters"], client.rng)
+    client.state["local_clusters"] = found.labels
+    sizes = found.labels.bincount(minlength=len(found.centres))
+    return {"centres": found.centres, "sizes": sizes, "iterations": found.iterations}
 
 
-@task(takes={"result": CENTROIDS, "clusters": whole(None)})
-def assign_by_local_cluster(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"result": CENTROIDS, "clusters": whole(None)})
+def assign_by_local_cluster(client: Client, payload: Payload) -> Payload:
     """Assign every sample to the cluster of its local cluster if the server knows it, else to the nearest centroid."""
-    for client, payload in zip(clients, payloads, strict=True):
-        clusters: Tensor = payload["clusters"]
-        known = len(clusters) > 0 and "local_clusters" in client.state
-        found = clusters[client.state["local_clusters"]] if known else predict_nearest(payload["result"], client.x)
-        client.state["clusters"] = found
-        client.state["confidence"] = centroid_margin(payload["result"], client.x, found)
-    return [{} for _ in clients]
+    clusters: Tensor = payload["clusters"]
+    known = len(clusters) > 0 and "local_clusters" in client.state
+    found = clusters[client.state["local_clusters"]] if known else predict_nearest(payload["result"], client.x)
+    client.state["clusters"] = found
+    client.state["confidence"] = centroid_margin(payload["result"], client.x, found)
+    return {}
 
 
 @dataclass(frozen=True)

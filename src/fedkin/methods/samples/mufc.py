@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fedkin.clustering.nearest import drop_duplicates, pairwise_distances
-from fedkin.core import Client, Federation, FedkinError, Payload, State, Task, task
+from fedkin.core import Client, Federation, FedkinError, Payload, State, Task, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, counts_to, is_count, is_name, reals, whole, within
 from fedkin.core.seeds import draw_seed
@@ -43,49 +43,42 @@ _HOW: Expected = {"features": is_name, "local_clusters": counts_to(MANY), "grid"
 _POINTS: Expected = {"centres": reals("points", None), "sizes": whole("points"), "kept": is_count}
 
 
-@task(takes=_HOW, holds=_POINTS)
-def draw_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes=_HOW, holds=_POINTS)
+def draw_centroids(client: Client, payload: Payload) -> Payload:
     """Send rounded ``centres`` ``(m, width)`` and their clusters' ``sizes``; the client keeps the centres' rows."""
-    replies = []
-    for client, payload in zip(clients, payloads, strict=True):
-        client.state[_PRESENT] = torch.ones(len(client), dtype=torch.uint8)
-        replies.append(_drawn(client, payload, []))
-    return replies
+    client.state[_PRESENT] = torch.ones(len(client), dtype=torch.uint8)
+    return _drawn(client, payload, [])
 
 
-@task(takes={**_HOW, "rows": whole(None)}, holds=_POINTS)
-def forget(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={**_HOW, "rows": whole(None)}, holds=_POINTS)
+def forget(client: Client, payload: Payload) -> Payload:
     """Remove some ``rows`` from the client's samples, and send what `draw_centroids` sends.
 
     Centroids before the first removed one are ``kept``, the others are drawn anew; none is if no centroid was removed.
     """
-    replies = []
-    for client, payload in zip(clients, payloads, strict=True):
-        rows = payload["rows"]
-        if _PRESENT not in client.state:
-            raise FedkinError("This client has drawn no centroids, so it has nothing to forget.")
-        if len(rows) and int(rows.max()) >= len(client):
-            raise FedkinError(f"Row {int(rows.max())} is not among the {len(client)} rows of this client.")
-        present = client.state[_PRESENT].clone()
-        present[rows] = 0
-        client.state[_PRESENT] = present
-        kept = client.state[_ROWS].tolist()
-        lost = [at for at, row in enumerate(kept) if not present[row]]
-        replies.append(_drawn(client, payload, kept[: lost[0]] if lost else kept, draws=bool(lost)))
-    return replies
+    rows = payload["rows"]
+    if _PRESENT not in client.state:
+        raise FedkinError("This client has drawn no centroids, so it has nothing to forget.")
+    if len(rows) and int(rows.max()) >= len(client):
+        raise FedkinError(f"Row {int(rows.max())} is not among the {len(client)} rows of this client.")
+    present = client.state[_PRESENT].clone()
+    present[rows] = 0
+    client.state[_PRESENT] = present
+    kept = client.state[_ROWS].tolist()
+    lost = [at for at, row in enumerate(kept) if not present[row]]
+    return _drawn(client, payload, kept[: lost[0]] if lost else kept, draws=bool(lost))
 
 
-@task(takes={"result": CENTROIDS})
-def assign_remaining(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"result": CENTROIDS})
+def assign_remaining(client: Client, payload: Payload) -> Payload:
     """Assign every remaining sample to its nearest centroid; clusters stay at the client."""
-    for client, payload in zip(clients, payloads, strict=True):
-        clusters = predict_nearest(payload["result"], client.x)
-        confidence = centroid_margin(payload["result"], client.x)
-        if _PRESENT in client.state:
-            gone = client.state[_PRESENT] == 0
-            clusters[gone], confidence[gone] = FORGOTTEN, 0.0
-        client.state["clusters"], client.state["confidence"] = clusters, confidence
-    return [{} for _ in clients]
+    clusters = predict_nearest(payload["result"], client.x)
+    confidence = centroid_margin(payload["result"], client.x)
+    if _PRESENT in client.state:
+        gone = client.state[_PRESENT] == 0
+        clusters[gone], confidence[gone] = FORGOTTEN, 0.0
+    client.state["clusters"], client.state["confidence"] = clusters, confidence
+    return {}
 
 
 @dataclass(frozen=True)

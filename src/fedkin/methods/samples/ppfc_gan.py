@@ -10,7 +10,7 @@ ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, Federation, Payload, State, task
+from fedkin.core import Client, Federation, Payload, State, client_task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import is_count, reals, updates
 from fedkin.methods.samples.sample_method import assign_samples, broadcast
@@ -104,12 +104,12 @@ class PPFCGANMethod(SyntheticMethod):
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return the cluster of samples ``(n, *shape)``: the centroid nearest to the code; int64 ``(n,)``."""
-        return predict_by_code(result, x)
+        return nearest_centroids(PPFCGANMethod.embed(result, x), result["centroids"])
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return 1 - d1 / d2 with distances d1, d2 of codes to the nearest and second nearest centroid."""
-        return code_margin(result, x)
+        return distance_margin(pairwise_distances(PPFCGANMethod.embed(result, x), result["centroids"]))
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class PPFCGANMethod(SyntheticMethod):
         return DeepEncoder.of({"shape": state.shape, "output": state.output, "code": self.code})
 
 
-@task(
+@client_task(
     takes={
         "result": {
             "n_clusters": is_count, "centroids": reals("clusters", "code"), "encoder": updates(None),
@@ -128,17 +128,7 @@ class PPFCGANMethod(SyntheticMethod):
         }
     }
 )  # fmt: skip
-def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def assign(client: Client, payload: Payload) -> Payload:
     """Assign every sample to the centroid nearest to its code, and delete the client's networks."""
-    delete_networks(clients)
-    return assign_samples(clients, payloads, predict_by_code, code_margin)
-
-
-def predict_by_code(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return the index of the centroid nearest to each sample's code, int64 ``(n,)``."""
-    return nearest_centroids(PPFCGANMethod.embed(result, x), result["centroids"])
-
-
-def code_margin(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return 1 - d1 / d2, float32 ``(n,)``, with distances d1, d2 of codes to the two nearest centroids."""
-    return distance_margin(pairwise_distances(PPFCGANMethod.embed(result, x), result["centroids"]))
+    delete_networks(client)
+    return assign_samples(client, payload, PPFCGANMethod.predict, PPFCGANMethod.confidence)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core import Client, FedkinError, Payload, client_task
 from fedkin.core.replies import is_name, is_shape
 
 
@@ -21,10 +21,10 @@ def is_row_by_row(name: Any) -> bool:
     return is_name(name) and not name.startswith("fedkin.")
 
 
-@task(takes={}, holds={"shape": is_shape}, accounted=True)
-def send_shape(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={}, holds={"shape": is_shape}, accounted=True)
+def send_shape(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, which does not depend on the samples' values."""
-    return [{"shape": list(client.x.shape[1:])} for client in clients]
+    return {"shape": list(client.x.shape[1:])}
 
 
 def triangle_of(products: Tensor) -> Tensor:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, task
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.replies import is_count, is_number, is_shape
 from fedkin.data.reading.arrays import common_shape
@@ -111,18 +111,15 @@ class SampleMethod(Method[Any]):
         return True
 
 
-@task(takes={}, holds={"shape": is_shape, "samples": is_count, "lowest": is_number, "highest": is_number})
-def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={}, holds={"shape": is_shape, "samples": is_count, "lowest": is_number, "highest": is_number})
+def describe(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, the number of samples, and the range of their values."""
-    return [
-        {
-            "shape": list(client.x.shape[1:]),
-            "samples": len(client),
-            "lowest": float(client.x.min()),
-            "highest": float(client.x.max()),
-        }
-        for client in clients
-    ]
+    return {
+        "shape": list(client.x.shape[1:]),
+        "samples": len(client),
+        "lowest": float(client.x.min()),
+        "highest": float(client.x.max()),
+    }
 
 
 def describe_clients(fed: Federation) -> Facts:
@@ -163,17 +160,31 @@ def reasons(missing: Mapping[int, str]) -> str:
 
 
 def assign_samples(
-    clients: Sequence[Client],
-    payloads: Sequence[Payload],
+    client: Client,
+    payload: Payload,
     predict: PredictClusters,
     confidence: Confidence = SampleMethod.confidence,
     memberships: Confidence = SampleMethod.memberships,
-) -> list[Payload]:
-    """Store at each client its samples' clusters, confidence and memberships, by the payload's ``result``."""
-    for client, payload in zip(clients, payloads, strict=True):
-        client.state["clusters"] = predict(payload["result"], client.x)
-        if (found := confidence(payload["result"], client.x)) is not None:
-            client.state["confidence"] = found
-        if (parts := memberships(payload["result"], client.x)) is not None:
-            client.state["memberships"] = parts
-    return [{} for _ in clients]
+) -> Payload:
+    """Store at the client its samples' clusters, confidence and memberships, by the payload's ``result``."""
+    client.state["clusters"] = predict(payload["result"], client.x)
+    if (found := confidence(payload["result"], client.x)) is not None:
+        client.state["confidence"] = found
+    if (parts := memberships(payload["result"], client.x)) is not None:
+        client.state["memberships"] = parts
+    return {}
+
+
+def own_count(client: Client, wanted: int | str, option: str) -> int:
+    """Return how many clusters a client looks for: `wanted`, or for "given" the number in its state.
+
+    Raises
+    ------
+    FedkinError
+        If it has none; the sentence names the method's `option`.
+    """
+    if wanted != "given":
+        return int(wanted)
+    if "n_clusters" not in client.state:
+        raise FedkinError(f"method.{option} = 'given', but client {client.id} has no number of its own.")
+    return int(client.state["n_clusters"])

@@ -10,7 +10,6 @@ there samples are generated in blocks of one kind after another, here the kinds 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
-from fedkin.core import Client, Federation, Payload, State, task
+from fedkin.core import Client, Federation, Payload, State, client_task
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
@@ -80,8 +79,8 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
         broadcast(fed, assign, fed.all(result=self.result(state)))
 
 
-@task(takes={"result": CENTROIDS})
-def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"result": CENTROIDS})
+def assign(client: Client, payload: Payload) -> Payload:
     """Assign every sample to its nearest centroid, and delete the client's networks."""
-    delete_networks(clients)
-    return assign_samples(clients, payloads, predict_nearest, centroid_margin, fuzzy_memberships)
+    delete_networks(client)
+    return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)

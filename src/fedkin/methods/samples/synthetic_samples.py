@@ -8,7 +8,7 @@ leave a client.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -17,7 +17,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import Nullable, counts_to, features, is_count, is_number, positive, within
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, describe_clients
@@ -144,41 +144,34 @@ class SyntheticMethod(SampleMethod):
         return after, Record(sorted(replies), missing, values)
 
 
-@task(
+@client_task(
     takes={
         "blueprint": BLUEPRINT, "batch_size": counts_to(MANY), "min_steps": counts_to(MANY, 0),
         "generator_rate": positive, "discriminator_rate": positive, "rate_decay": within(0, 1),
     },
     holds={"samples": is_count, "generator_loss": is_number, "discriminator_loss": is_number},
 )  # fmt: skip
-def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def train(client: Client, payload: Payload) -> Payload:
     """Train the client's networks for one epoch; they stay at the client, and a client with one sample has none."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        samples, losses = (len(client), _epoch(client, payload).tolist()) if len(client) > 1 else (0, [0.0, 0.0])
-        replies.append({"samples": samples, "generator_loss": losses[0], "discriminator_loss": losses[1]})
-    return replies
+    samples, losses = (len(client), _epoch(client, payload).tolist()) if len(client) > 1 else (0, [0.0, 0.0])
+    return {"samples": samples, "generator_loss": losses[0], "discriminator_loss": losses[1]}
 
 
-@task(takes={"blueprint": BLUEPRINT, "count": Nullable(counts_to(MANY))})
-def synthesise(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"blueprint": BLUEPRINT, "count": Nullable(counts_to(MANY))})
+def synthesise(client: Client, payload: Payload) -> Payload:
     """Send ``count`` generated samples, or as many as the client has; none if its generator was never trained."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        blueprint = Blueprint.of(payload["blueprint"])
-        generated = torch.zeros(0, *blueprint.shape)
-        if "generator" in client.state:
-            count = payload["count"] or len(client)
-            generated = Adversaries.of(blueprint).samples(client.state["generator"], count, client.rng)
-        replies.append({"x": generated})
-    return replies
+    blueprint = Blueprint.of(payload["blueprint"])
+    generated = torch.zeros(0, *blueprint.shape)
+    if "generator" in client.state:
+        count = payload["count"] or len(client)
+        generated = Adversaries.of(blueprint).samples(client.state["generator"], count, client.rng)
+    return {"x": generated}
 
 
-def delete_networks(clients: Sequence[Client]) -> None:
-    """Delete the clients' networks, which are large."""
-    for client in clients:
-        for name in ("generator", "discriminator", "epochs"):
-            client.state.pop(name, None)
+def delete_networks(client: Client) -> None:
+    """Delete a client's networks, which are large."""
+    for name in ("generator", "discriminator", "epochs"):
+        client.state.pop(name, None)
 
 
 def _epoch(client: Client, payload: Mapping[str, Any]) -> Tensor:

@@ -16,7 +16,7 @@ is therefore by centroids, found in one exchange; later ones are by the flows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.margins import share_margin
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import Expected, Maybe, Nullable, is_count, is_name, one_of, reals, updates, whole, within
 from fedkin.features.extractors import width_of
@@ -242,7 +242,7 @@ def _counts_of(clusters: int) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, Tensor) and value.shape == (clusters,) and bool(value.any())
 
 
-@task(
+@client_task(
     takes={
         **_FLOWS, "training": DESCENT, "clusters": whole("own"), "models": are_models,
         "choose": Maybe(one_of("flows", "centroids")),
@@ -251,15 +251,15 @@ def _counts_of(clusters: int) -> Callable[[Any], bool]:
     holds={"samples": whole(None), "clusters": whole("own"), "models": updates("own", None), "losses": reals("own")},
     may_hold={"moved": is_count},
 )  # fmt: skip
-def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def choose_and_train(client: Client, payload: Payload) -> Payload:
     """Assign samples to clusters if asked to, and train the flow of each cluster that has samples at the client."""
-    return [_choose_and_train(client, payload) for client, payload in zip(clients, payloads, strict=True)]
+    return _choose_and_train(client, payload)
 
 
-@task(takes={"result": {**_FLOWS, "n_clusters": is_count, "models": updates("clusters", "size")}})
-def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"result": {**_FLOWS, "n_clusters": is_count, "models": updates("clusters", "size")}})
+def assign(client: Client, payload: Payload) -> Payload:
     """Assign every sample to the flow with the highest likelihood; clusters stay at the client."""
-    return assign_samples(clients, payloads, UIFCAMethod.predict, UIFCAMethod.confidence)
+    return assign_samples(client, payload, UIFCAMethod.predict, UIFCAMethod.confidence)
 
 
 def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:

@@ -7,14 +7,14 @@ sensitivity to one sample is bounded, with noise charged to a privacy account; s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.core import Client, Payload, task
+from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates
 from fedkin.methods.clients.client_tasks import labels_of
 from fedkin.nn.encoder import Encoder
@@ -29,32 +29,29 @@ SENSITIVITY = math.hypot(1.0, COUNTED)
 _SHARED: Expected = {"encoder": ENCODER, "vector": updates("size"), "deviation": positive, "budget": positive}
 
 
-@task(takes=_SHARED, holds={"total": reals(None)}, may_be_empty=True)
-def send_code_total(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes=_SHARED, holds={"total": reals(None)}, may_be_empty=True)
+def send_code_total(client: Client, payload: Payload) -> Payload:
     """Send the noisy sum of the directions of a client's codes, and half the number of samples: ``(width + 1,)``.
 
     The reply is empty if the client's budget does not suffice.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        rows = _counted(directions(client.x, payload))
-        found = released(client, [rows.sum(0)], SENSITIVITY, payload)
-        replies.append({} if found is None else {"total": found[0].float()})
-    return replies
+    rows = _counted(directions(client.x, payload))
+    found = released(client, [rows.sum(0)], SENSITIVITY, payload)
+    return {} if found is None else {"total": found[0].float()}
 
 
-@task(
+@client_task(
     takes={**_SHARED, "centre": reals(None), "radius": positive, "segments": counts_to(MAX_CLASSES)},
     holds={"sums": reals(None, None)},
     may_be_empty=True,
 )
-def send_class_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_class_sums(client: Client, payload: Payload) -> Payload:
     """Send each class's noisy sum of directions and half its number of samples: ``(classes, width + 1)``.
 
     The reply is empty if the client's budget does not suffice.
     """
-    found = [class_sums_of(client, payload) for client, payload in zip(clients, payloads, strict=True)]
-    return [{} if sums is None else {"sums": sums} for sums in found]
+    sums = class_sums_of(client, payload)
+    return {} if sums is None else {"sums": sums}
 
 
 def class_sums_of(client: Client, how: Mapping[str, Any]) -> Tensor | None:

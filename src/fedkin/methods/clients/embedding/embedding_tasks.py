@@ -12,12 +12,12 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, task
+from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.client import LASTING
 from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, octets, one_of, updates, within
 from fedkin.core.seeds import draw_seed
-from fedkin.methods.clients.client_tasks import filling_of, means_by_class
-from fedkin.nn.client_stack import Job, descend_all
+from fedkin.methods.clients.client_tasks import filling_of, means_by_class, trained_updates
+from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import Descent
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
@@ -28,10 +28,10 @@ ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling"
 the seed of its k-means, as centres in another order would give other answers for the same data."""
 
 
-@task(takes={}, holds={"least": is_number, "greatest": is_number})
-def extent(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={}, holds={"least": is_number, "greatest": is_number})
+def extent(client: Client, payload: Payload) -> Payload:
     """Report the lowest and the highest value of a client's samples."""
-    return [{"least": float(client.x.min()), "greatest": float(client.x.max())} for client in clients]
+    return {"least": float(client.x.min()), "greatest": float(client.x.max())}
 
 
 def new_encoder(fed: Federation, shape: tuple[int, ...], name: str) -> Pretrained:
@@ -56,13 +56,10 @@ def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
         training = dataclasses.replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
         encoder = Encoder.of(payload["encoder"])
         jobs.append(Job(encoder, payload["vector"], client.x, client.x, client.rng, training))
-    return [
-        {"update": model.sub_(job.start), "samples": len(job.x), "loss": error}
-        for job, (model, error) in zip(jobs, descend_all(jobs), strict=True)
-    ]
+    return trained_updates(jobs)
 
 
-@task(
+@client_task(
     takes={
         "encoder": ENCODER, "vector": updates("size"), "form": one_of("classes", "prototypes"),
         "segments": counts_to(MAX_CLASSES),
@@ -70,18 +67,15 @@ def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     },
     holds={"bits": octets(None)},
 )  # fmt: skip
-def embed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def embed(client: Client, payload: Payload) -> Payload:
     """Report the client's message of randomised bits (algorithm 1), as ``bits``, eight to a byte.
 
     Messages of all clients have equal length. Random answers are sampled once and remembered, so that many messages
     reveal no more than one while the data stay the same.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        message, remembered = message_of(client, payload)
-        client.state.update(remembered)
-        replies.append({"bits": packed(message)})
-    return replies
+    message, remembered = message_of(client, payload)
+    client.state.update(remembered)
+    return {"bits": packed(message)}
 
 
 def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:

@@ -9,30 +9,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Payload, task
+from fedkin.core import Client, Payload, client_task, task
 from fedkin.core.replies import candidates, is_amount, is_number, reals, updates, within
-from fedkin.methods.clients.client_tasks import labels_of, training_of
+from fedkin.methods.clients.client_tasks import labels_of, trained_updates, training_of
 from fedkin.nn.classifier import Classifier
-from fedkin.nn.client_stack import Job, descend_all
+from fedkin.nn.client_stack import Job
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 HELD_OUT = "held_out"
 _JUDGED: Mapping[str, Any] = {"module": CLASSIFIER, "held_out": within(0, 1)}
 
 
-@task(
+@client_task(
     takes={**_JUDGED, "models": candidates("models", "size")},
     holds={"errors": reals(None, minimum=0, maximum=1), "samples": is_amount},
 )
-def judge(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def judge(client: Client, payload: Payload) -> Payload:
     """Report the error rate of each model on the held-out samples, as ``errors`` ``(K,)``, and their number."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        rows, _ = _divided(client, payload["held_out"])
-        classifier, x, y = Classifier.of(payload["module"]), client.x[rows], labels_of(client)[rows]
-        errors = [error_of(classifier, model, x, y) for model in payload["models"]]
-        replies.append({"errors": torch.tensor(errors), "samples": len(rows)})
-    return replies
+    rows, _ = _divided(client, payload["held_out"])
+    classifier, x, y = Classifier.of(payload["module"]), client.x[rows], labels_of(client)[rows]
+    errors = [error_of(classifier, model, x, y) for model in payload["models"]]
+    return {"errors": torch.tensor(errors), "samples": len(rows)}
 
 
 @task(
@@ -46,10 +43,7 @@ def train_on_kept(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
         _, rows = _divided(client, payload["held_out"])
         job = training_of(client, payload, payload["model"])
         jobs.append(dataclasses.replace(job, x=job.x[rows], y=job.y[rows]))
-    return [
-        {"update": model.sub_(job.start), "samples": len(job.x), "loss": loss}
-        for job, (model, loss) in zip(jobs, descend_all(jobs), strict=True)
-    ]
+    return trained_updates(jobs)
 
 
 def error_of(classifier: Classifier, model: Tensor, x: Tensor, y: Tensor) -> float:

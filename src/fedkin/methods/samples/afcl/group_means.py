@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from fedkin.clustering.k_means import kmeans_plusplus_seeds
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, Payload, task
+from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import Expected, counts_to, features, is_name, reals, whole
 from fedkin.features.extractors import extract
 from fedkin.nn.network_forms import MANY
@@ -19,36 +17,30 @@ _ORDER = "sample_order"
 _GROUPS: Expected = {"means": features("groups", None), "counts": whole("groups")}
 
 
-@task(takes={"features": is_name, "seeds": counts_to(MANY), "members": counts_to(MANY)}, holds=_GROUPS)
-def propose_seeds(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"features": is_name, "seeds": counts_to(MANY), "members": counts_to(MANY)}, holds=_GROUPS)
+def propose_seeds(client: Client, payload: Payload) -> Payload:
     """Send the mean of the samples nearest to each k-means++ seed, of ``members`` or more, and their ``counts``."""
-    replies = []
-    for client, payload in zip(clients, payloads, strict=True):
-        client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
-        points = extract(payload["features"], client.x)
-        near = _nearest(points, kmeans_plusplus_seeds(points, payload["seeds"], client.rng), payload["members"])
-        replies.append(_means(points, near if len(points) >= payload["members"] else near[:0]))
-    return replies
+    client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
+    points = extract(payload["features"], client.x)
+    near = _nearest(points, kmeans_plusplus_seeds(points, payload["seeds"], client.rng), payload["members"])
+    return _means(points, near if len(points) >= payload["members"] else near[:0])
 
 
-@task(
+@client_task(
     takes={
         "features": is_name, "seeds": reals("seeds", "width"), "lowest": reals("width"),
         "span": reals("width", minimum=1e-30), "members": counts_to(MANY),
     },
     holds=_GROUPS,
 )  # fmt: skip
-def send_group_means(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_group_means(client: Client, payload: Payload) -> Payload:
     """Send means of small groups of samples with the same nearest seed, and the groups' ``counts``."""
-    replies = []
-    for client, payload in zip(clients, payloads, strict=True):
-        points = (extract(payload["features"], client.x) - payload["lowest"]) / payload["span"]
-        if _ORDER not in client.state:  # the client joined later
-            client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
-        order, members = client.state[_ORDER], payload["members"]
-        near = _nearest(points, payload["seeds"], members)[order]
-        replies.append(_means(points[order], groups_of(near, members)))
-    return replies
+    points = (extract(payload["features"], client.x) - payload["lowest"]) / payload["span"]
+    if _ORDER not in client.state:  # it has come later
+        client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
+    order, members = client.state[_ORDER], payload["members"]
+    near = _nearest(points, payload["seeds"], members)[order]
+    return _means(points[order], groups_of(near, members))
 
 
 def _nearest(points: Tensor, seeds: Tensor, members: int) -> Tensor:

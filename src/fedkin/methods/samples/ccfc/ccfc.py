@@ -194,15 +194,8 @@ class CCFCMethod(SampleMethod):
             "clients": [] if names == [_EVERYONE] else names,
         }
 
-    @staticmethod
-    def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the cluster of samples ``(n, *shape)``: the centroid with the largest cosine to the representation."""
-        return ccfc_tasks.predict_nearest(result, x)
-
-    @staticmethod
-    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return 1 - d1 / d2 with distances d1, d2 to the nearest and second nearest centroid: float32 ``(n,)``."""
-        return ccfc_tasks.cosine_margin(result, x)
+    predict = staticmethod(ccfc_tasks.predict_nearest)
+    confidence = staticmethod(ccfc_tasks.cosine_margin)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ the end ``clusters`` ``(n,)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.margins import distance_margin
-from fedkin.core import Client, Payload, task
+from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import (
     Expected,
     Maybe,
@@ -50,45 +50,39 @@ _RESULT: Expected = {
 }  # fmt: skip
 
 
-@task(
+@client_task(
     takes={**_COMMON, "centroids": Maybe(_CENTROIDS), "training": CONTRASTIVE_TRAINING, "unit": is_flag},
     holds=_TRAINED,
     may_hold={"loss": is_number},
 )
-def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def learn_views(client: Client, payload: Payload) -> Payload:
     """Train the model on pairs of views; send the model, the number of samples and the loss, if any."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
-        moments = _moments(client, _VIEWS, network)
-        how = augmentation_for(network.shape, payload["unit"], training.views)
-        model, loss = network.learn_views(initial_model(payload), client.x, client.rng, moments, how, training)
-        moments.keep(client.state)
-        replies.append(_trained(client, model, loss))
-    return replies
+    network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
+    moments = _moments(client, _VIEWS, network)
+    how = augmentation_for(network.shape, payload["unit"], training.views)
+    model, loss = network.learn_views(initial_model(payload), client.x, client.rng, moments, how, training)
+    moments.keep(client.state)
+    return _trained(client, model, loss)
 
 
-@task(
+@client_task(
     takes={**_COMMON, "centroids": _CENTROIDS, "training": CONTRASTIVE_TRAINING, "unit": is_flag, "guided": is_flag},
     holds=_TRAINED,
     may_hold={"loss": is_number},
 )
-def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def learn_clusters(client: Client, payload: Payload) -> Payload:
     """Assign samples, train the model on the clusters, and send it with new centroids (algorithm 1, lines 6 to 11).
 
     With ``guided`` the clusters are those of kin-graph, if the client has them.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
-        moments = _moments(client, _CLUSTERS, network)
-        start = initial_model(payload)
-        latents, anchors = network.anchors(start, client.x, training)
-        clusters = _clusters(client, latents, payload)
-        model, loss = network.learn_clusters(start, client.x, clusters, anchors, client.rng, moments, training)
-        moments.keep(client.state)
-        replies.append(_trained(client, model, loss) | {"centroids": _centroids(client, model, payload)})
-    return replies
+    network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
+    moments = _moments(client, _CLUSTERS, network)
+    start = initial_model(payload)
+    latents, anchors = network.anchors(start, client.x, training)
+    clusters = _clusters(client, latents, payload)
+    model, loss = network.learn_clusters(start, client.x, clusters, anchors, client.rng, moments, training)
+    moments.keep(client.state)
+    return _trained(client, model, loss) | {"centroids": _centroids(client, model, payload)}
 
 
 def _clusters(client: Client, latents: Tensor, payload: Payload) -> Tensor:
@@ -100,23 +94,20 @@ def _clusters(client: Client, latents: Tensor, payload: Payload) -> Tensor:
     return nearest
 
 
-@task(takes={**_COMMON, "centroids": Maybe(_CENTROIDS)}, holds={"centroids": reals(None, None)})
-def locate(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={**_COMMON, "centroids": Maybe(_CENTROIDS)}, holds={"centroids": reals(None, None)})
+def locate(client: Client, payload: Payload) -> Payload:
     """Send k-means centroids of the samples' representations."""
-    pairs = zip(clients, payloads, strict=True)
-    return [{"centroids": _centroids(client, initial_model(payload), payload)} for client, payload in pairs]
+    return {"centroids": _centroids(client, initial_model(payload), payload)}
 
 
-@task(takes={"result": _RESULT, "first": is_count})
-def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"result": _RESULT, "first": is_count})
+def finish(client: Client, payload: Payload) -> Payload:
     """Assign every sample to a cluster, numbered from ``first``, and delete Adam's moments."""
-    for client in clients:
-        AdamMoments.forget(client.state)
-        client.state.pop("phase", None)
-    replies = assign_samples(clients, payloads, predict_nearest, cosine_margin)
-    for client, payload in zip(clients, payloads, strict=True):
-        client.state["clusters"] += payload["first"]
-    return replies
+    AdamMoments.forget(client.state)
+    client.state.pop("phase", None)
+    reply = assign_samples(client, payload, predict_nearest, cosine_margin)
+    client.state["clusters"] += payload["first"]
+    return reply
 
 
 def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:

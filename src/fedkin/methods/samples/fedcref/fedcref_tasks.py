@@ -18,7 +18,7 @@ from torch import Tensor
 from fedkin.clustering.margins import distance_margin
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.clustering.nearest import nearest_centroids
-from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core import Client, FedkinError, Payload, client_task, task
 from fedkin.core.replies import (
     Expected,
     Maybe,
@@ -42,6 +42,7 @@ from fedkin.methods.samples.fedcref.association import percentile_difference
 from fedkin.methods.samples.fedcref.candidate_clusters import profiles_of
 from fedkin.methods.samples.fedcref.refinement import cluster_refine, held_errors
 from fedkin.methods.samples.first_clusters import initial_labels
+from fedkin.methods.samples.sample_method import own_count
 from fedkin.nn.network_forms import MANY, OUTPUT, STACK_TRAINING, WIDTHS
 from fedkin.nn.stack import StackTraining, fit
 from fedkin.nn.stacked_autoencoder import Autoencoder
@@ -60,12 +61,11 @@ _START: Expected = {
 }  # fmt: skip
 
 
-@task(takes=_START, holds={"clusters": is_count})
-def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes=_START, holds={"clusters": is_count})
+def start(client: Client, payload: Payload) -> Payload:
     """Find the client's first local clusters; labels stay at the client."""
-    for client, payload in zip(clients, payloads, strict=True):
-        _begin(client, payload)
-    return [{"clusters": _n_clusters(client)} for client in clients]
+    _begin(client, payload)
+    return {"clusters": _n_clusters(client)}
 
 
 @task(
@@ -104,28 +104,22 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     return [_trained(client, payload["profiles"]) for client, payload in zip(clients, payloads, strict=True)]
 
 
-@task(
+@client_task(
     takes={
         **_SPEC, "rule": one_of("held-out", "paper"), "percentile": within(0, 100), "models": updates(None, None, None),
     },
     holds={"statistics": reals(None, None, minimum=0, maximum=1)},
 )  # fmt: skip
-def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def score(client: Client, payload: Payload) -> Payload:
     """Score foreign models on the client's samples; only a statistic per pair of local clusters leaves the client."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        rule = _held_out_statistic if payload["rule"] == "held-out" else _paper_statistic
-        replies.append({"statistics": rule(client, payload)})
-    return replies
+    rule = _held_out_statistic if payload["rule"] == "held-out" else _paper_statistic
+    return {"statistics": rule(client, payload)}
 
 
-@task(takes={}, holds={"clusters": whole(None)})
-def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={}, holds={"clusters": whole(None)})
+def tally(client: Client, payload: Payload) -> Payload:
     """Send the kin-graph cluster of most samples of each local cluster."""
-    return [
-        {"clusters": torch.stack([client.state["kingraph_clusters"][own].mode().values for own in _members(client)])}
-        for client in clients
-    ]
+    return {"clusters": torch.stack([client.state["kingraph_clusters"][own].mode().values for own in _members(client)])}
 
 
 @task(
@@ -154,55 +148,51 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     ]
 
 
-@task(
+@client_task(
     takes={
         **_SPEC, "min_fraction": Nullable(within(0, 1)), "continuity": is_flag, "models": updates(None, "size"),
         "own": is_list(is_count), "hold": within(0, 1), "current": is_list(is_count),
     },
     holds={"unchanged": within(0, 1), "selected": is_nonempty_list(is_count)},
 )  # fmt: skip
-def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def refine(client: Client, payload: Payload) -> Payload:
     """Assign the client's samples to the best of its own models and the communities' (Algorithm 2)."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
-        own = _own_errors(model, client.state["models"], x, client.state["halves"])
-        errors = torch.cat([own[payload["own"]], model.errors(payload["models"], x)])
-        min_fraction = payload["min_fraction"]
-        compared = errors
-        if client.state.get("holds_most", False):
-            compared = held_errors(errors, before, payload["current"], payload["hold"])
-            min_fraction = None if min_fraction is None else min_fraction * _SMALLER
-        labels, selected = cluster_refine(compared, len(own), min_fraction)
-        if payload["continuity"]:
-            client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
-        client.state.update(labels=labels, previous=before, errors=errors[selected])
-        del client.state["models"]  # they belong to the previous labels
-        unchanged = clustering_accuracy(before.numpy(), labels.numpy())
-        replies.append({"unchanged": unchanged, "selected": selected})
-    return replies
+    model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
+    own = _own_errors(model, client.state["models"], x, client.state["halves"])
+    errors = torch.cat([own[payload["own"]], model.errors(payload["models"], x)])
+    min_fraction = payload["min_fraction"]
+    compared = errors
+    if client.state.get("holds_most", False):
+        compared = held_errors(errors, before, payload["current"], payload["hold"])
+        min_fraction = None if min_fraction is None else min_fraction * _SMALLER
+    labels, selected = cluster_refine(compared, len(own), min_fraction)
+    if payload["continuity"]:
+        client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
+    client.state.update(labels=labels, previous=before, errors=errors[selected])
+    del client.state["models"]  # they belong to the previous labels
+    unchanged = clustering_accuracy(before.numpy(), labels.numpy())
+    return {"unchanged": unchanged, "selected": selected}
 
 
-@task(
+@client_task(
     takes={
         "widths": Maybe(WIDTHS), "output": Maybe(OUTPUT), "models": Maybe(updates(None, "size")),
         "clusters": Maybe(is_list(is_count)),
     }
 )  # fmt: skip
-def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def finish(client: Client, payload: Payload) -> Payload:
     """Assign every sample to its cluster, at the client."""
-    for client, payload in zip(clients, payloads, strict=True):
-        errors = client.state.pop("errors", None)
-        if "clusters" in payload:
-            clusters = torch.tensor(payload["clusters"])
-            found = clusters[client.state["labels"]]
-        else:
-            errors = _model(payload).errors(payload["models"], client.x.flatten(1))
-            found, clusters = errors.argmin(dim=0), torch.arange(len(errors))
-        client.state["clusters"] = found
-        if errors is not None and len(errors) == len(clusters):
-            client.state["confidence"] = _margin(errors, clusters, found)
-    return [{} for _ in clients]
+    errors = client.state.pop("errors", None)
+    if "clusters" in payload:
+        clusters = torch.tensor(payload["clusters"])
+        found = clusters[client.state["labels"]]
+    else:
+        errors = _model(payload).errors(payload["models"], client.x.flatten(1))
+        found, clusters = errors.argmin(dim=0), torch.arange(len(errors))
+    client.state["clusters"] = found
+    if errors is not None and len(errors) == len(clusters):
+        client.state["confidence"] = _margin(errors, clusters, found)
+    return {}
 
 
 def _margin(errors: Tensor, clusters: Tensor, found: Tensor) -> Tensor:
@@ -227,8 +217,7 @@ def _begin(client: Client, payload: Payload) -> None:
             raise FedkinError(f"method.initial = 'given', but client {client.id} has no given labels.")
         client.state["labels"] = client.state["given"].clone()
         return
-    if wanted == "given" and "n_clusters" not in client.state:
-        raise FedkinError(f"method.n_clusters = 'given', but client {client.id} has no number of its own.")
+    count = None if wanted == "auto" else own_count(client, wanted, "n_clusters")
     if how == "kin-graph":
         x, clusters, least = client.x.flatten(1), client.state["kingraph_clusters"], payload["min_fraction"]
         labels = _without_small(x, clusters, least)
@@ -236,7 +225,6 @@ def _begin(client: Client, payload: Payload) -> None:
         client.state["labels"] = _without_small(x, clusters, least * _SMALLER) if most else labels
         client.state["holds_most"] = torch.tensor(most)
         return
-    count = int(client.state["n_clusters"]) if wanted == "given" else None if wanted == "auto" else wanted
     how = "embedding" if how == "auto" else how
     client.state["labels"] = initial_labels(client.x.flatten(1), how, count, client.rng, payload["max_clusters"])
 

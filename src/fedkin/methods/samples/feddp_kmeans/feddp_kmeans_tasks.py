@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core import Client, FedkinError, Payload, client_task
 from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.private_releases import is_row_by_row, triangle_of, without_scale
@@ -23,40 +22,36 @@ _SHARED: Expected = {"features": is_row_by_row, "bound": positive, "deviation": 
 _COUNTS = doubles("points", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
 
 
-@task(takes={**_SHARED, "width": counts_to(WIDEST)}, holds={"products": reals(None)}, may_be_empty=True, accounted=True)
-def send_products(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(
+    takes={**_SHARED, "width": counts_to(WIDEST)}, holds={"products": reals(None)}, may_be_empty=True, accounted=True
+)
+def send_products(client: Client, payload: Payload) -> Payload:
     """Send the noisy sum of outer products of a client's rows, as a lower triangle."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        width = payload["width"]
-        products = torch.zeros(width, width, dtype=torch.float64)
-        for rows in _batches(client, payload, width):
-            products += rows.T @ rows
-        found = released(client, [triangle_of(products)], 1.0, payload)
-        replies.append({} if found is None else {"products": without_scale(found[0], width)})
-    return replies
+    width = payload["width"]
+    products = torch.zeros(width, width, dtype=torch.float64)
+    for rows in _batches(client, payload, width):
+        products += rows.T @ rows
+    found = released(client, [triangle_of(products)], 1.0, payload)
+    return {} if found is None else {"products": without_scale(found[0], width)}
 
 
-@task(
+@client_task(
     takes={**_SHARED, "directions": reals("width", "rank"), "points": reals("points", "rank")},
     holds={"counts": _COUNTS},
     may_be_empty=True,
     accounted=True,
 )
-def count_by_point(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def count_by_point(client: Client, payload: Payload) -> Payload:
     """Send noisy counts of a client's rows nearest to each point in the space of the directions."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
-        for rows in _batches(client, payload, len(payload["directions"])):
-            near = nearest_centroids(rows @ payload["directions"], payload["points"])
-            counts += near.bincount(minlength=len(counts))
-        found = released(client, [counts], 1.0, payload)
-        replies.append({} if found is None else {"counts": found[0]})
-    return replies
+    counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
+    for rows in _batches(client, payload, len(payload["directions"])):
+        near = nearest_centroids(rows @ payload["directions"], payload["points"])
+        counts += near.bincount(minlength=len(counts))
+    found = released(client, [counts], 1.0, payload)
+    return {} if found is None else {"counts": found[0]}
 
 
-@task(
+@client_task(
     takes={
         **_SHARED, "directions": Maybe(reals("width", "rank")), "points": reals("points", None),
         "margin": within(0, 1), "width": counts_to(WIDEST),
@@ -65,27 +60,24 @@ def count_by_point(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     may_be_empty=True,
     accounted=True,
 )  # fmt: skip
-def send_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_sums(client: Client, payload: Payload) -> Payload:
     """Send noisy sums and counts of a client's rows by nearest point, of rows clearly nearest to one point.
 
     Points are in the space of the ``directions`` if there are any. A row counts if its distance to the nearest point
     is at most ``margin`` times that to the second nearest.
     """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        points, width = payload["points"], payload["width"]
-        counts = torch.zeros(len(points), dtype=torch.int64)
-        sums = torch.zeros(len(points), width, dtype=torch.float64)
-        for rows in _batches(client, payload, width):
-            placed = rows @ payload["directions"] if "directions" in payload else rows
-            if placed.shape[1] != points.shape[1]:
-                raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.")
-            near, counted = _clearly_nearest(placed, points, payload["margin"])
-            counts += near[counted].bincount(minlength=len(points))
-            sums.index_add_(0, near[counted], rows[counted].double())
-        found = released(client, [counts, sums], SUMS_SENSITIVITY, payload)
-        replies.append({} if found is None else {"counts": found[0], "sums": found[1]})
-    return replies
+    points, width = payload["points"], payload["width"]
+    counts = torch.zeros(len(points), dtype=torch.int64)
+    sums = torch.zeros(len(points), width, dtype=torch.float64)
+    for rows in _batches(client, payload, width):
+        placed = rows @ payload["directions"] if "directions" in payload else rows
+        if placed.shape[1] != points.shape[1]:
+            raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.")
+        near, counted = _clearly_nearest(placed, points, payload["margin"])
+        counts += near[counted].bincount(minlength=len(points))
+        sums.index_add_(0, near[counted], rows[counted].double())
+    found = released(client, [counts, sums], SUMS_SENSITIVITY, payload)
+    return {} if found is None else {"counts": found[0], "sums": found[1]}
 
 
 def _batches(client: Client, payload: Payload, width: int) -> list[Tensor]:

@@ -1,0 +1,46 @@
+"""Tasks by the function that does them."""
+
+import pytest
+import torch
+
+from fedkin.core import Client, Payload, Task, client_task
+from fedkin.core.replies import is_count
+
+
+@client_task(takes={"more": is_count}, holds={"samples": is_count}, accounted=True)
+def count(client: Client, payload: Payload) -> Payload:
+    """Count the samples."""
+    return {"samples": len(client) + payload["more"]}
+
+
+@client_task
+def nothing(client: Client, payload: Payload) -> Payload:
+    return {}
+
+
+def test_a_client_task_is_done_by_many_clients() -> None:
+    clients = [Client(i, torch.zeros(i + 1, 2)) for i in range(3)]
+    assert count.run(clients, [{"more": 0}, {"more": 10}, {"more": 20}]) == [
+        {"samples": 1}, {"samples": 12}, {"samples": 23},
+    ]  # fmt: skip
+    assert nothing.run(clients, [{}] * 3) == [{}] * 3
+    with pytest.raises(ValueError, match="shorter"):
+        nothing.run(clients, [{}])
+
+
+def test_a_client_task_is_named_and_declared_as_any_other() -> None:
+    assert Task.named(f"{__name__}.count") is count
+    assert count.run.__doc__ == "Count the samples."
+    assert count.accounted
+    assert count.objection({"more": -1})
+    assert count.refusal({})
+    assert count.refusal({"samples": 3}) is None
+
+
+def test_what_is_accounted_for_says_what_it_takes() -> None:
+    with pytest.raises(ValueError, match="must say what it takes"):
+        client_task(accounted=True)(nothing_at_all)
+
+
+def nothing_at_all(client: Client, payload: Payload) -> Payload:
+    return {}
