@@ -32,7 +32,7 @@ from fedkin.methods.clients import (
     sattler,
 )
 from fedkin.methods.clients.embedding import embedding
-from fedkin.methods.clients.embedding.embedding_state import EmbeddingState
+from fedkin.methods.clients.embedding.embedding import EmbeddingState
 from fedkin.methods.clients.feddrift import feddrift
 from fedkin.nn.encoder import Encoder
 

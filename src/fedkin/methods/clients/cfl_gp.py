@@ -88,12 +88,11 @@ class CFLGPMethod(ClientMethod):
 
     def init(self, fed: Federation) -> CFLGPState:
         """Return copies of one new model, and no client in a cluster yet."""
-        state: ClientMethodState = super().init(fed)
-        count, clients = self.n_clusters or 1, len(fed.ids)
-        return CFLGPState(
-            module=state.module,
+        state: CFLGPState = self.unplaced(fed)
+        count = self.n_clusters or 1
+        return dataclasses.replace(
+            state,
             models=state.models.repeat(count, 1),
-            labels=torch.full((clients,), UNKNOWN),
             profiles=torch.zeros(count, 0, len(self._places(fed, state))),
             heard=torch.zeros(count, 0, dtype=torch.int64),
         )
@@ -126,8 +125,7 @@ class CFLGPMethod(ClientMethod):
             means.add(cluster, model - state.models[cluster], weight, client)
         moved = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=moved, labels=labels, finished=self.finished(state))
-        record = round_record(fed, losses, labels, **values)
-        return after, dataclasses.replace(record, missing=dict(sorted((missing | fed.missing).items())))
+        return after, round_record(fed, losses, labels, missing=missing, **values)
 
     def _asked(
         self, fed: Federation, state: CFLGPState, own: Mapping[int, Tensor], criterion: Tensor | None

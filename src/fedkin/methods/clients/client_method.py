@@ -20,6 +20,7 @@ from fedkin.core.method import Count, Positive, display_name
 from fedkin.core.replies import updates
 from fedkin.data.reading.arrays import common_shape
 from fedkin.methods.clients.client_tasks import describe, labels_of, train
+from fedkin.methods.clients.round_record import UNKNOWN
 from fedkin.nn import choose
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.classifier import Classifier
@@ -131,13 +132,7 @@ class ClientMethod(Method[Any]):
     scenario = "label-clusters"
 
     def classifier(self, fed: Federation) -> Classifier:
-        """Return the architecture for the clients' data.
-
-        Raises
-        ------
-        FedkinError
-            If a client has no labels, or clients differ in the shape of their samples.
-        """
+        """Return the architecture for the clients' data; `described` says what is refused."""
         return self.classifier_for(*self.described(fed))
 
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
@@ -168,10 +163,17 @@ class ClientMethod(Method[Any]):
 
     def init(self, fed: Federation) -> Any:
         """Return the first state: one new model, and all clients in one cluster."""
+        return dataclasses.replace(self.unplaced(fed), labels=torch.zeros(len(fed.ids), dtype=torch.int64))
+
+    def unplaced(self, fed: Federation, models: int | None = None) -> Any:
+        """Return a first state of one new model, or of several that differ, and no client in a cluster yet."""
         classifier = self.classifier(fed)
-        model = classifier.initial(fed.rng("init"))
-        labels = torch.zeros(len(fed.ids), dtype=torch.int64)
-        return self.state_type(module=classifier.spec(), models=model[None], labels=labels)
+        rngs = [fed.rng("init")] if models is None else [fed.rng("init", k) for k in range(models)]
+        return self.state_type(
+            module=classifier.spec(),
+            models=torch.stack([classifier.initial(rng) for rng in rngs]),
+            labels=torch.full((len(fed.ids),), UNKNOWN),
+        )
 
     def descent(self, step: int = 0) -> Descent:
         """Return the settings of the clients' training in the round after `step` others."""

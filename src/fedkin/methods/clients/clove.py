@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,9 +12,8 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.matching import cheapest_matching
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
-from fedkin.core.replies import reals
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
-from fedkin.methods.clients.client_tasks import losses
+from fedkin.methods.clients.loss_placement import losses_at
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 
 
@@ -49,10 +47,8 @@ class CLoVEMethod(ClientMethod):
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K different models, and no client in a cluster yet."""
-        classifier = self.classifier(fed)
-        models = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
-        unknown = torch.full((len(fed.ids),), UNKNOWN)
-        return ClientMethodState(module=classifier.spec(), models=models, labels=unknown)
+        state: ClientMethodState = self.unplaced(fed, self.n_clusters)
+        return state
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Cluster the participants by their losses, have them train, and add to each model its mean update."""
@@ -60,7 +56,7 @@ class CLoVEMethod(ClientMethod):
         participants = self.participants(fed, state)
         watching = self.clustering_rounds is None or state.steps < self.clustering_rounds
         asked = [client for client in participants if watching or labels[position[client]] == UNKNOWN]
-        vectors = self._vectors(fed, state, asked)
+        vectors = losses_at(fed, state, asked)
         missing = dict(fed.missing) if asked else {}
         chosen = clusters_of(torch.stack(list(vectors.values())), fed.rng("kmeans", state.steps)) if vectors else []
         for client, cluster in zip(vectors, chosen, strict=True):
@@ -77,16 +73,7 @@ class CLoVEMethod(ClientMethod):
             heard[client] = reply["loss"]
         models_after = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=models_after, labels=labels, finished=self.finished(state))
-        record = round_record(fed, heard, labels)
-        return after, dataclasses.replace(record, missing=dict(sorted((missing | fed.missing).items())))
-
-    def _vectors(self, fed: Federation, state: ClientMethodState, clients: list[int]) -> dict[int, Tensor]:
-        """Ask clients for the losses ``(K,)`` of all models on their data; return them by client."""
-        if not clients:
-            return {}
-        payload = {"module": state.module, "models": state.models}
-        replies = fed.ask(losses, dict.fromkeys(clients, payload), {"losses": reals(len(state.models))})
-        return {client: reply["losses"] for client, reply in replies.items()}
+        return after, round_record(fed, heard, labels, missing=missing)
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:

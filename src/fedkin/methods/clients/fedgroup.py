@@ -14,13 +14,13 @@ from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
 from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod, check_clustering_round
+from fedkin.methods.clients.update_splits import OneSplitMethod, Round, SplitState
 
 _SHORTEST = 1e-12
 
 
 @dataclass(frozen=True)
-class FedGroupMethod(UpdateMethod):
+class FedGroupMethod(OneSplitMethod):
     """Clusters clients once, by the cosines of their updates with the updates' principal directions.
 
     The measure is the paper's EDC: updates are described by their cosines with the first K singular vectors of all
@@ -34,25 +34,16 @@ class FedGroupMethod(UpdateMethod):
     ----------
     n_clusters : int
         K, the number of clusters.
-    clustering_round : int
-        The round, counted from 1, whose updates are clustered.
     between_clusters : float
         eta_G, the weight of the other clusters' models: after every round each model gains `between_clusters` times the
         sum of the others, each scaled to length 1. 0 for none.
     """
 
     n_clusters: Count = 3
-    clustering_round: Count = 1
     between_clusters: NotNegative = 0.0
 
-    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
     finds_k: ClassVar[bool] = False
     takes_k: ClassVar[bool] = True
-
-    def init(self, fed: Federation) -> Any:
-        """Return one new model, and all clients in one cluster; check that the clustering round comes."""
-        check_clustering_round(self.clustering_round, self.rounds)
-        return super().init(fed)
 
     def watching(self, state: SplitState) -> bool:
         """Whether this is the clustering round, or a later one if no client replied in it."""

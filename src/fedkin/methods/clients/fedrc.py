@@ -23,7 +23,7 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Array, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import ClientMethod, SoftState, positions
 from fedkin.methods.clients.client_tasks import labels_of, training_of
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
+from fedkin.methods.clients.round_record import round_record
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.client_stack import Job, descend_all
@@ -82,15 +82,14 @@ class FedRCMethod(ClientMethod):
 
     def init(self, fed: Federation) -> FedRCState:
         """Return K different models, and equal memberships of every client."""
-        classifier = self.classifier(fed)
-        count = self.n_clusters
-        return FedRCState(
-            module=classifier.spec(),
-            models=torch.stack([classifier.initial(fed.rng("init", k)) for k in range(count)]),
-            labels=torch.full((len(fed.ids),), UNKNOWN),
+        count, state = self.n_clusters, self.unplaced(fed, self.n_clusters)
+        classes = state.module["classes"]
+        first: FedRCState = dataclasses.replace(
+            state,
             memberships=torch.full((len(fed.ids), count), 1 / count),
-            frequencies=torch.full((count, classifier.classes), 1 / classifier.classes),
+            frequencies=torch.full((count, classes), 1 / classes),
         )
+        return first
 
     def step(self, fed: Federation, state: FedRCState) -> tuple[FedRCState, Record]:
         """Have clients weight their samples and train all models; average the models."""

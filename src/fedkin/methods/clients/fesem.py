@@ -47,9 +47,8 @@ class FeSEMMethod(ClientMethod):
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K copies of one new model, and no client in a cluster yet."""
-        state: ClientMethodState = super().init(fed)
-        unknown = torch.full((len(fed.ids),), UNKNOWN)
-        return dataclasses.replace(state, models=state.models.repeat(self.n_clusters, 1), labels=unknown)
+        state: ClientMethodState = self.unplaced(fed)
+        return dataclasses.replace(state, models=state.models.repeat(self.n_clusters, 1))
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients train, assign their models to the nearest centres, and average them by cluster."""
@@ -76,8 +75,7 @@ class FeSEMMethod(ClientMethod):
                 means.add(cluster, model - state.models[cluster], weight, client)
         moved = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=moved, labels=labels, finished=self.finished(state))
-        record = round_record(fed, losses, labels)
-        return after, dataclasses.replace(record, missing=dict(sorted((missing | fed.missing).items())))
+        return after, round_record(fed, losses, labels, missing=missing)
 
     def _nearest(self, fed: Federation, state: ClientMethodState, trained: Tensor, begun: bool) -> list[int]:
         """Return the index of the centre nearest to each trained model ``(n, size)``."""

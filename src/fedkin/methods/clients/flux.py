@@ -98,15 +98,10 @@ class FLUXMethod(OneShotMethod):
 
     def init(self, fed: Federation) -> FLUXState:
         """Return one new model, all clients in one cluster, and random directions."""
-        classifier = self.classifier(fed)
-        model = classifier.initial(fed.rng("init"))
-        width = classifier.latents(model, torch.zeros(1, *classifier.shape)).shape[1]
-        return FLUXState(
-            module=classifier.spec(),
-            models=model[None],
-            labels=torch.zeros(len(fed.ids), dtype=torch.int64),
-            projection=self.directions(fed, width),
-        )
+        state: FLUXState = super().init(fed)
+        classifier = Classifier.of(state.module)
+        width = classifier.latents(state.models[0], torch.zeros(1, *classifier.shape)).shape[1]
+        return dataclasses.replace(state, projection=self.directions(fed, width))
 
     def directions(self, fed: Federation, width: int) -> Tensor:
         """Return random directions that latents ``(n, width)`` are projected on, float32 ``(width, dimensions)``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -26,7 +26,7 @@ from fedkin.core.replies import (
 )
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
 from fedkin.methods.clients.client_tasks import labels_of, lowest_loss
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
+from fedkin.methods.clients.round_record import round_record
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, MANY
 
@@ -93,14 +93,8 @@ class GradientLossMethod(ClientMethod):
 
     def init(self, fed: Federation) -> GradientLossState:
         """Return K models initialised independently, and no client in a cluster yet."""
-        classifier = self.classifier(fed)
-        models = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
-        return GradientLossState(
-            module=classifier.spec(),
-            models=models,
-            labels=torch.full((len(fed.ids),), UNKNOWN),
-            moves=torch.zeros_like(models),
-        )
+        state: GradientLossState = self.unplaced(fed, self.n_clusters)
+        return replace(state, moves=torch.zeros_like(state.models))
 
     def step(self, fed: Federation, state: Any) -> tuple[GradientLossState, Record]:
         """Have clients choose a model and take one step; each model becomes the mean over the clients that chose it."""

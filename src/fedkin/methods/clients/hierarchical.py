@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -14,20 +14,18 @@ from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
 from fedkin.methods.clients.update_similarities import cosine_distances, cosine_similarities
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod, check_clustering_round
+from fedkin.methods.clients.update_splits import OneSplitMethod, Round, SplitState
 
 Distance = Literal["cosine", "euclidean", "manhattan", "similarity"]
 Linkage = Literal["average", "complete", "single", "ward"]
 
 
 @dataclass(frozen=True)
-class HierarchicalMethod(UpdateMethod):
+class HierarchicalMethod(OneSplitMethod):
     """Trains one model for some rounds, then clusters clients once by a tree of their updates, cut at a height.
 
     Attributes
     ----------
-    clustering_round : int
-        The round, counted from 1, whose updates are clustered; at most `rounds`.
     distance : {"cosine", "euclidean", "manhattan", "similarity"}
         Distance between updates; the paper tries the first three (its L2 and L1). "similarity" reproduces a
         mistake in the code of OCFL (baseline BCL): cosine similarities used as distances, so that the most
@@ -39,8 +37,6 @@ class HierarchicalMethod(UpdateMethod):
         do not point the same way on average.
     """
 
-    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
-
     clustering_round: Count = 5
     distance: Distance = "cosine"
     linkage: Linkage = "average"
@@ -49,11 +45,6 @@ class HierarchicalMethod(UpdateMethod):
     def __post_init__(self) -> None:
         if self.linkage == "ward" and self.distance != "euclidean":
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
-
-    def init(self, fed: Federation) -> Any:
-        """Return one new model, and all clients in one cluster; check that the clustering round comes."""
-        check_clustering_round(self.clustering_round, self.rounds)
-        return super().init(fed)
 
     def watching(self, state: SplitState) -> bool:
         """Whether this is the clustering round."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -28,7 +28,6 @@ from fedkin.methods.clients.client_method import renumbered
 from fedkin.methods.clients.client_tasks import filling_of, means_by_class
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
-from fedkin.methods.clients.round_record import UNKNOWN
 
 _MIN_CLUSTERS, _MAX_CLUSTERS = 4, 19
 
@@ -77,15 +76,12 @@ class LADDMethod(OneShotMethod):
         FedkinError
             If samples are not images.
         """
-        classifier = self.classifier(fed)
-        if len(classifier.shape) != 3:
-            raise FedkinError(f"LADD compares the style of images, but samples have shape {classifier.shape}.")
-        return LADDState(
-            module=classifier.spec(),
-            models=classifier.initial(fed.rng("init"))[None],
-            labels=torch.full((len(fed.ids),), UNKNOWN),
-            classes=classifier.classes,
-        )
+        state: LADDState = self.unplaced(fed)
+        if len(state.module["shape"]) != 3:
+            raise FedkinError(
+                f"LADD compares the style of images, but samples have shape {tuple(state.module['shape'])}."
+            )
+        return replace(state, classes=state.module["classes"])
 
     @property
     def needed(self) -> int:

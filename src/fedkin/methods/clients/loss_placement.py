@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from fedkin.core import Federation
 from fedkin.core.replies import reals
 from fedkin.methods.clients.client_method import ClientMethodState
 from fedkin.methods.clients.client_tasks import losses, lowest_loss
 
 
-def placed_by_loss(fed: Federation, state: ClientMethodState, clients: Sequence[int]) -> dict[int, int]:
-    """Return the cluster of lowest loss for each client that replies, in one exchange; none for no clients."""
+def losses_at(fed: Federation, state: ClientMethodState, clients: Sequence[int]) -> dict[int, Tensor]:
+    """Return the losses ``(K,)`` of all models, by client that replies, in one exchange; none for no clients."""
     if not clients:
         return {}
     payload = {"module": state.module, "models": state.models}
     replies = fed.ask(losses, dict.fromkeys(clients, payload), {"losses": reals(len(state.models))})
-    return {client: lowest_loss(reply["losses"]) for client, reply in replies.items()}
+    return {client: reply["losses"] for client, reply in replies.items()}
+
+
+def placed_by_loss(fed: Federation, state: ClientMethodState, clients: Sequence[int]) -> dict[int, int]:
+    """Return the cluster of lowest loss for each client that replies, in one exchange; none for no clients."""
+    return {client: lowest_loss(found) for client, found in losses_at(fed, state, clients).items()}

@@ -85,7 +85,6 @@ class OCFLMethod(UpdateMethod):
     again: PositiveFraction | None = None
     weighting: Literal["samples", "clients"] = "clients"
 
-    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
     state_type: ClassVar[type[SplitState]] = OCFLState
 
     def watching(self, state: OCFLState) -> bool:

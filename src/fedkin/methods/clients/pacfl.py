@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -87,13 +87,8 @@ class PACFLMethod(OneShotMethod):
 
     def init(self, fed: Federation) -> PACFLState:
         """Return one new model, and no client in a cluster yet."""
-        classifier = self.classifier(fed)
-        return PACFLState(
-            module=classifier.spec(),
-            models=classifier.initial(fed.rng("init"))[None],
-            labels=torch.full((len(fed.ids),), UNKNOWN),
-            segments=classifier.classes if self.bases == "class" else 1,
-        )
+        state: PACFLState = self.unplaced(fed)
+        return replace(state, segments=state.module["classes"] if self.bases == "class" else 1)
 
     def messages(self, fed: Federation, state: PACFLState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their singular vectors, in one exchange."""

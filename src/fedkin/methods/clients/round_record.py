@@ -39,8 +39,17 @@ class Participation:
         return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
 
 
-def round_record(fed: Federation, heard: Participation | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
+def round_record(
+    fed: Federation,
+    heard: Participation | Mapping[int, float],
+    labels: Tensor,
+    *,
+    missing: Mapping[int, str] | None = None,
+    **values: Any,
+) -> Record:
     """Return the record of a round, with the values that all methods of this family report.
+
+    `missing` are the clients missing in earlier exchanges of the round; those of the last one are added.
 
     ``loss``: mean training loss over the clients that replied; ``losses``: the same by client; ``clusters``: the number
     of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
@@ -57,4 +66,5 @@ def round_record(fed: Federation, heard: Participation | Mapping[int, float], la
         "labels": labels.tolist(),
         "losses": {str(client): loss for client, loss in heard.losses.items()},
     }
-    return Record(answered=heard.answered, missing=dict(fed.missing), values=common | values)
+    away = dict(sorted(({**missing} | fed.missing).items())) if missing else dict(fed.missing)
+    return Record(answered=heard.answered, missing=away, values=common | values)

@@ -85,7 +85,6 @@ class SattlerMethod(UpdateMethod):
     cooldown: Annotated[int, Ge(0)] = 5
     cache: bool = True
 
-    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
     state_type: ClassVar[type[SplitState]] = SattlerState
 
     def watching(self, state: SattlerState) -> bool:

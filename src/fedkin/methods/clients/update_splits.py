@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record
+from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
 from fedkin.methods.clients.client_tasks import labels_of
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
@@ -93,6 +94,7 @@ class UpdateMethod(ClientMethod):
 
     compare: Literal["parameters", "floats", "everything"] = "parameters"
 
+    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
     state_type: ClassVar[type[ClientMethodState]] = SplitState
 
     @abstractmethod
@@ -184,19 +186,32 @@ class UpdateMethod(ClientMethod):
         return length_compared(Classifier.of(state.module), self.compare)
 
 
-def check_clustering_round(clustering_round: int, rounds: int) -> None:
-    """Check that the clustering round, counted from 1, is one of the run's rounds.
+@dataclass(frozen=True)
+class OneSplitMethod(UpdateMethod):
+    """Clusters clients once, by the updates of one round.
 
-    Raises
-    ------
-    FedkinError
-        If it is greater than `rounds`.
+    Attributes
+    ----------
+    clustering_round : int
+        The round, counted from 1, whose updates are clustered; at most `rounds`.
     """
-    if clustering_round > rounds:
-        raise FedkinError(
-            f"clustering_round is {clustering_round}, but the number of rounds is {rounds}, so clients would never be "
-            "clustered; set it no higher than that."
-        )
+
+    clustering_round: Count = 1
+
+    def init(self, fed: Federation) -> Any:
+        """Return one new model, and all clients in one cluster.
+
+        Raises
+        ------
+        FedkinError
+            If `clustering_round` is greater than `rounds`.
+        """
+        if self.clustering_round > self.rounds:
+            raise FedkinError(
+                f"clustering_round is {self.clustering_round}, but the number of rounds is {self.rounds}, so clients "
+                "would never be clustered; set it no higher than that."
+            )
+        return super().init(fed)
 
 
 class _Working:

@@ -253,31 +253,16 @@ def _counts_of(clusters: int) -> Callable[[Any], bool]:
 )  # fmt: skip
 def choose_and_train(client: Client, payload: Payload) -> Payload:
     """Assign samples to clusters if asked to, and train the flow of each cluster that has samples at the client."""
-    return _choose_and_train(client, payload)
-
-
-@client_task(takes={"result": {**_FLOWS, "n_clusters": is_count, "models": updates("clusters", "size")}})
-def assign(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to the flow with the highest likelihood; clusters stay at the client."""
-    return assign_samples(client, payload, UIFCAMethod.predict, UIFCAMethod.confidence)
-
-
-def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return log-likelihoods, in nats, of samples under the flows of a payload or result: ``(k, n)``.
-
-    For images they are those of the logits of the values, each in the middle of its level.
-    """
-    return Flow.of(found["flow"]).log_likelihoods(found["models"], spread_levels(x, found["alpha"]))
-
-
-def _choose_and_train(client: Client, payload: Payload) -> Payload:
     reply: Payload = {}
     if "choose" in payload:
         before = client.state.get("clusters")
-        client.state["clusters"] = clusters = _choice(client, payload)
+        by_centroids = payload["choose"] == "centroids"
+        clusters = (
+            predict_nearest(payload["start"], client.x) if by_centroids else likelihoods(payload, client.x).argmax(0)
+        )
+        client.state["clusters"] = clusters
         reply["moved"] = len(client) if before is None else int((clusters != before).sum())
-        n_clusters = len(payload["models"])
-        client.state["sizes"] = clusters.bincount(minlength=n_clusters)
+        client.state["sizes"] = clusters.bincount(minlength=len(payload["models"]))
     flow, training = Flow.of(payload["flow"]), Descent(**payload["training"])
     x, clusters = spread_levels(client.x, payload["alpha"], client.rng), client.state["clusters"]
     trained, models, losses = [], [], []
@@ -296,7 +281,15 @@ def _choose_and_train(client: Client, payload: Payload) -> Payload:
     }
 
 
-def _choice(client: Client, payload: Payload) -> Tensor:
-    if payload["choose"] == "centroids":
-        return predict_nearest(payload["start"], client.x)
-    return likelihoods(payload, client.x).argmax(0)
+@client_task(takes={"result": {**_FLOWS, "n_clusters": is_count, "models": updates("clusters", "size")}})
+def assign(client: Client, payload: Payload) -> Payload:
+    """Assign every sample to the flow with the highest likelihood; clusters stay at the client."""
+    return assign_samples(client, payload, UIFCAMethod.predict, UIFCAMethod.confidence)
+
+
+def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Return log-likelihoods, in nats, of samples under the flows of a payload or result: ``(k, n)``.
+
+    For images they are those of the logits of the values, each in the middle of its level.
+    """
+    return Flow.of(found["flow"]).log_likelihoods(found["models"], spread_levels(x, found["alpha"]))

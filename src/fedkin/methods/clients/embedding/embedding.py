@@ -24,20 +24,48 @@ from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.core.method import Count, Positive
 from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned, check_settings
-from fedkin.methods.clients.embedding.embedding_state import EmbeddingState
-from fedkin.methods.clients.embedding.embedding_tasks import embed, message_of, new_encoder, train_encoder, true_bits
+from fedkin.methods.clients.embedding.embedding_tasks import message_of, new_encoder, train_encoder, true_bits
+from fedkin.methods.clients.embedding.flipped_bits import FlippedBits
 from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, circles, nearest_cluster
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, circles, nearest_cluster
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.descent import Descent
 from fedkin.nn.encoder import Encoder, Pretrained
-from fedkin.privacy.accounting import bit_epsilon, flip_probability
-from fedkin.privacy.randomised_response import Normalise, unpacked
+from fedkin.privacy.accounting import flip_probability
+from fedkin.privacy.randomised_response import Normalise
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
 _PRETRAINING = 10
+
+
+@dataclass(frozen=True)
+class EmbeddingState(OneShotState):
+    """State of one-shot clustering by embeddings: the messages, and the encoder that they are made with.
+
+    Attributes
+    ----------
+    encoder : dict
+        Plain values that `Encoder.of` makes the encoder from.
+    vector : Tensor
+        The encoder's model ``(size,)``.
+    segments : int
+        Number of parts of a message: one for each class, or for each prototype.
+    template : Tensor
+        float32 ``(segments, width)``, the mean prototypes to which each client's are matched; empty with labels.
+    centre : Tensor
+        float32 ``(width,)``, the mean direction of all codes; empty before it is known, and if messages are bits.
+    radius : float
+        Distance from the centre that is scaled to 1 in class sums.
+    """
+
+    encoder: dict[str, Any] = field(default_factory=dict)
+    vector: Tensor = field(default_factory=lambda: torch.zeros(0))
+    segments: int = 0
+    template: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    centre: Tensor = field(default_factory=lambda: torch.zeros(0))
+    radius: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -150,27 +178,14 @@ class EmbeddingMethod(OneShotMethod):
         """Do a round of pre-training while any is left, then proceed as `OneShotMethod.step`."""
         if state.steps < self.pretraining:
             return self._pretrain(fed, state)
-        sums = self._sums(state)
-        if sums is not None and not len(state.centre):
-            return self._with_centre(fed, state, sums)
+        if self.message == "sums" and not len(state.centre):
+            return self._with_centre(fed, state)
         after: tuple[EmbeddingState, Record] = super().step(fed, state)
         return after
 
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their messages: noisy sums, or bits (algorithm 1), with prototypes in a common order."""
-        sums = self._sums(state)
-        if sums is not None:
-            return sums.ask(fed, self._how(state), clients)
-        bits = state.segments * Encoder.of(state.encoder).width
-        how = self._how(state)
-        chances = sorted(set(self._flips(bits)))
-        payloads = {chance: how | {"flip": chance} for chance in chances}
-        asked = {client: payloads[self._flip_of(client, bits)] for client in clients}
-        replies = fed.ask(embed, asked, {"bits": (-(-bits // 8),)})
-        found = {client: unpacked(reply["bits"], bits) for client, reply in replies.items()}
-        if state.template.numel():
-            found = {client: matched_to(state.template, message) for client, message in found.items()}
-        return found
+        return self._messages(state).ask(fed, self._how(state), clients)
 
     def aligned(self, state: EmbeddingState, messages: Tensor) -> tuple[EmbeddingState, Tensor]:
         """Bring the prototypes of all clients into a common order; the state keeps it as its template."""
@@ -181,30 +196,12 @@ class EmbeddingMethod(OneShotMethod):
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster bits by cutting a Ward tree (algorithm 2), or class sums by a cut above their noise."""
-        sums = self._sums(state)
-        if sums is not None:
-            return sums.clustered(messages, self.smallest(len(messages)), fed.rng("grouping"))
-        bits = messages.shape[1]
-        chances = self._flips(bits)
-        same = chances[0] if len(chances) == 1 else None
-        found = cluster(messages, self.clustering, self.smallest(len(messages)), fed.rng("grouping"), flips=same)
-        values = {
-            "mode": self.clustering,
-            "separable": found.separable,
-            "cut": found.cut,
-            "heights": found.heights,
-            "noise": found.noise,
-            "bits": bits,
-            "flip": max(chances) if len(chances) == 1 else chances,
-            "epsilon_bit": bit_epsilon(min(chances)),
-            "epsilon": bits * bit_epsilon(min(chances)),
-        }
-        return found, values
+        return self._messages(state).clustered(messages, self.smallest(len(messages)), fed.rng("grouping"))
 
     def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
         """Return labels after new messages as `OneShotMethod.placed`; with sums, by the nearest class means."""
-        sums = self._sums(state)
-        if sums is None:
+        sums = self._messages(state)
+        if not isinstance(sums, ClassSums):
             return super().placed(fed, state, rows, new)
         labels = state.labels.clone()
         labels[rows] = sums.nearest(circles(state.messages, state.labels, len(state.models))[0], new)
@@ -212,12 +209,8 @@ class EmbeddingMethod(OneShotMethod):
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
         """Return the result of `OneShotMethod`, with what an unseen client needs for its message."""
-        sums = self._sums(state)
-        if sums is not None:
-            return super().result(state) | self._how(state) | sums.described() | {"form": self.form}
-        bits = state.segments * Encoder.of(state.encoder).width
-        more = {"flip": max(self._flips(bits)), "template": state.template}
-        return super().result(state) | self._how(state) | more
+        own = self._how(state) | self._messages(state).described() | {"form": self.form}
+        return super().result(state) | own
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
@@ -249,19 +242,19 @@ class EmbeddingMethod(OneShotMethod):
             "batch_statistics": self.batch_statistics,
         }
 
-    def _sums(self, state: EmbeddingState) -> ClassSums | None:
-        """Return the collector of class sums, or ``None`` if messages are bits."""
-        if self.message == "bits":
-            return None
-        return ClassSums(
-            EPSILON if self.epsilon is None else self.epsilon,
-            self.delta,
-            state.segments,
-            Encoder.of(state.encoder).width,
-        )
+    def _messages(self, state: EmbeddingState) -> FlippedBits | ClassSums:
+        """Return the collector of bits or of class sums."""
+        width = Encoder.of(state.encoder).width
+        if self.message == "sums":
+            return ClassSums(EPSILON if self.epsilon is None else self.epsilon, self.delta, state.segments, width)
+        bits = state.segments * width
+        flips = self.flips or [self.flip] if self.epsilon is None else [flip_probability(self.epsilon, bits)]
+        return FlippedBits(bits, flips, self.clustering, state.template)
 
-    def _with_centre(self, fed: Federation, state: EmbeddingState, sums: ClassSums) -> tuple[EmbeddingState, Record]:
+    def _with_centre(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
         """Find the mean direction of all codes, around which class sums are clipped, in one exchange."""
+        sums = self._messages(state)
+        assert isinstance(sums, ClassSums)
         centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
         if not answered:
             return self._again(fed, state)
@@ -303,13 +296,3 @@ class EmbeddingMethod(OneShotMethod):
         record = round_record(fed, {}, state.labels, phase="pre-training", reconstruction=error)
         record = dataclasses.replace(record, answered=sorted(errors))
         return state.next(vector=means.moved(state.vector[None])[0]), record
-
-    def _flips(self, bits: int) -> list[float]:
-        """Return the flip probabilities that clients take in turn, for a message of `bits` bits."""
-        if self.epsilon is not None:
-            return [flip_probability(self.epsilon, bits)]
-        return self.flips or [self.flip]
-
-    def _flip_of(self, client: int, bits: int) -> float:
-        chances = self._flips(bits)
-        return chances[client % len(chances)]

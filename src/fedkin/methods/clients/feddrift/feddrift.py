@@ -86,14 +86,9 @@ class FedDriftMethod(ClientMethod):
 
     def init(self, fed: Federation) -> FedDriftState:
         """Return one new model, and no client in a cluster yet."""
-        state: FedDriftState = super().init(fed)
-        n = len(fed.ids)
-        return dataclasses.replace(
-            state,
-            labels=torch.full((n,), UNKNOWN),
-            errors=torch.full((n,), _NEVER, dtype=torch.float64),
-            until=torch.zeros(n, dtype=torch.int64),
-        )
+        state: FedDriftState = self.unplaced(fed)
+        never = torch.full((len(fed.ids),), _NEVER, dtype=torch.float64)
+        return dataclasses.replace(state, errors=never, until=torch.zeros(len(fed.ids), dtype=torch.int64))
 
     def step(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, Record]:
         """Cluster the clients if a time step begins, then do a round of averaging in every cluster."""
@@ -117,8 +112,7 @@ class FedDriftMethod(ClientMethod):
             means.add(cluster_of[client], reply["update"], self.weight(reply), client)
             losses[client] = reply["loss"]
         moved = means.moved(state.models, self.server_learning_rate)
-        record = round_record(fed, losses, state.labels, **values)
-        record = dataclasses.replace(record, missing=dict(sorted((missing | fed.missing).items())))
+        record = round_record(fed, losses, state.labels, missing=missing, **values)
         return state.next(models=moved, finished=self.finished(state)), record
 
     def _begun(self, fed: Federation, state: FedDriftState) -> FedDriftState:

@@ -40,7 +40,7 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import updates
 from fedkin.methods.samples.ccfc import ccfc_tasks
-from fedkin.methods.samples.ccfc.ccfc_state import CCFCState, RoundReplies, centroids_by_name
+from fedkin.methods.samples.ccfc.ccfc_state import CCFCState, RoundReplies
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.kingraph_first import cluster_first
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
@@ -262,13 +262,11 @@ class CCFCMethod(SampleMethod):
         self, fed: Federation, state: CCFCState, found: Sequence[tuple[str, Tensor]]
     ) -> dict[str, Tensor]:
         """Return k-means centroids of the centroids received under each name, scaled to length 1 (line 19)."""
-        rng = fed.rng("centroids", state.steps)
-
-        def common(own: list[Tensor]) -> Tensor:
-            return k_means(torch.cat(own).double(), self.n_clusters, rng, self.restarts).centres
-
-        by_name = centroids_by_name(found).items()
-        return {name: normalize(own[0] if self.standalone else common(own), dim=1) for name, own in by_name}
+        if self.standalone or not found:
+            return {name: normalize(own, dim=1) for name, own in found}
+        pooled = torch.cat([own for _, own in found]).double()
+        common = k_means(pooled, self.n_clusters, fed.rng("centroids", state.steps), self.restarts).centres
+        return {_EVERYONE: normalize(common, dim=1)}
 
     def _payloads(self, fed: Federation, state: CCFCState, clients: Sequence[int], **more: Any) -> dict[int, Payload]:
         """Return payloads with each client's model, or the seed of its initial model, and centroids."""

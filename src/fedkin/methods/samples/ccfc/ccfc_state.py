@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,11 +46,3 @@ class RoundReplies:
         """Mean loss over the clients that trained, weighted by samples; None if there are none."""
         total = sum(samples for _, samples in self.losses)
         return sum(loss * samples for loss, samples in self.losses) / total if total else None
-
-
-def centroids_by_name(found: Sequence[tuple[str, Tensor]]) -> dict[str, list[Tensor]]:
-    """Return the centroids received by name, both in order of arrival."""
-    by_name: dict[str, list[Tensor]] = {}
-    for name, centroids in found:
-        by_name.setdefault(name, []).append(centroids)
-    return by_name
