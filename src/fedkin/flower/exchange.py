@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from flwr.app import Message, RecordDict
+from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
+from torch import Tensor
 
 from fedkin.engines.flower.transport import Key, poll, push
+from fedkin.flower.array_layout import ArrayLayout
 
 _LONGEST_REASON = 300
 
@@ -38,6 +41,27 @@ def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dic
         for key, reply in poll(grid, waiting, timeout):
             answers[key] = _failure(reply) if reply.has_error() else reply.content
     return answers
+
+
+def trained_model(reply: RecordDict, layout: ArrayLayout) -> Tensor | str:
+    """Return the trained model ``(size,)`` of a reply, or why it is unusable."""
+    records = list(reply.array_records.values())
+    if len(records) != 1:
+        return f"its training replied with {len(records)} ArrayRecords instead of one"
+    model = layout.vector(records[0])
+    return f"in its training's reply, {model}" if isinstance(model, str) else model
+
+
+def weighted_metrics(reply: RecordDict, key: str) -> MetricRecord | str:
+    """Return the metrics of a reply, with the weight named `key` among them, or why they are unusable."""
+    records = list(reply.metric_records.values())
+    if len(records) != 1:
+        return f"its reply has {len(records)} MetricRecords instead of one"
+    weight = records[0].get(key)
+    if not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        what = f"is {weight}" if key in records[0] else "is absent"
+        return f"'{key}' {what} in its metrics; it should be a number above 0"
+    return records[0]
 
 
 def _failure(reply: Message) -> str:

@@ -18,10 +18,8 @@ from fedkin.core.refusals import Unusable
 from fedkin.engines.flower.wire import read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
-from fedkin.flower.exchange import RAISED, exchange
-from fedkin.flower.node_names import PATIENCE, names_of
-from fedkin.flower.node_replies import trained_model, weighted_metrics
-from fedkin.flower.seats import Name, Seats
+from fedkin.flower.exchange import RAISED, exchange, trained_model, weighted_metrics
+from fedkin.flower.seats import PATIENCE, Name, Seats, names_of
 from fedkin.flower.terms import Terms
 from fedkin.methods.clients import client_tasks
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from flwr.app import Message, MessageType
+from flwr.serverapp import Grid
+
 from fedkin.core import FedkinError
+from fedkin.flower import query
+from fedkin.flower.exchange import RAISED, exchange
 
 Name = int | str
 """What a client is called in results: its partition or its name; without names, its node id."""
 Ask = Callable[[Sequence[int]], Mapping[int, Name | FedkinError | None]]
 """Given node ids, the name of each; an error if it cannot give one, ``None`` if it is silent now."""
 
+PATIENCE = 60.0
+"""Seconds that a node that comes during a run has to say its name."""
+_NEEDED = "names=True needs app.query('fedkin')(fedkin.flower.describes())"
 NOWHERE = 0
 """Node of a client that was here in an earlier process and has not come back."""
 
@@ -103,3 +111,20 @@ class Seats:
             log.warning("Node %d is ignored: %s", node, error)
         self._ignored |= failed.keys()
         return found
+
+
+def names_of(grid: Grid, timeout: float, nodes: Sequence[int]) -> dict[int, Name | FedkinError | None]:
+    """Ask nodes for their names; see `Ask`."""
+    kind = f"{MessageType.QUERY}.{query.ACTION}"
+    messages = {node: Message(query.name_request(), node, kind, group_id="names") for node in nodes}
+    found: dict[int, Name | FedkinError | None] = {}
+    for node, reply in exchange(grid, messages, timeout).items():
+        if isinstance(reply, str):
+            raised = reply.startswith(RAISED)
+            found[node] = FedkinError(f"A node has not said its name ({reply}; {_NEEDED}).") if raised else None
+            continue
+        try:
+            found[node] = query.name_in(reply)
+        except FedkinError as error:
+            found[node] = FedkinError(f"A node has not said its name ({error}).")
+    return found

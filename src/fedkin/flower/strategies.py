@@ -115,7 +115,7 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
         if len(models) == 1:
             state: ClientMethodState = dataclasses.replace(method, start="kmeans").init(fed)
             return state
-        state = _given(method, fed, models, ", or one")
+        state = self._with_models(fed, method, models, ", or one")
         models = state.models.clone()
         shared = Classifier.of(state.module).leading(method.shared_layers)
         models[:, :shared] = models[0, :shared]
@@ -137,9 +137,7 @@ class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMet
         "similarity": "always 'cosine', since the distance of the two needs the client app's learning rate",
     }
 
-    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the initial state, with the given models."""
-        return _given(method, fed, models)
+    _several = True
 
 
 class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
@@ -159,20 +157,7 @@ class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
     `ClusterStrategy`, and `fedkin.methods.clients.clove.CLoVEMethod` for its parameters.
     """
 
-    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the initial state, with the given models."""
-        return _given(method, fed, models)
-
-
-def _given(method: Any, fed: GridFederation, models: Tensor, otherwise: str = "") -> ClientMethodState:
-    """Return the initial state with the models that `start` was given, one per cluster."""
-    if len(models) != method.n_clusters:
-        raise FedkinError(
-            f"initial_arrays holds {len(models)} model{'s'[: len(models) != 1]}; n_clusters is {method.n_clusters}, "
-            f"so give as many{otherwise}."
-        )
-    state: ClientMethodState = method.init(fed)
-    return dataclasses.replace(state, models=models)
+    _several = True
 
 
 class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
@@ -258,6 +243,4 @@ class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):
     _trains = True
     _fixed: ClassVar[Mapping[str, str]] = {"recipe": "for fedkin's own client app"}
 
-    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the initial state, with the given models."""
-        return _given(method, fed, models)
+    _several = True

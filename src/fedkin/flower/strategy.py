@@ -6,14 +6,13 @@ import dataclasses
 import inspect
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from torch import Tensor
 
@@ -25,17 +24,17 @@ from fedkin.flower.grid_federation import GridFederation
 from fedkin.flower.rounds import PATIENCE, Aggregate, EvaluateHere, RoundLoop
 from fedkin.flower.seats import Name
 from fedkin.flower.start_arguments import checked_config, checked_rounds, given_models, seconds
+from fedkin.flower.started_strategy import StartedStrategy
 from fedkin.flower.strategy_folder import REPORT, StrategyFolder
 from fedkin.flower.strategy_options import ELSEWHERE, OWN, RENAMED, TRAINING, checked, fraction, unknown_option
 from fedkin.flower.strategy_result import ClusterResult
 from fedkin.flower.terms import Config, Terms
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 
-_NEVER_CALLED = {"configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate"}
 log = logging.getLogger("flwr")
 
 
-class ClusterStrategy(Strategy):
+class ClusterStrategy(StartedStrategy):
     """Base class of strategies that find clusters of nodes and train a model for each.
 
     A strategy is started as Flower's own are, with an app that trains and evaluates the arrays it receives. It runs
@@ -67,25 +66,16 @@ class ClusterStrategy(Strategy):
     """Hyper-parameters that are fixed here, and why."""
     _asks: ClassVar[str] = ""
     """The call of `fedkin.flower.describes` that the client app must answer queries by; empty if it need not."""
+    _several: ClassVar[bool] = False
+    """Whether training begins with a model for each cluster."""
     _trains: ClassVar[bool] = False
     """Whether nodes train by that query, and not by the client app's own function."""
     _unlabelled: ClassVar[tuple[str, str] | None] = None
     """The hyper-parameter and its value with which the client app's data need no labels; ``None`` if they always do."""
 
     def __init_subclass__(cls, method: type[ClientMethod] | None = None, **more: Any) -> None:
-        """Add the hyper-parameters of `method` to the strategy; by default its base's method.
-
-        Raises
-        ------
-        FedkinError
-            If the class defines a function that Flower's strategies call, but these do not.
-        """
+        """Add the hyper-parameters of `method` to the strategy; by default its base's method."""
         super().__init_subclass__(**more)
-        for name in sorted(_NEVER_CALLED & vars(cls).keys()):
-            raise FedkinError(
-                f"{cls.__name__}.{name} would never be called: what is sent and how it is averaged is the method's. "
-                "train_config of start() may be a function of the round, and evaluate_fn is called after every round."
-            )
         cls._method = cls._method if method is None else method
         cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
@@ -164,10 +154,22 @@ class ClusterStrategy(Strategy):
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """Return the initial state from the models ``(m, size)`` that `start` was given."""
+        if self._several:
+            return self._with_models(fed, method, models)
         if len(models) != 1:
             raise FedkinError(f"{type(self).__name__} begins with one model, but initial_arrays holds {len(models)}.")
         state: ClientMethodState = method.init(fed)
         return state
+
+    def _with_models(self, fed: GridFederation, method: Any, models: Tensor, otherwise: str = "") -> ClientMethodState:
+        """Return the initial state with the models that `start` was given, one per cluster."""
+        if len(models) != method.n_clusters:
+            raise FedkinError(
+                f"initial_arrays holds {len(models)} model{'s'[: len(models) != 1]}; n_clusters is "
+                f"{method.n_clusters}, so give as many{otherwise}."
+            )
+        state: ClientMethodState = method.init(fed)
+        return dataclasses.replace(state, models=models)
 
     def wait(self, grid: Grid) -> None:
         """Wait until the minimum number of nodes is connected."""
@@ -181,20 +183,11 @@ class ClusterStrategy(Strategy):
         log.info("\t├──> Clusters by: %s", {name: value for name, value in self.options.items() if value is not None})
         log.info(
             "\t├──> Nodes: train %.2f (at least %d) | evaluate %.2f (at least %d) | available %d",
-            self.fraction_train,
-            self.min_train_nodes,
-            self.fraction_evaluate,
-            self.min_evaluate_nodes,
+            *(self.fraction_train, self.min_train_nodes, self.fraction_evaluate, self.min_evaluate_nodes),
             self.min_available_nodes,
         )
-        log.info(
-            "\t└──> Keys: '%s', '%s', weighted by '%s', losses '%s' and '%s'",
-            self.arrayrecord_key,
-            self.configrecord_key,
-            self.weighted_by_key,
-            self.train_loss_key,
-            self.eval_loss_key,
-        )
+        keys = (self.arrayrecord_key, self.configrecord_key, self.weighted_by_key, self.train_loss_key)
+        log.info("\t└──> Keys: '%s', '%s', weighted by '%s', losses '%s' and '%s'", *keys, self.eval_loss_key)
 
     def start(
         self,
@@ -299,32 +292,3 @@ class ClusterStrategy(Strategy):
                 "nodes are known by their names instead, in a simulation by their partitions."
             )
         return fed
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Raise an error: these strategies run by `start` alone."""
-        self._refuse()
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Raise an error: these strategies run by `start` alone."""
-        self._refuse()
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Raise an error: these strategies run by `start` alone."""
-        self._refuse()
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Raise an error: these strategies run by `start` alone."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise FedkinError(
-            f"{type(self).__name__} has a model for every cluster, so no other strategy can wrap it; call its start(). "
-            "Flower's differential privacy at the server protects the mean of one model, but neither the choice of "
-            "clusters nor means of a few nodes; add LocalDpMod to the client app instead."
-        )
