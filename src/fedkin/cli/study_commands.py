@@ -59,8 +59,7 @@ def compare(
 ) -> None:
     """Run the methods that suit some data, and recommend one. Methods are ranked with or without labels."""
     from fedkin.studies.compare import Options, compared, question_of
-    from fedkin.studies.compare.comparison_text import print_comparison
-    from fedkin.studies.compare.display import shown, unseen
+    from fedkin.studies.compare.comparison_terminal import print_comparison, shown, unseen
 
     names = _names(methods)
     asked = question_of(

@@ -119,14 +119,19 @@ def parsed_target(text: str) -> CostTarget:
     FedkinError
         If `text` is something else, or the number is not finite.
     """
+    if (target := target_in(text)) is None:
+        raise FedkinError(f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
+    return target
+
+
+def target_in(text: str) -> CostTarget | None:
+    """As `parsed_target`, but ``None`` where that raises an error."""
     name, _, number = text.partition("=")
     try:
         target = CostTarget(name.strip(), float(number))
     except ValueError:
-        target = CostTarget("", math.nan)
-    if not target.metric or not math.isfinite(target.reach):
-        raise FedkinError(f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
-    return target
+        return None
+    return target if target.metric and math.isfinite(target.reach) else None
 
 
 def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[Costs]:

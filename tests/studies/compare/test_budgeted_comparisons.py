@@ -10,7 +10,8 @@ from fedkin.core import FedkinError
 from fedkin.core.progress import Progress
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config
-from fedkin.studies.compare import Options, question_of, time_budget
+from fedkin.studies import time_budget
+from fedkin.studies.compare import Options, question_of
 from fedkin.studies.compare import compared as compared_with
 from fedkin.studies.run_pool import RunWorker
 

@@ -15,7 +15,7 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.studies.compare import Comparison, Options, question_of
-from fedkin.studies.compare.comparison_text import print_comparison
+from fedkin.studies.compare.comparison_terminal import print_comparison
 from fedkin.studies.run_pool import RunWorker
 from shell import fedkin
 from site_files import sites

@@ -11,7 +11,7 @@ import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.reading.tables import frame_to_table
 from fedkin.studies.compare import compare_arrays
-from fedkin.studies.compare.comparison_text import text_lines
+from fedkin.studies.compare.comparison_terminal import text_lines
 
 RNG = np.random.default_rng(0)
 TRUTH = [RNG.integers(0, 2, 40) for _ in range(2)]

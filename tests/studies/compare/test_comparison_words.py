@@ -9,7 +9,7 @@ import pytest
 from fedkin.experiment.config import load_config
 from fedkin.studies.compare import question_of
 from fedkin.studies.compare.candidates import Candidate
-from fedkin.studies.compare.comparison_words import reason, remark, seconds, use
+from fedkin.studies.compare.comparison_words import reason, remark, use
 from fedkin.studies.compare.judging import CandidateScore
 from fedkin.studies.compare.ranking import Choice
 
@@ -20,7 +20,6 @@ def test_remarks() -> None:
     assert remark("baseline", 0, 3, 0, None, False) == "forms no clusters; had no time"
     assert remark("", 0, 3, 0, "It is too small.", True) == "cannot be applied: It is too small"
     assert remark("centralised", 1, 3, 9, None, True) == "a centralised baseline: moves the data; 1 of 3 runs finished"
-    assert [seconds(value) for value in (0.52, 12.3, 300)] == ["0.5 s", "12 s", "5 min"]
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,12 @@ class Material:
         """Flip probabilities to attack: ``None`` (codes without binarisation), the paper's, and the run's own."""
         return [None, *sorted({level for level in LEVELS if level is not None} | set(self.flips))]
 
+    @property
+    def clusters(self) -> list[int]:
+        """The hidden cluster of each client; one for all where there are none."""
+        hidden = self.population.clusters
+        return [0] * len(self.population.clients) if hidden is None else hidden.tolist()
+
     def rng(self, *path: int | str) -> torch.Generator:
         """Return a random generator derived from the run's seed and `path`."""
         return derive_generator(self.seed, "attack", *path)
@@ -197,7 +203,7 @@ def _visible(material: Material, rows: Sequence[tuple[str, float, Tensor]]) -> l
 def _sent(material: Material) -> list[Sent]:
     """Make the unflipped messages of at most `_MESSAGES` clients, evenly spaced over all clients."""
     population, result = material.population, material.found.result
-    clusters = population.clusters.tolist() if population.clusters is not None else [0] * len(population.clients)
+    clusters = material.clusters
     count = min(_MESSAGES, len(population.clients))
     messages = []
     for number in range(count):
@@ -251,11 +257,10 @@ def _membership(material: Material) -> dict[str, Any]:
 
 def _pools(material: Material) -> list[Tensor]:
     """Return held-out samples by hidden cluster and class, each pool from one distribution."""
-    population = material.population
-    clusters = population.clusters.tolist() if population.clusters is not None else [0] * len(population.tests)
     pools = []
-    for cluster in sorted(set(clusters)):
-        tests = [test for test, own in zip(population.tests, clusters, strict=True) if own == cluster]
+    for cluster in sorted(set(material.clusters)):
+        pairs = zip(material.population.tests, material.clusters, strict=True)
+        tests = [test for test, own in pairs if own == cluster]
         x, y = (torch.cat([test[part] for test in tests]) for part in (0, 1))
         pools += [x[y == label][:_POOL] for label in y.unique().tolist()]
     return pools

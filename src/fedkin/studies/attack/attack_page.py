@@ -16,7 +16,7 @@ from fedkin.report.page import Section, page, sentences
 from fedkin.report.pictures import sprite
 from fedkin.report.result_tables import result_table
 from fedkin.report.results_view import ResultTable, TableCell
-from fedkin.studies.attack.attack_verdict import headlines, verdict
+from fedkin.studies.attack.attack_verdict import advantage_text, headlines, verdict
 
 PictureRow = tuple[str, float, NDArray[np.floating[Any]]]
 """Heading, mean squared error, and pictures ``(n, H, W)`` or ``(n, H, W, 3)`` in [0, 1]."""
@@ -153,8 +153,7 @@ def _members(tree: Mapping[str, Any], area: bool = True) -> tuple[list[str], lis
 
 
 def _advantage(found: Mapping[str, Any], area: bool) -> str:
-    advantage = f"{round(found['advantage'], 2) + 0.0:.2f} ± {found['margin']:.2f}"
-    return f"{advantage} (area {found['area']:.2f})" if area else advantage
+    return advantage_text(found) + (f" (area {found['area']:.2f})" if area else "")
 
 
 def _guarantees(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

@@ -33,8 +33,10 @@ def headlines(tree: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     rows = [("Guarantee", said, f"that is meaningful for all samples of a client{of}")]
     held = _level(tree["membership"], flip)["held"]
     if "1" in held:
-        rows.append(("Advantage, one sample", _advantage(held["1"]), "where a client has one sample of a class"))
-    rows.append(("Advantage, as sent", _advantage(held["sent"]), "of membership inference; 0 is chance, 1 certainty"))
+        rows.append(("Advantage, one sample", advantage_text(held["1"]), "where a client has one sample of a class"))
+    rows.append(
+        ("Advantage, as sent", advantage_text(held["sent"]), "of membership inference; 0 is chance, 1 certainty")
+    )
     found = tree["reconstruction"]
     recognised = 100 * _level(found, flip)["recognised"]
     rows.append(
@@ -64,9 +66,9 @@ def _in_practice(tree: Mapping[str, Any], flip: float) -> str:
     else:
         found = "In practice membership inference from messages as sent is no better than chance"
     alone = held.get("1")
-    text = f"{found} (advantage {_advantage(sent)}"
+    text = f"{found} (advantage {advantage_text(sent)}"
     if alone is not None and alone["advantage"] - alone["margin"] > max(_MUCH, sure):
-        return f"{text}), but a sample that is the only one of its class at its client shows ({_advantage(alone)})."
+        return f"{text}), but a sample that is the only one of its class at its client shows ({advantage_text(alone)})."
     return f"{text})."
 
 
@@ -81,5 +83,6 @@ def _level(part: Mapping[str, Any], flip: float) -> Mapping[str, Any]:
     return own
 
 
-def _advantage(found: Mapping[str, Any]) -> str:
+def advantage_text(found: Mapping[str, Any]) -> str:
+    """The advantage of membership inference, and two standard errors of it."""
     return f"{round(found['advantage'], 2) + 0.0:.2f} ± {found['margin']:.2f}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import check_regular, folder_lock, write_atomically
+from fedkin.core.files import folder_lock, read_json, write_atomically
 from fedkin.core.progress import Progress
 from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.experiment.run_folder import is_finished
@@ -19,9 +18,9 @@ from fedkin.report import write_page
 from fedkin.studies.benchmark.benchmark_page import page_of
 from fedkin.studies.benchmark.cell_results import CellResult, append_result, read_results, result_of
 from fedkin.studies.benchmark.cells import Cell, Conditions, Family, cells_of, scenarios_of, variants_of
-from fedkin.studies.compare.display import OneOfMany
-from fedkin.studies.compare.time_budget import TimeBudget, parsed_duration
+from fedkin.studies.compare.comparison_terminal import bar
 from fedkin.studies.run_pool import RunWorker
+from fedkin.studies.time_budget import TimeBudget, parsed_duration
 
 PLAN, PAGE = "plan.json", "benchmark.html"
 
@@ -75,10 +74,7 @@ class BenchmarkOptions:
             if value < 1:
                 raise FedkinError(f"{name} is {value}; allowed: 1 or more.")
         parsed_duration(self.budget)
-        try:
-            parsed_duration(self.limit)
-        except FedkinError as error:
-            raise FedkinError(str(error).replace("--budget", "--limit")) from error
+        parsed_duration(self.limit, "--limit")
 
 
 def benchmarked(
@@ -125,7 +121,7 @@ def benchmarked(
                 if budget.left <= 0:
                     break
                 title = f"{at + 1}/{len(waiting)} · {cell.scenario} · {cell.method}, seed {cell.seed}"
-                progress = _shown(title) if shows else nullcontext(Progress())
+                progress = bar(title) if shows else nullcontext(Progress())
                 result = _run(cell, conditions, out, runs, min(limit, budget.left), limit, progress)
                 if result is not None:
                     known[cell] = result
@@ -172,10 +168,6 @@ def _is_open(result: CellResult | None, limit: float) -> bool:
     return result is None or (bool(result.failed) and 0 < result.limit < limit)
 
 
-def _shown(title: str) -> AbstractContextManager[Progress]:
-    return OneOfMany(title) if sys.stderr.isatty() else nullcontext(Progress())
-
-
 def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
     """Write the settings that all results in the folder share, and refuse a folder of another benchmark.
 
@@ -188,13 +180,7 @@ def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
     if not path.exists():
         write_atomically(path, json.dumps(plan, indent=1) + "\n")
         return
-    check_regular(path)
-    try:
-        there = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(there, dict):
-            raise ValueError("it holds no table of settings")
-    except (OSError, ValueError) as error:
-        raise FedkinError(f"{path} cannot be read ({error}); choose another folder with --out.") from error
+    there = read_json(path, dict[str, Any], "; choose another folder with --out")
     if there != plan:
         names = [name for name in {**there, **plan} if there.get(name) != plan.get(name)]
         differ = [f"{name} {there.get(name)!r}, not {plan.get(name)!r}" for name in names]

@@ -20,14 +20,14 @@ from fedkin.studies.compare.candidate_runs import CandidateRun, steps_of
 from fedkin.studies.compare.candidates import Candidate, Selection, selection_of
 from fedkin.studies.compare.comparison import JSON, PAGE, Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_page import page_of
-from fedkin.studies.compare.display import shown
+from fedkin.studies.compare.comparison_terminal import shown
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore, Judge
 from fedkin.studies.compare.prepared_samples import prepared_samples
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import able, chosen, chosen_by_truth, score_of, truth_of
 from fedkin.studies.compare.schedule import Schedule, ShowRun
-from fedkin.studies.compare.time_budget import TimeBudget, parsed_duration
 from fedkin.studies.run_pool import RunWorker
+from fedkin.studies.time_budget import TimeBudget, parsed_duration
 
 PLAN = "plan.json"
 _TRIED = (2, 20)

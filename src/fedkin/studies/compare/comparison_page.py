@@ -12,8 +12,9 @@ from fedkin.report.numbers import format_bytes
 from fedkin.studies.compare.better_than_chance import TIMES
 from fedkin.studies.compare.candidates import method_named
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
-from fedkin.studies.compare.comparison_words import about_as_good, lead, seconds
+from fedkin.studies.compare.comparison_words import about_as_good, lead
 from fedkin.studies.compare.ranking import NEAR
+from fedkin.studies.time_budget import duration
 
 TITLES = {
     "cohesion": "Cohesion",
@@ -76,7 +77,7 @@ def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
         _span(line.clusters),
         *figures.values(),
         "–" if line.bytes is None else format_bytes(line.bytes),
-        "–" if line.seconds is None else seconds(line.seconds),
+        "–" if line.seconds is None else duration(line.seconds),
         f"{line.runs} of {comparison.seeds}",
     ]
 
@@ -93,7 +94,7 @@ def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
     rows = [
         ("Recommended", comparison.recommended or "–", how + doubt),
         ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
-        ("Time", f"{seconds(comparison.spent)} of {seconds(comparison.budget)}", "spent of the budget, this time"),
+        ("Time", f"{duration(comparison.spent)} of {duration(comparison.budget)}", "spent of the budget, this time"),
     ]  # fmt: skip
     if comparison.chance_p is not None:
         said = "yes" if comparison.confident else "no"

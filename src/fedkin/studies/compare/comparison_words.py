@@ -15,6 +15,7 @@ from fedkin.studies.compare.candidates import Candidate, Family, Role
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import Choice
+from fedkin.studies.time_budget import duration
 
 ROLES: Mapping[Role, str] = {
     "": "",
@@ -37,7 +38,7 @@ def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bo
     cheapest = ", the least of these," if is_known and family == "samples" else ""
     if is_known and family == "clients":
         parts.append(f"needs no more clusters than these ({mean(verdict.clusters):g})")
-    parts.append(f"moves {format_bytes(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
+    parts.append(f"moves {format_bytes(verdict.bytes)}{cheapest} in {duration(verdict.seconds)}")
     return join_words(parts)
 
 
@@ -123,13 +124,6 @@ def use(question: Question, chosen: Candidate) -> tuple[str, ...]:
     where = f"--data {shlex.quote(question.data)} --scenario {question.scenario} --seed {question.seed}"
     parts = [f"fedkin run {chosen.method}", where, *settings, *given, f"--out {shlex.quote(run)}"]
     return (" ".join(parts), f"fedkin {apply} {shlex.quote(run)} NEW.csv")
-
-
-def seconds(value: float) -> str:
-    """Format a duration in seconds or minutes."""
-    if value >= 90:
-        return f"{value / 60:.0f} min"
-    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
 
 
 def _plain(value: object) -> str:

@@ -25,8 +25,8 @@ from fedkin.studies.compare.candidates import Candidate, Selection, method_named
 from fedkin.studies.compare.judging import CandidateScore, Judge
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import Score, best_numbers, score_of
-from fedkin.studies.compare.time_budget import TimeBudget
 from fedkin.studies.run_pool import RunWorker
+from fedkin.studies.time_budget import TimeBudget
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 """Numbers of clusters of samples that one or two cheap methods try where none is known."""

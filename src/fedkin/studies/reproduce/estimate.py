@@ -6,6 +6,8 @@ import time
 
 import numpy as np
 
+from fedkin.studies.time_budget import duration
+
 REFERENCE = 100.0
 """GFLOP/s of one core at single-precision matrix products where the entries' `core_seconds` were measured."""
 
@@ -29,14 +31,3 @@ def speed() -> float:
 def duration_text(core_seconds: float, rate: float, jobs: int) -> str:
     """Describe the expected duration; `rate` is this machine's `speed`."""
     return duration(core_seconds * REFERENCE / rate / jobs)
-
-
-def duration(seconds: float) -> str:
-    """Format a duration: ``'40 s'``, ``'12 min'``, ``'3.5 h'``, ``'4 days'``."""
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 36 * 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.0f} days"

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
-from fedkin.studies.costs import CostTarget, costs_of
+from fedkin.studies.costs import CostTarget, costs_of, target_in
 from fedkin.studies.reproduce.finished_run import FinishedRun, split_name
 from fedkin.studies.reproduce.probes import PROBES, probed
 
@@ -99,7 +99,8 @@ def measured(run: FinishedRun, measure: str) -> float | None:
         return probed(run.folder, probe).get(key)
     kind, colon, target = measure.partition(":")
     if colon:
-        return _until(run, kind, target)
+        (cost,) = costs_of([run.folder], _goal(kind, target))
+        return _UNTIL[kind](cost)
     name, _, when = measure.partition("@")
     if name in COSTS:
         return COSTS[name](run)
@@ -112,19 +113,9 @@ def measured(run: FinishedRun, measure: str) -> float | None:
     return _WHEN[when or "last"](values)
 
 
-def _until(run: FinishedRun, kind: str, target: str) -> float | None:
-    (cost,) = costs_of([run.folder], _goal(kind, target))
-    return _UNTIL[kind](cost)
-
-
 def _goal(kind: str, target: str) -> CostTarget:
-    name, equals, value = target.partition("=")
     if kind not in _UNTIL:
         raise unknown_name("measure", kind, _UNTIL)
-    try:
-        reach = float(value)
-    except ValueError:
-        reach = float("nan")
-    if not equals or reach != reach:
+    if (found := target_in(target)) is None:
         raise FedkinError(f"'{kind}:{target}' should name a number to reach, as in {kind}:personal_accuracy=0.95.")
-    return CostTarget(name, reach)
+    return found

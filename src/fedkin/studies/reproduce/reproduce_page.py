@@ -11,7 +11,6 @@ from fedkin.report.result_tables import MEANINGS
 from fedkin.report.step_tables import MIN_STEPS
 from fedkin.studies.reproduce.entry import EntryLine
 from fedkin.studies.reproduce.entry_table import EntryTable, Result
-from fedkin.studies.reproduce.estimate import duration
 from fedkin.studies.reproduce.reproduce_words import (
     COUNTED,
     claim_text,
@@ -25,6 +24,7 @@ from fedkin.studies.reproduce.reproduce_words import (
     runs_text,
 )
 from fedkin.studies.reproduce.verdict import Figure
+from fedkin.studies.time_budget import duration
 
 LEGEND = (
     "Ours is the mean over seeds ± half of its 95 % interval (Student's t), small below it what the paper prints. Ours "

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fedkin.report.numbers import pluralize
 from fedkin.report.result_tables import MEANINGS
 from fedkin.studies.reproduce.entry_table import Checked, EntryTable, Result
-from fedkin.studies.reproduce.estimate import duration
 from fedkin.studies.reproduce.verdict import SIGNS, PaperVerdict
+from fedkin.studies.time_budget import duration
 
 COUNTED: dict[str, tuple[PaperVerdict, ...]] = {
     "within the spread": ("within",),
@@ -24,14 +24,12 @@ SUMMARY_HEADS = ("entry", "about", "runs", "core time", *COUNTED, "claims that h
 def markdown(table: EntryTable) -> str:
     """Write the table and the claims as Markdown."""
     plan = table.plan
-    columns = plan.columns
+    rows = [[row.name, *map(_in_text, table.row(row.name))] for row in plan.rows]
     lines = [
         f"## {heading(table)}",
         "",
         *(f"*Differs:* {text}\n" for text in differences(table)),
-        f"| {_piped(plan.entry.axis)} | {' | '.join(_piped(column.name) for column in columns)} |",
-        "|---" * (1 + len(columns)) + "|",
-        *(f"| {_piped(row.name)} | {' | '.join(map(_in_text, table.row(row.name)))} |" for row in plan.rows),
+        *_table([plan.entry.axis, *(column.name for column in plan.columns)], rows),
         "",
         *([f"{signs}.", ""] if (signs := _signs(table)) else []),
         *(f"* {claim_text(claim)}" for claim in table.claims),
@@ -81,9 +79,10 @@ def runs_text(table: EntryTable) -> str:
     return f"{done}, {duration(table.seconds)} of one core." if table.finished else f"{done}."
 
 
-def _piped(text: str) -> str:
-    """Escape pipes in `text` for a cell of a Markdown table."""
-    return text.replace("|", "\\|")
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Format a Markdown table, with pipes in its cells escaped."""
+    head, *body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (heads, *rows)]
+    return [head, "|---" * len(heads) + "|", *body]
 
 
 def _in_text(result: Result) -> str:
@@ -115,9 +114,7 @@ def _holds(claim: Checked) -> str:
 
 def summary(tables: Sequence[EntryTable]) -> str:
     """Write the summary of entries as a Markdown table, a row each."""
-    lines = [f"| {' | '.join(SUMMARY_HEADS)} |", "|---" * len(SUMMARY_HEADS) + "|"]
-    lines += [f"| {' | '.join(map(_piped, row))} |" for row in summary_rows(tables)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(_table(SUMMARY_HEADS, summary_rows(tables))) + "\n"
 
 
 def summary_rows(tables: Sequence[EntryTable]) -> list[list[str]]:

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.studies.compare import time_budget
-from fedkin.studies.compare.time_budget import TimeBudget, parsed_duration
+from fedkin.studies import time_budget
+from fedkin.studies.time_budget import TimeBudget, duration, parsed_duration
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,11 @@ from fedkin.studies.compare.time_budget import TimeBudget, parsed_duration
 )
 def test_durations(text: str, seconds: float) -> None:
     assert parsed_duration(text) == seconds
+
+
+def test_times_as_people_say_them() -> None:
+    times = (0.52, 12.3, 300, 12_600, 345_600)
+    assert [duration(seconds) for seconds in times] == ["0.5 s", "12 s", "5 min", "3.5 h", "4 days"]
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "10 m", "ten minutes", "-5m", "0s", "10d", "10m!"])

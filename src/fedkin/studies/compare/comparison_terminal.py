@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
+
+from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.experiment.terminal import Bar
 from fedkin.experiment.terminal_tables import print_table, sentence_text
+from fedkin.studies.compare.candidate_runs import CandidateRun
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.comparison_page import cells, headings
 from fedkin.studies.compare.comparison_words import about_as_good, lead
+from fedkin.studies.time_budget import duration
+
+
+class OneOfMany(Bar):
+    """Progress bar of one run among many, without a line for each of its steps."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def phase(self, text: str) -> None:
+        super().phase(f"{self._title} · {text}")
+
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        return None
+
+
+def bar(title: str) -> AbstractContextManager[Progress]:
+    """Show a progress bar for one run among many if stderr is a terminal; a context manager."""
+    return OneOfMany(title) if sys.stderr.isatty() else nullcontext(Progress())
+
+
+def shown(job: CandidateRun, ended: int, foreseen: int, left: float) -> AbstractContextManager[Progress]:
+    """Show a progress bar for this run if stderr is a terminal; a context manager."""
+    done = f"Run {ended + 1} of about {foreseen} · {duration(left)} left"
+    return bar(f"{done} · {job.candidate.name}, seed {job.seed}")
+
+
+def unseen(job: CandidateRun, ended: int, foreseen: int, left: float) -> AbstractContextManager[Progress]:
+    """Show no progress for this run; a context manager like `shown`."""
+    return nullcontext(Progress())
 
 
 def print_comparison(comparison: Comparison) -> None:

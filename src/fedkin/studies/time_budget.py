@@ -10,19 +10,30 @@ from fedkin.core import FedkinError
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def parsed_duration(text: str) -> float:
+def parsed_duration(text: str, option: str = "--budget") -> float:
     """Parse a duration such as ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"`` to seconds.
 
     Raises
     ------
     FedkinError
-        If `text` is something else, or zero.
+        If `text` is something else, or zero; the message names the `option`.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
-        raise FedkinError(f"--budget is '{text}'; it should be a time above 0, such as 90s, 10m or 2h.")
+        raise FedkinError(f"{option} is '{text}'; it should be a time above 0, such as 90s, 10m or 2h.")
     return seconds
+
+
+def duration(seconds: float) -> str:
+    """Format a duration: ``"5.3 s"``, ``"40 s"``, ``"12 min"``, ``"3.5 h"``, ``"4 days"``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 36 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.0f} days"
 
 
 class TimeBudget:
