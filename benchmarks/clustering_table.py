@@ -19,8 +19,8 @@ from statistics import mean
 from typing import Any
 
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run_folder import CONFIG, TIMING
-from grid import records, run, spread
+from fedkin.experiment.run_folder import CONFIG
+from grid import records, run, seconds, spread
 
 SHARES = ["0", "0.25", "0.5", "0.75", "1"]
 
@@ -128,14 +128,11 @@ def _seeds(by_share: dict[str, list[Path]]) -> str:
 def _costs(folders: list[Path]) -> list[str]:
     clusters = [json.loads((folder / "result.json").read_text())["result"]["n_clusters"] for folder in folders]
     lines = [_last(folder) for folder in folders]
-    seconds = [
-        sum(json.loads(line)["seconds"] for line in (folder / TIMING).read_text().splitlines()) for folder in folders
-    ]
     return [
         str(clusters[0]) if len(set(clusters)) == 1 else f"{min(clusters)} to {max(clusters)}",
         f"{mean(line['step'] for line in lines):.0f}",
         f"{mean((line['sent'] + line['received']) / 1e6 for line in lines):.1f}",
-        f"{mean(seconds):.0f}",
+        f"{mean(sum(seconds(folder)) for folder in folders):.0f}",
     ]
 
 

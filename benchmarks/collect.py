@@ -7,7 +7,6 @@ whatever the machine was doing.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tomllib
@@ -17,6 +16,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedkin.experiment.words import formed, reached
+from grid import records, seconds
 
 Row = dict[str, float]
 
@@ -31,12 +31,11 @@ def read(folder: Path) -> Row | None:
     """The figures of one finished run; ``None`` if it has not finished."""
     if not (folder / "result.json").exists():
         return None
-    lines: list[dict[str, Any]] = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
-    seconds = [json.loads(line)["seconds"] for line in (folder / "timing.jsonl").read_text().splitlines()]
+    lines, took = records(folder), {"seconds": sum(seconds(folder))}
     if "labels" in lines[-1]["values"]:
         target = tomllib.loads((folder / "config.toml").read_text())["target"]
-        return of_clients(lines, target) | {"seconds": sum(seconds)}
-    return of_samples(lines) | {"seconds": sum(seconds)}
+        return of_clients(lines, target) | took
+    return of_samples(lines) | took
 
 
 def of_clients(lines: list[dict[str, Any]], target: dict[str, Any]) -> Row:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 
 from fedkin.studies.compare import Comparison, Options, compared, question_of
+from grid import spread
 
 FEDERATIONS = ("digits", "blobs", "label-clusters")
 """What is compared: data, partitioned by class, and a scenario."""
@@ -40,8 +40,7 @@ def main() -> None:
             found = compared(question, options, given.out / f"{name}-{seed}")
             gaps.append(found.truth_gap or 0.0)
             print(_row([name, str(seed), *_cells(found)]), flush=True)
-        spread = f" ± {stdev(gaps):.3f}" if len(gaps) > 1 else ""
-        print(f"\n{name}: {mean(gaps):.3f}{spread} behind the best, at most {max(gaps):.3f}\n", flush=True)
+        print(f"\n{name}: {spread(gaps, 3)} behind the best, at most {max(gaps):.3f}\n", flush=True)
 
 
 def _cells(found: Comparison) -> list[str]:

@@ -49,6 +49,7 @@ from fedkin.nn.layers import linear_layers
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.privacy.randomised_response import flipped
 from fedkin.studies.pretrain import pretrain
+from grid import json_lines
 
 FLIP, DELTA = 0.1, 1e-5
 _USUAL = 20
@@ -84,7 +85,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     options = parser.parse_args()
     if options.what == "show":
-        print(table(lines_of(options.file)))
+        print(table(json_lines(options.file)))
         return
     if options.what == "pretrain":
         pretrain(options.data[0], options.file, name=autoencoder(options.width), epochs=options.epochs)
@@ -97,9 +98,8 @@ def run(options: argparse.Namespace, data: str) -> None:
     """Append what is missing."""
     labelled = load_labelled(data)
     common = {"data": data, "encoder": Path(options.encoder).stem if options.encoder else None, "width": options.width}
-    known = [
-        {name: value for name, value in line.items() if name not in ("ari", "found")} for line in lines_of(options.file)
-    ]
+    lines = json_lines(options.file)
+    known = [{name: value for name, value in line.items() if name not in ("ari", "found")} for line in lines]
     for seed in options.seeds:
         for name in options.scenarios:
             keys = [common | {"scenario": name, "seed": seed, "way": way} for way in options.ways]
@@ -208,11 +208,6 @@ def by_whole_vectors(population: Population, state: Any, epsilon: float, seed: i
     sent = vectors + 2 / gaussian_mu(epsilon, DELTA) * noise
     assert population.clusters is not None
     return KMeans(len(population.clusters.unique()), n_init=10, random_state=0).fit_predict(sent.numpy())
-
-
-def lines_of(file: Path) -> list[dict[str, Any]]:
-    """What was measured so far."""
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def table(lines: list[dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from fedkin.core.progress import Progress
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume
-from fedkin.experiment.run_folder import CONFIG, RECORDS, read_lines
+from fedkin.experiment.run_folder import CONFIG, RECORDS, TIMING, read_lines
 
 
 def run(
@@ -34,6 +34,16 @@ def overrides(settings: Mapping[str, Any]) -> list[str]:
 def records(folder: Path) -> list[dict[str, Any]]:
     """The lines of a run's records."""
     return read_lines(folder / RECORDS)
+
+
+def seconds(folder: Path) -> list[float]:
+    """Seconds of a run's steps."""
+    return [line["seconds"] for line in json_lines(folder / TIMING)]
+
+
+def json_lines(file: Path) -> list[dict[str, Any]]:
+    """A file's lines of JSON; none if it is absent."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def spread(values: Sequence[float | None], digits: int = 2) -> str:

@@ -26,7 +26,7 @@ from fedkin.data.reading.sources import keep_read
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import open_federation
 from fedkin.methods.clients.ocfl import OCFLMethod
-from grid import overrides, spread
+from grid import json_lines, overrides, spread
 
 SAMPLES, CLIENTS, PARTICIPATION, CLUSTERERS = (15, 30, 100, 300), (10, 20, 100), (1.0, 0.5), ("hdbscan", "linkage")
 ROUNDS, CLUSTERS = 12, 4
@@ -50,7 +50,7 @@ def main() -> None:
         show(given)
         return
     keep_read()
-    known = {tuple(line[key] for key in KEY) for line in lines(given.file)}
+    known = {tuple(line[key] for key in KEY) for line in json_lines(given.file)}
     for cell in cells(given):
         if tuple(cell.values()) not in known:
             with given.file.open("a") as file:
@@ -96,7 +96,7 @@ def clustered(cell: dict[str, Any]) -> dict[str, Any]:
 
 def show(given: argparse.Namespace) -> None:
     """Print a row per scenario, samples and clients: mean ARI over seeds by participation and clusterer."""
-    found = {tuple(line[key] for key in KEY): line for line in lines(given.file)}
+    found = {tuple(line[key] for key in KEY): line for line in json_lines(given.file)}
     columns = list(product(given.participation, given.clusterers))
     heads = " | ".join(f"{clusterer}, {part:.0%}" for part, clusterer in columns)
     print(f"| scenario | samples | clients | {heads} |")
@@ -107,11 +107,6 @@ def show(given: argparse.Namespace) -> None:
             for one in columns
         ]
         print(f"| {' | '.join(map(str, row))} | {' | '.join(texts)} |")
-
-
-def lines(file: Path) -> list[dict[str, Any]]:
-    """The results so far."""
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.feddrift.feddrift import FedDriftMethod
 from fedkin.methods.clients.ifca import IFCAMethod
 from fedkin.methods.clients.ocfl import OCFLMethod
+from grid import spread
 
 CLIENTS, ROUNDS, TRAINING, CONCEPTS = 12, 24, 100, 3
 BEGIN = [0] * 6 + [1] * 6
@@ -53,8 +53,12 @@ def main() -> None:
     print("| method | accuracy from round 9 on | in the last | ARI at the end | clusters |\n|---|---|---|---|---|")
     for name in given.methods:
         runs = [followed(METHODS[name], seed, name == "oracle") for seed in given.seeds]
-        cells = [spread([mean(one[0][min(CHANGES) - 1 :]) for one in runs]), spread([one[0][-1] for one in runs])]
-        cells += [spread([adjusted_rand_score(one[1], one[2]) for one in runs])]
+        figures = (
+            [mean(one[0][min(CHANGES) - 1 :]) for one in runs],
+            [one[0][-1] for one in runs],
+            [adjusted_rand_score(one[1], one[2]) for one in runs],
+        )
+        cells = [spread(values, 3) for values in figures]
         print(f"| {name} | {' | '.join(cells)} | {', '.join(str(len(set(one[2]))) for one in runs)} |", flush=True)
 
 
@@ -102,11 +106,6 @@ class World:
             for i in range(CLIENTS)
         ]
         return mean(float(one.double().mean()) for one in right)
-
-
-def spread(values: Sequence[float]) -> str:
-    """Return the mean with its standard deviation over seeds."""
-    return f"{mean(values):.3f}" + (f" ± {stdev(values):.3f}" if len(values) > 1 else "")
 
 
 if __name__ == "__main__":

@@ -28,5 +28,5 @@ def test_the_oracle_knows(benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_spread_is_of_several(benchmark: ModuleType) -> None:
-    assert benchmark.spread([0.5]) == "0.500"
-    assert benchmark.spread([0.4, 0.6]) == "0.500 ± 0.141"
+    assert benchmark.spread([0.5], 3) == "0.500"
+    assert benchmark.spread([0.4, 0.6], 3) == "0.500 ± 0.141"

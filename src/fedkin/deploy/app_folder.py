@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -76,13 +76,29 @@ def init(
         "registration": "" if insecure else _REGISTRATION,
         "security": _OPEN if insecure else _CLOSED,
     }
-    for name, template in _TEMPLATES.items():
+    write_app(folder, _TEMPLATES, words, config)
+    write_certificates(folder / "certificates", certificates)
+
+
+def write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, str], config: Config) -> None:
+    """Write the files of an app folder: templates, into which `words` go, and the experiment.
+
+    Parameters
+    ----------
+    folder : Path
+    templates : mapping of str to str
+        By a file's path in `folder`, where its template lies in ``fedkin/deploy/templates``. Shell scripts may be run,
+        but for ``environment.sh``, which others read.
+    words : mapping of str to str
+        What takes the place of each ``$name``.
+    config : Config
+    """
+    for name, template in templates.items():
         text = files("fedkin.deploy").joinpath("templates", template).read_text(encoding="utf-8")
         write_atomically(folder / name, Template(text).substitute(words))
         if name.endswith(".sh") and name != "environment.sh":
             (folder / name).chmod(0o755)
     write_atomically(folder / "experiment.toml", config.to_toml())
-    write_certificates(folder / "certificates", certificates)
 
 
 def check_new(folder: Path) -> None:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from fedkin import __version__
 from fedkin.core import FedkinError
-from fedkin.core.files import write_atomically
-from fedkin.deploy.app_folder import check_federated, check_new
+from fedkin.deploy.app_folder import check_federated, check_new, write_app
 from fedkin.engines.flower.version import NEWEST, OLDEST
 from fedkin.experiment.config import load_config
 
 _TEMPLATES = {
-    "pyproject.toml": "project.toml",
-    "README.md": "README.md",
-    "LICENSE": "LICENSE",
-    ".gitignore": "gitignore",
-    "{package}/__init__.py": "hub_package.py",
-    "{package}/server_app.py": "hub_server_app.py",
-    "{package}/client_app.py": "hub_client_app.py",
+    "pyproject.toml": "hub/project.toml",
+    "README.md": "hub/README.md",
+    "LICENSE": "hub/LICENSE",
+    ".gitignore": "hub/gitignore",
+    "{package}/__init__.py": "hub/hub_package.py",
+    "{package}/server_app.py": "hub/hub_server_app.py",
+    "{package}/client_app.py": "hub/hub_client_app.py",
 }
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")
 """Names that Flower Hub takes, of apps and of their folders."""
@@ -71,7 +68,4 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
         "target": NEWEST,
         "fedkin": __version__,
     }
-    for path, template in _TEMPLATES.items():
-        text = files("fedkin.deploy").joinpath("templates", "hub", template).read_text(encoding="utf-8")
-        write_atomically(folder / path.format(package=package), Template(text).substitute(words))
-    write_atomically(folder / "experiment.toml", config.to_toml())
+    write_app(folder, {path.format(package=package): template for path, template in _TEMPLATES.items()}, words, config)

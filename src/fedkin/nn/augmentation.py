@@ -6,7 +6,6 @@ either side.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,13 +14,10 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.pillow_augmentation import PillowAugmentation
+from fedkin.nn.pillow_augmentation import BLUR, DRAWS, RATIO, PillowAugmentation, between
 
 Views = Literal["affine", "pillow"]
 
-_RATIO = math.log(4 / 3)
-_DRAWS = 10
-_BLUR = (0.1, 2.0)
 _BLUR_SIDE = 28
 _NO_BLUR = 1e-2
 _LUMA = (0.299, 0.587, 0.114)
@@ -86,8 +82,8 @@ class Augmentation:
     def _moved(self, x: Tensor, rng: torch.Generator) -> Tensor:
         n, _, height, width = x.shape
         wide, high = self._kept(n, rng)
-        right, down = (_between(-1.0, 1.0, n, rng) * (1 - side) for side in (wide, high))
-        angle = torch.deg2rad(_between(-self.turn, self.turn, n, rng))
+        right, down = (between(-1.0, 1.0, n, rng) * (1 - side) for side in (wide, high))
+        angle = torch.deg2rad(between(-self.turn, self.turn, n, rng))
         mirrored = torch.where(torch.rand(n, generator=rng) < self.mirror, -1.0, 1.0)
         cosine, sine = angle.cos(), angle.sin()
         across = torch.stack([wide * mirrored * cosine, -wide * mirrored * sine * (height / width), right], dim=1)
@@ -102,8 +98,8 @@ class Augmentation:
         Large crops that are wide or high do not fit in the image and are drawn again, so that crops are smaller on
         average than `crop` alone would make them. Where no draw fits, the whole image is kept.
         """
-        area = _between(self.crop, 1.0, n * _DRAWS, rng).view(n, _DRAWS)
-        ratio = _between(-_RATIO, _RATIO, n * _DRAWS, rng).view(n, _DRAWS).exp()
+        area = between(self.crop, 1.0, n * DRAWS, rng).view(n, DRAWS)
+        ratio = between(-RATIO, RATIO, n * DRAWS, rng).view(n, DRAWS).exp()
         sides = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()])
         fits = (sides <= 1).all(0)
         first = sides[:, torch.arange(n), fits.byte().argmax(1)]
@@ -111,7 +107,7 @@ class Augmentation:
 
     def _blurred(self, x: Tensor, rng: torch.Generator) -> Tensor:
         n, channels, height, width = x.shape
-        spread = _between(*_BLUR, n, rng) * (min(height, width) / _BLUR_SIDE)
+        spread = between(*BLUR, n, rng) * (min(height, width) / _BLUR_SIDE)
         spread = torch.where(torch.rand(n, generator=rng) < self.blur, spread, _NO_BLUR).to(x.device)
         rows, columns = _smoothing(spread, height), _smoothing(spread, width)
         flat = x.transpose(0, 1).reshape(channels * n, height, width)
@@ -122,7 +118,7 @@ class Augmentation:
         """Change brightness, contrast and saturation at random, and turn some images grey."""
         n = len(x)
         chosen = (torch.rand(n, generator=rng) < self.jittered).float()
-        factors = 1 + chosen * _between(-self.jitter, self.jitter, 3 * n, rng).view(3, n)
+        factors = 1 + chosen * between(-self.jitter, self.jitter, 3 * n, rng).view(3, n)
         brightness, contrast, saturation = factors.view(3, n, 1, 1, 1).to(x.device)
         x = (x * brightness).clamp(0, 1)
         x = (_luma(x).mean(dim=(2, 3), keepdim=True).lerp(x, contrast)).clamp(0, 1)
@@ -166,10 +162,6 @@ def _replaced(x: Tensor, chance: float, rng: torch.Generator) -> Tensor:
     others = torch.randint(len(x), x.shape, generator=rng).to(x.device)
     chosen = (torch.rand(x.shape, generator=rng) < chance).to(x.device)
     return torch.where(chosen, x.gather(0, others), x)
-
-
-def _between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
-    return torch.rand(n, generator=rng) * (high - low) + low
 
 
 def _smoothing(spread: Tensor, side: int) -> Tensor:

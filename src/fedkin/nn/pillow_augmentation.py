@@ -20,9 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_RATIO = math.log(4 / 3)
-_DRAWS = 10
-_RADIUS = (0.1, 2.0)
+RATIO = math.log(4 / 3)
+"""Of an enlarged part's width to its height, or of its height to its width: at most this, as a logarithm."""
+DRAWS = 10
+"""Parts that are drawn, of which the first that lies within the image is taken."""
+BLUR = (0.1, 2.0)
+"""Least and greatest radius in pixels."""
 _WEIGHT_BITS = 22
 """Fractional bits of Pillow's weights for resizing: 32 bits less 8 of a pixel and 2 of reserve."""
 _BLUR_BITS = 24
@@ -66,8 +69,8 @@ class PillowAugmentation:
         """
         n, _, height, width = x.shape
         boxes = crop_boxes(n, height, width, self.crop, rng)
-        angles = _between(-self.turn, self.turn, n, rng)
-        radii = _between(*_RADIUS, n, rng)
+        angles = between(-self.turn, self.turn, n, rng)
+        radii = between(*BLUR, n, rng)
         chosen = (torch.rand(n, generator=rng) <= self.blur).nonzero()[:, 0]
         pixels = (x[:, 0].cpu() * _WHITE).round().clamp(0, _WHITE).double()
         pixels = turned(cropped(pixels, boxes), angles)
@@ -91,9 +94,9 @@ def crop_boxes(n: int, height: int, width: int, smallest: float, rng: torch.Gene
         int64 ``(n, 4)``: left, top, right and bottom. Where no draw fits, the largest part in the middle whose sides
         have a ratio of 3/4 to 4/3.
     """
-    area = _between(smallest, 1.0, n * _DRAWS, rng).double() * (height * width)
-    ratio = _between(-_RATIO, _RATIO, n * _DRAWS, rng).double().exp()
-    wide, high = (side.sqrt().round().long().view(n, _DRAWS) for side in (area * ratio, area / ratio))
+    area = between(smallest, 1.0, n * DRAWS, rng).double() * (height * width)
+    ratio = between(-RATIO, RATIO, n * DRAWS, rng).double().exp()
+    wide, high = (side.sqrt().round().long().view(n, DRAWS) for side in (area * ratio, area / ratio))
     fits = (wide > 0) & (wide <= width) & (high > 0) & (high <= height)
     first = torch.arange(n), fits.byte().argmax(1)
     wide, high, fitting = wide[first], high[first], fits.any(1)
@@ -181,7 +184,8 @@ def blurred(pixels: Tensor, radii: Tensor) -> Tensor:
     return pixels
 
 
-def _between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
+def between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
+    """Uniform random numbers from `low` to `high`: float32 ``(n,)``."""
     return torch.rand(n, generator=rng) * (high - low) + low
 
 

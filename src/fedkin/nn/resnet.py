@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
@@ -54,7 +55,7 @@ def resnet(
         If `shape` is no image.
     """
     channels, _, _ = image_shape(name, shape, min_side=1)
-    make_norm: Norm = nn.BatchNorm2d if norm == "batch" else _group_norm
+    make_norm: Norm = nn.BatchNorm2d if norm == "batch" else partial(nn.GroupNorm, GROUPS)
     layers = _stem(channels, stem, make_norm)
     inputs = _WIDTHS[0]
     for stage, (outputs, count) in enumerate(zip(_WIDTHS, blocks, strict=True)):
@@ -105,10 +106,6 @@ def _stem(channels: int, stem: Literal["small", "imagenet"], norm: Norm) -> list
         return [nn.Conv2d(channels, width, 3, padding=1, bias=False), norm(width), nn.ReLU()]
     convolution = nn.Conv2d(channels, width, 7, stride=2, padding=3, bias=False)
     return [convolution, norm(width), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1)]
-
-
-def _group_norm(channels: int) -> nn.Module:
-    return nn.GroupNorm(GROUPS, channels)
 
 
 def _draw_convolutions(network: nn.Module) -> None:
