@@ -38,7 +38,7 @@ def test_a_client_task_is_named_and_declared_as_any_other() -> None:
 
 
 def test_what_is_accounted_for_says_what_it_takes() -> None:
-    with pytest.raises(ValueError, match="must say what it takes"):
+    with pytest.raises(ValueError, match="must declare its payload"):
         client_task(accounted=True)(nothing_at_all)
 
 
