@@ -74,7 +74,7 @@ class Client:
         return len(self.x)
 
     def rows(self, index: Tensor) -> Client:
-        """The same client with the samples at int64 `index` alone."""
+        """Return the same client with only the samples at int64 `index`."""
         y, table = None if self.y is None else self.y[index], None if self.table is None else self.table.rows(index)
         return replace(self, x=self.x[index], y=y, table=table)
 

@@ -1,4 +1,4 @@
-"""Errors that are meant for the person at the keyboard."""
+"""Errors with messages for the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PROBLEMS = 50
 
 
 class FedkinError(ValueError):
-    """Bad input, described in one sentence: the value, what is allowed, where it was given.
+    """Error of bad input, described in one sentence: the value, what is allowed, where it was given.
 
     The command line prints the sentence and exits with 2; in Python it is a `ValueError`.
     """
@@ -64,7 +64,7 @@ def no_column(where: str, name: str, columns: Iterable[str]) -> FedkinError:
 
 
 def hint(near: str | None, otherwise: str) -> str:
-    """The end of a sentence about a name that does not exist: the one that was meant, if any, or something else."""
+    """Return the end of a sentence about an unknown name: "did you mean" the nearest one, or `otherwise`."""
     return f"did you mean '{near}'?" if near else f"{otherwise}."
 
 

@@ -30,7 +30,7 @@ Wanted = Expected | Callable[[int], Expected]
 
 
 class Federation(ABC):
-    """Asks clients to do tasks, counts every byte, and drops replies that cannot be used.
+    """Federation of clients: sends them tasks, counts every byte, and drops replies that cannot be used.
 
     An engine implements `deliver`; everything a method relies on is here, the same for every engine.
 
@@ -269,7 +269,7 @@ class Federation(ABC):
         return f"Client {name.removeprefix('Client ')}"
 
     def called_inside(self, client: int) -> str:
-        """The same within a sentence."""
+        """Return the client's name, as `called` does, within a sentence."""
         return f"client{self.called(client).removeprefix('Client')}"
 
     def can_spare(self, clients: Collection[int]) -> bool:

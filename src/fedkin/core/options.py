@@ -124,6 +124,6 @@ def meanings_of(made: type[Any]) -> dict[str, str]:
 
 
 def section_entries(text: str, title: str) -> list[tuple[str, str]]:
-    """Heads, such as ``a, b : float``, and indented lines of the entries of one section of a numpydoc docstring."""
+    """Return the entries of one section of a numpydoc docstring: heads, such as ``a, b : float``, and their lines."""
     pieces = _SECTION.split(text)  # what stands before the first section, then titles and bodies
     return _ENTRY.findall(dict(zip(pieces[1::2], pieces[2::2], strict=True)).get(title, "") + "\n")

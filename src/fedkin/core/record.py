@@ -28,7 +28,7 @@ class Record:
     values: dict[str, Any] = field(default_factory=dict)
 
     def line(self, step: int, traffic: Traffic, metrics: Mapping[str, Any]) -> dict[str, Any]:
-        """The line of ``records.jsonl``, with the number of the step, the bytes so far, and scores."""
+        """Return the line of ``records.jsonl``, with the number of the step, the bytes so far, and scores."""
         missing = {str(client): reason for client, reason in self.missing.items()}
         return {
             "step": step, "answered": self.answered, "missing": missing, "values": self.values, "metrics": metrics,

@@ -109,10 +109,10 @@ class Population:
         return {*self.absent, *self.forgotten, *late}
 
     def at(self, step: int) -> Population:
-        """The population as it is in `step`, of one as it was in an earlier step or before the first, which is 0.
+        """Return the population at `step`, from the population at an earlier step, of which 0 is before the first.
 
-        Clients that drift get their new samples in place, one after another, so that nobody's are held twice; this
-        population, scaled or not, is of no use afterwards.
+        Clients that drift get their new samples in place, one after another, to save memory; this population, scaled or
+        not, must not be used afterwards.
         """
         drift = self.drift
         if drift is None or drift.happened or step < drift.step:
@@ -129,7 +129,7 @@ class Population:
         return dataclasses.replace(self, tests=tests, truth=truth, clusters=drift.clusters, drift=happened)
 
     def samples(self, client: int) -> tuple[Tensor, Tensor]:
-        """The samples and labels of a client that has labels."""
+        """Return the samples and labels of a client, which must have labels."""
         one = self.clients[client]
         if one.y is None:
             raise ValueError(f"Client {client} has no labels, so it cannot drift or join late.")

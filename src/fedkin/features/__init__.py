@@ -1,1 +1,1 @@
-"""."""
+"""Features that samples are compared by."""

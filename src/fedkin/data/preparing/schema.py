@@ -40,7 +40,7 @@ class SchemaColumn:
 
 
 def plain(columns: Iterable[SchemaColumn]) -> list[list[Any]]:
-    """Columns as they cross."""
+    """Return columns as plain values, to be sent."""
     return [[column.name, column.kind, list(column.categories)] for column in columns]
 
 
@@ -50,7 +50,7 @@ def columns_of(tree: Mapping[str, Any]) -> tuple[SchemaColumn, ...]:
 
 
 def are_numbers(columns: Iterable[SchemaColumn]) -> Tensor:
-    """Which columns are of numbers, or of what can be taken for such, and not of categories: bool ``(columns,)``."""
+    """Return which columns hold numbers, or what can be taken for such, and not categories: bool ``(columns,)``."""
     return torch.tensor([column.kind != "category" for column in columns])
 
 

@@ -74,7 +74,7 @@ def as_tensor(value: Any, where: str) -> Tensor:
 
 
 def _checked(x: Tensor, where: str) -> Tensor:
-    """Samples that are all finite, looked at piece by piece, for they may be in a file."""
+    """Return samples after checking, in batches since they may be in a file, that all are finite."""
     bad = sum(int((~torch.isfinite(part.flatten(1)).all(1)).sum()) for part in x.split(_PIECE))
     if bad:
         raise FedkinError(

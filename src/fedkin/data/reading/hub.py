@@ -92,7 +92,7 @@ def read_huggingface(
 
 
 def with_named_classes(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:
-    """A table whose ``ClassLabel`` columns hold the names of classes, in place of their numbers."""
+    """Return a table whose ``ClassLabel`` columns hold the names of classes instead of their numbers."""
     import datasets
 
     for column, kind in features.items():

@@ -35,7 +35,7 @@ class ReadSoFar:
 
 
 class _ProblemsError(FedkinError):
-    """Has a sentence for each of its `problems`, and what could be read all the same."""
+    """Base of errors with a sentence for each problem, and with what could be read."""
 
     def __init__(self, problems: Iterable[str], read: Any) -> None:
         self.problems, self.read = list(problems), read

@@ -120,7 +120,7 @@ class PartitionScenario(DataSetScenario):
         """Do the same as `build`, with data that are loaded already; `self.data` and `self.label` are ignored."""
 
     def populated(self, data: Labelled, parts: Sequence[Tensor], seed: int, **more: Any) -> Population:
-        """Clients of the samples allocated to them, see `populate`."""
+        """Return the clients with the samples allocated to them, see `populate`."""
         most = self.samples_per_client
         return populate(data, parts, seed, test_fraction=self.test_fraction, samples_per_client=most, **more)
 

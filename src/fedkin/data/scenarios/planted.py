@@ -45,7 +45,7 @@ class InTurns(PartitionScenario):
     alpha: Positive = 10.0
 
     def in_turns(self, data: Labelled, seed: int, n_clusters: int, change: SampleTransform) -> Population:
-        """Clients of all clusters by turns, with samples changed as their cluster's are."""
+        """Populate clients of all clusters in turns, with samples changed as their cluster's are."""
         n = clients_or_default(self.clients, len(data), _PAPER_CLIENTS)
         if n < n_clusters:
             raise FedkinError(f"clients is {n}; allowed: {n_clusters} or more, one for each cluster.")
