@@ -254,7 +254,7 @@ PLAIN = "they should be integers, booleans or strings"
         ),
         ([(A, B[:3])], "Client 0 has labels of shape (3,) for 100 samples; it needs one for each."),
         ([(A, B[:, None])], "Client 0 has labels of shape (100, 1) for 100 samples; it needs one for each."),
-        ([(A[:2], [1, [2]])], "Client 0 has labels that are no array; it needs one for each of its samples."),
+        ([(A[:2], [1, [2]])], "Client 0 has labels that do not form an array; it needs one for each of its samples."),
         ([(A, B), (A[:2], [1, np.nan])], f"Client 1 has the label nan; {PLAIN}, none missing."),
         ([(A[:2], [1, 0.25])], f"Client 0 has the label 0.25; {PLAIN}, none missing."),
         (

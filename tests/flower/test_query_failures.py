@@ -79,7 +79,7 @@ def test_what_is_no_answer_is_missing():
 
     where.app._registered_funcs["query.fedkin"] = odd
     result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
-    assert "it is no answer of fedkin.flower.describes" in result.records[0]["missing"][2]
+    assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]
     assert where.node(2) not in result.clusters
 
 
@@ -94,4 +94,4 @@ def test_an_answer_nested_too_deep_is_missing():
 
     where.app._registered_funcs["query.fedkin"] = odd
     result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
-    assert "it is no answer of fedkin.flower.describes" in result.records[0]["missing"][2]
+    assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]

@@ -66,8 +66,8 @@ def test_parts_lie_below_the_whole_and_have_its_colour() -> None:
         ([Scale([2, 1], [0, 0], 1.0, True)], "Parents of scale 0 of 'Scales'"),
         ([Scale([3], [], 1.0, True), Scale([2, 1], [0, 1], 1.0, False)], "Parents of scale 1 of 'Scales'"),
         ([Scale([3], [], 1.0, True), Scale([2, 1], [0], 1.0, False)], "Parents of scale 1 of 'Scales'"),
-        ([Scale([3], [], 1.0, False)], "Not one scale"),
-        ([Scale([3], [], 1.0, True), Scale([2, 1], [0, 0], 1.0, True)], "Not one scale"),
+        ([Scale([3], [], 1.0, False)], "Exactly one scale"),
+        ([Scale([3], [], 1.0, True), Scale([2, 1], [0, 0], 1.0, True)], "Exactly one scale"),
     ],
 )
 def test_what_is_no_tree_is_refused(scales: list[Scale], sentence: str) -> None:

@@ -85,7 +85,7 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 @contextmanager
 def interruptible(how: str, written: Path | None = None) -> Iterator[None]:
-    """Within it, Ctrl-C ends with a sentence on how to go on, or that nothing has been `written` so far."""
+    """End on Ctrl-C with a sentence on how to continue, or that nothing was `written` yet; a context manager."""
     try:
         yield
     except KeyboardInterrupt:

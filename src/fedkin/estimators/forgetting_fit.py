@@ -118,7 +118,7 @@ class ForgettingEstimator(Estimator):
         self.records_ = [*self.records_[:-1], {**self.records_[-1], **record.values}]
 
     def _forget_rows(self, at: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
-        raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or take MUFC.")
+        raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or use MUFC.")
 
     def _federation(self, people: Sequence[Client]) -> LocalFederation:
         """Build a federation of the clients of `fit`, with other random numbers than before."""

@@ -156,7 +156,9 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
     try:
         array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
     except ValueError as error:
-        raise FedkinError(f"{where} has labels that are no array; it needs one for each of its samples.") from error
+        raise FedkinError(
+            f"{where} has labels that do not form an array; it needs one for each of its samples."
+        ) from error
     if array.shape != (samples,):
         raise FedkinError(f"{where} has labels of shape {array.shape} for {samples} samples; it needs one for each.")
     if array.dtype.kind == "O":

@@ -117,9 +117,7 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
     for number, text in enumerate(_whole_lines(path), 1):
         line = _parsed(text)
         if line is None:
-            raise FedkinError(
-                f"Line {number} of {path} is damaged: it is no JSON object of a step, as a run writes it."
-            )
+            raise FedkinError(f"Line {number} of {path} is damaged: it is not a JSON object with the number of a step.")
         lines.append(line)
     check_sum(path.parent, path.name)
     return lines if last is None else [line for line in lines if line["step"] <= last]

@@ -169,6 +169,6 @@ def _headlines(line: RecordLine) -> list[tuple[str, str]]:
 
 
 def _seconds(outcome: RunOutcome) -> float | None:
-    """How long the steps took, where that is known; step 0, what came before the first, is left out."""
+    """Return the seconds of all steps, without the preparation (step 0); ``None`` if unknown."""
     found = [line["seconds"] for line in read_timing(outcome.folder) if line["step"] > 0 and "seconds" in line]
     return sum(found) if found else None

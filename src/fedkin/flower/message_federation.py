@@ -137,7 +137,7 @@ class MessageFederation(Federation):
             try:
                 yield client, read(reply).tree()
             except (KeyError, RuntimeError, TypeError, ValueError) as error:  # text nested too deep is the second
-                yield client, self._refuse(client, f"it is no answer of fedkin.flower.describes ({error})")
+                yield client, self._refuse(client, f"it is not a reply of fedkin.flower.describes ({error})")
 
     def _trained_reply(self, client: int, reply: RecordDict | str, start: Tensor) -> Payload | str:
         """Convert the reply to one of several trainings of a client to that of `client_tasks.train`."""

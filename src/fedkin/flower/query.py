@@ -147,7 +147,7 @@ def name_in(reply: RecordDict) -> int | str:
         return name
     if type(name) is int and name >= 0:
         return name
-    raise FedkinError("it is no answer of fedkin.flower.describes")
+    raise FedkinError("it is not a reply of fedkin.flower.describes")
 
 
 def _done(task: Task, client: Client, payload: Payload, network: NodeNetwork | None) -> Payload:

@@ -61,7 +61,7 @@ def element(name: str, *content: str, **attributes: object) -> str:
 
 
 def card(title: str, caption: str, *content: str) -> str:
-    """A figure in a card: its title, what to see in it, and `content` that is already markup."""
+    """Write a figure in a card: title, caption, and `content` that is already markup."""
     heading = element("figcaption", element("h3", text(title)), element("p", text(caption)))
     return element("figure", heading, *content, class_="card")
 
@@ -110,18 +110,18 @@ def sheet(table: str, label: str, legend: str = "") -> str:
 
 
 def numbers_below(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The numbers of the drawing of this title as a table, folded."""
+    """Write the numbers of a drawing as a collapsible table."""
     return folded("The numbers", sheet(table(heads, rows), f"{title}: the numbers"))
 
 
 def cluster_heads(corner: str, clusters: Sequence[int], *more: str) -> str:
-    """The head of a table with a column for each cluster, and `more` heads that are already markup."""
+    """Write the head of a table with a column for each cluster, and `more` heads that are already markup."""
     columns = [element("th", cluster_mark(cluster), element("span", str(cluster)), scope="col") for cluster in clusters]
     return element("thead", element("tr", element("th", corner, scope="col"), *columns, *more))
 
 
 def shade(level: int) -> str:
-    """The class of a cell above or below the mean by so many levels."""
+    """Return the CSS class of a cell that is so many levels above or below the mean."""
     return f"p{level}" if level > 0 else f"n{-level}"
 
 

@@ -58,4 +58,4 @@ class ScaleTree:
             if not right or not all(0 <= parent < before for parent in scale.parents):
                 raise FedkinError(f"Parents of scale {at} of '{self.title}' are not clusters of the scale before.")
         if sum(scale.chosen for scale in self.scales) != 1:
-            raise FedkinError(f"Not one scale of '{self.title}' is chosen.")
+            raise FedkinError(f"Exactly one scale of '{self.title}' must be chosen.")

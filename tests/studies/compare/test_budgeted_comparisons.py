@@ -79,7 +79,7 @@ def test_a_method_that_never_had_a_turn_had_no_time(
     options = Options(methods, clusters=3, seeds=1, budget="3s")
     comparison = compared_with(question, options, tmp_path / "out", watch, worker)
     assert watch.names == ["kmeans-3 0"]
-    assert {line.method: line.remark for line in comparison.lines}["toy"] == "had no time"
+    assert {line.method: line.remark for line in comparison.lines}["toy"] == "not started in the budget"
 
 
 def test_what_does_not_fit_into_one_budget_is_resumed_in_the_next(

@@ -188,7 +188,7 @@ def test_settings_of_all_methods_are_checked_before_the_first_run(settings: str,
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear")
-    with pytest.raises(FedkinError, match=r"holds letter.txt, which is no comparison's; give another --out"):
+    with pytest.raises(FedkinError, match=r"holds letter.txt, which is not part of a comparison; give another --out"):
         compared(question_of("blobs"), Options(("kfed",)), tmp_path, Watch())
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
     with pytest.raises(FedkinError, match="is a file; give another --out"):

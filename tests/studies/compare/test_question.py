@@ -153,5 +153,7 @@ def test_clients_without_labels_are_refused(tmp_path: Path) -> None:
 
 def test_clients_without_tests_are_refused(tmp_path: Path) -> None:
     question = question_of("label-clusters", settings=["scenario.test_fraction=0"])
-    with pytest.raises(FedkinError, match=r"hold out nothing to judge models by; set scenario\.test_fraction above 0"):
+    with pytest.raises(
+        FedkinError, match=r"have no held-out samples to evaluate models on; set scenario\.test_fraction above 0"
+    ):
         question.population(question.config(Candidate("ocfl"), 0))

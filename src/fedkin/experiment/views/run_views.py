@@ -147,7 +147,7 @@ def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[st
 
 
 def _taken(found: str, records: Sequence[RecordLine], unit: str) -> str:
-    """The number of steps, and their phases, of a run that has found something or not yet."""
+    """Describe the number of steps, and their phases, of a finished or unfinished run."""
     steps, parts = pluralize(len(records), unit), phased(records)
     steps += f" ({parts})" if parts else ""
     return f"It took {steps}." if found else f"So far: {steps}."

@@ -173,7 +173,7 @@ def _prepare(question: Question, options: Options, out: Path) -> None:
                 )
         return
     if foreign := [name for name in there if name not in _OWN[-1:]]:
-        raise FedkinError(f"{out} holds {foreign[0]}, which is no comparison's; give another --out.")
+        raise FedkinError(f"{out} holds {foreign[0]}, which is not part of a comparison; give another --out.")
     write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
 
 

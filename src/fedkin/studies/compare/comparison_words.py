@@ -61,8 +61,8 @@ def by_chance(test: ChanceTest) -> str:
     """Write the warning that no clusters are better than chance."""
     return (
         f"No method's clusters are better than chance: the best cohesion is {test.reached:.3f}, and "
-        f"{test.as_good} of {TIMES} tables without clusters that are else like these data reach it (p = {test.p:.2f}; "
-        f"{test.by_chance:.3f} on the mean). The data may have no clusters."
+        f"{test.as_good} of {TIMES} simulated tables without clusters reach it (p = {test.p:.2f}; "
+        f"their mean is {test.by_chance:.3f}). The data may have no clusters."
     )
 
 
@@ -99,7 +99,9 @@ def remark(role: Role, finished: int, wanted: int, steps: int, refusal: str | No
         notes.append(f"cannot be applied: {refusal.rstrip('.')}")
     elif not finished:
         notes.append(
-            f"not finished in the budget, stopped after {pluralize(steps, 'step')}" if began else "had no time"
+            f"not finished in the budget, stopped after {pluralize(steps, 'step')}"
+            if began
+            else "not started in the budget"
         )
     elif finished < wanted:
         notes.append(f"{finished} of {pluralize(wanted, 'run')} finished")

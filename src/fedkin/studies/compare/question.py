@@ -108,8 +108,8 @@ class Question:
             )
         if not population.tests:
             raise FedkinError(
-                f"Clients of scenario '{self.scenario}' on '{self.data}' hold out nothing to judge models by; set "
-                "scenario.test_fraction above 0."
+                f"Clients of scenario '{self.scenario}' on '{self.data}' have no held-out samples to evaluate models "
+                "on; set scenario.test_fraction above 0."
             )
 
 
