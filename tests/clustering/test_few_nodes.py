@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_digits, load_wine
 
 import fedkin
 from fedkin.clustering.few_nodes import clusters_of_few
@@ -57,3 +57,12 @@ def test_two_clients_of_forty_rows_have_their_clusters() -> None:
         model = fedkin.KinGraph(random_state=0, **options).fit(clients)
         assert adjusted_rand(y[rows], np.concatenate(model.labels_)) > 0.7
         assert model.records_[-1]["linkage"] == "ward"
+
+
+def test_ten_clients_of_36_images_have_ten_clusters_and_not_one() -> None:
+    """Their fifty common micro-clusters are too few for a graph in so many dimensions."""
+    x, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(x))[:360]
+    model = fedkin.KinGraph(random_state=0).fit(np.array_split(x[rows].reshape(-1, 8, 8) / 16, 10))
+    assert 30 < model.records_[-1]["nodes"] <= 60
+    assert adjusted_rand(y[rows], np.concatenate(model.labels_)) > 0.7

@@ -34,10 +34,11 @@ from fedkin.secure.taking_part import MIN_CLIENTS
 
 _LLOYD_ROUNDS = 2
 """Rounds after the last split; each round of splitting moves the centres as well."""
-_MAX_LEVELS, _GAIN = 12, 1.02
-"""Maximum number of levels of splitting, and minimum growth of the number of centres for another level to follow. The
-last levels repeatedly split centres whose halves have too few samples: 1,797 digits have 247 centres after seven
-levels, 258 after twelve."""
+_MAX_LEVELS, _GAIN, _POOR_LEVELS = 12, 1.02, 2
+"""Maximum number of levels of splitting; minimum growth of the number of centres at a level, and the number of levels in
+a row with less after which splitting ends. The last levels repeatedly split centres whose halves have too few samples:
+1,797 digits have 247 centres after seven levels, 258 after twelve. One level alone can bring nothing where centres wait
+for their scatter: 360 digits would stop at 41 centres of 54."""
 _MOST_COMMON = 3_000
 """Maximum number of common micro-clusters."""
 
@@ -176,6 +177,7 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
         micro-clusters left with too few samples are dropped, so that m may be 0.
     """
     found = _moments(sums, space, torch.zeros(1, space["directions"].shape[1]), torch.zeros(1, dtype=torch.int64))
+    poor = 0
     for _ in range(_MAX_LEVELS):
         if found is None:
             return None
@@ -185,7 +187,8 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
         kept = _kept(sums, space, centres, least)
         before = len(found.means)
         found = None if kept is None else _moments(sums, space, kept.centres, kept.full)
-        if found is not None and len(found.means) < _GAIN * before:
+        poor = poor + 1 if found is not None and len(found.means) < _GAIN * before else 0
+        if poor == _POOR_LEVELS:
             break
     for _ in range(_LLOYD_ROUNDS):
         kept = None if found is None else _kept(sums, space, found.means, least)

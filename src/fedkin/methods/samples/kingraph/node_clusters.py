@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fedkin.clustering.community_joining import FEW_DIMENSIONS
-from fedkin.clustering.few_nodes import FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
+from fedkin.clustering.few_nodes import FEW_IN_SPACE, FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
 from fedkin.clustering.graph_cut import communities, largest_client_share
 from fedkin.clustering.neighbour_graph import neighbour_graph
 from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState
@@ -35,12 +35,12 @@ def clustered(
     n_clusters, resolution : number or None
         Given, or ``None`` to be found.
     by_ward : bool
-        Whether up to 30 nodes are clustered by Ward's method instead, unless a resolution is given.
+        Whether few nodes, see `FEW_NODES`, are clustered by Ward's method instead, unless a resolution is given.
     """
     graph = neighbour_graph(state.centroids, state.counts, neighbours)
     flat = state.centroids.shape[1] <= FEW_DIMENSIONS
     clusters, evidence = communities(graph, state.counts, n_clusters, rng, flat=flat, resolution=resolution)
-    if len(clusters) <= FEW_NODES and resolution is None and by_ward:
+    if len(clusters) <= (FEW_NODES if flat else FEW_IN_SPACE) and resolution is None and by_ward:
         clusters, evidence = clusters_of_few(state.centroids, state.counts, n_clusters, clusters, evidence)
     values = {"phase": "graph", "nodes": len(clusters), "edges": int(graph.nnz // 2)}
     values |= {"clusters": int(clusters.max()) + 1, **evidence}
