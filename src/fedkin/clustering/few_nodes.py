@@ -19,8 +19,8 @@ from torch import Tensor
 from fedkin.clustering.community_scales import largest_first, scales_of
 
 FEW_NODES, FEW_IN_SPACE = 30, 60
-"""Maximum number of micro-clusters that are clustered by Ward's method: in up to `FEW_DIMENSIONS` dimensions, where a graph
-follows the shape of clusters, and in more, where fewer of a node's nearest nodes are of its cluster."""
+"""Maximum number of micro-clusters that are clustered by Ward's method: in up to `FEW_DIMENSIONS` dimensions, where a
+graph follows the shape of clusters, and in more, where fewer of a node's nearest nodes are of its cluster."""
 TOO_FEW_NODES = 100
 """Number of nodes below which ten clusters are often found as one."""
 

@@ -35,10 +35,10 @@ from fedkin.secure.taking_part import MIN_CLIENTS
 _LLOYD_ROUNDS = 2
 """Rounds after the last split; each round of splitting moves the centres as well."""
 _MAX_LEVELS, _GAIN, _POOR_LEVELS = 12, 1.02, 2
-"""Maximum number of levels of splitting; minimum growth of the number of centres at a level, and the number of levels in
-a row with less after which splitting ends. The last levels repeatedly split centres whose halves have too few samples:
-1,797 digits have 247 centres after seven levels, 258 after twelve. One level alone can bring nothing where centres wait
-for their scatter: 360 digits would stop at 41 centres of 54."""
+"""Maximum number of levels of splitting; minimum growth of the number of centres at a level; and the number of levels
+in a row with less growth after which splitting ends. The last levels repeatedly split centres whose halves have too few
+samples: 1,797 digits have 247 centres after seven levels, 258 after twelve. A single level can bring nothing because
+centres wait for their scatter: 360 digits would stop at 41 centres of 54."""
 _MOST_COMMON = 3_000
 """Maximum number of common micro-clusters."""
 
