@@ -19,8 +19,8 @@ from torch import Tensor
 from fedkin.clustering.community_scales import largest_first, scales_of
 
 FEW_NODES, FEW_IN_SPACE = 30, 60
-"""Maximum number of micro-clusters that are clustered by Ward's method: in up to `FEW_DIMENSIONS` dimensions, where a
-graph follows the shape of clusters, and in more, where fewer of a node's nearest nodes are of its cluster."""
+"""Maximum number of micro-clusters that are clustered by Ward's method; and in more than `FEW_DIMENSIONS` dimensions,
+if it finds more clusters than the graph, which finds too few where most nearest nodes are of other clusters."""
 TOO_FEW_NODES = 100
 """Number of nodes below which ten clusters are often found as one."""
 
@@ -41,7 +41,8 @@ def clusters_of_few(
     Where no number is given, the silhouette must exceed the median of as many normal points with the same covariance,
     drawn 21 times, each with its own best number; else `clusters` stay. The median suffices, for micro-clusters of one
     cloud lie more evenly than points drawn from it: of 40 samples of 80 and 150 rows, normal, correlated and uniform,
-    one had clusters by this.
+    one had clusters by this. With more than `FEW_NODES` nodes `clusters` also stay where a number is given, or where
+    Ward's method finds no more of them.
 
     Parameters
     ----------
@@ -66,11 +67,14 @@ def clusters_of_few(
     x = points.double().numpy()
     if len(x) < 2 * _PER_CLUSTER or not np.ptp(x, axis=0).any():
         return clusters, evidence
+    if n_clusters is not None and len(x) > FEW_NODES:
+        return clusters, evidence
     if n_clusters is not None:
         labels, more = _cut(linkage(x, "ward"), n_clusters), {}
     else:
         silhouette, labels = _best(x)
-        if silhouette <= _by_chance(x):
+        finer = len(x) <= FEW_NODES or labels.max() > int(clusters.max())
+        if not finer or silhouette <= _by_chance(x):
             return clusters, evidence
         more = {"silhouette": silhouette}
     size = counts.double().numpy()

@@ -75,7 +75,7 @@ class Config:
 
     @property
     def data_seed(self) -> int:
-        """Seed of the data partition: ``data.seed``, or the seed of the run."""
+        """The seed of the data partition, which is ``data.seed`` or the seed of the run."""
         return self.seed if self.data.seed is None else self.data.seed
 
     def population(self) -> Population:

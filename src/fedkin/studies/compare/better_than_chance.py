@@ -22,7 +22,7 @@ from fedkin.studies.compare.spaces import Space, points_of, space_of_points
 TIMES = 19
 """How often samples without clusters are drawn: enough for p = 0.05."""
 SIGNIFICANT = 0.05
-_NUMBERS = (2, 3, 4, 6, 8, 12, 20, 40)
+_NUMBERS = (2, 3, 4, 6, 8, 12, 20)
 """Numbers of clusters of the k-means on samples without clusters."""
 _MOST = 600
 """Samples that are looked at, which are enough for what shows."""

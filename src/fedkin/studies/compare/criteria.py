@@ -72,7 +72,7 @@ def spread(space: Space, runs: Sequence[Labels], halves: int = 12) -> float:
     for _ in range(halves):
         drawn = np.zeros(count, dtype=bool)
         drawn[rng.permutation(count)[: count // 2]] = True
-        links = [each.among(drawn) for each in space.links]
+        links = [NeighbourLinks(each.here[drawn[each.here]], each.there[drawn[each.here]]) for each in space.links]
         values.append(mean(_cohesion(links, space.floors, labels) for labels in runs))
     return stdev(values)
 

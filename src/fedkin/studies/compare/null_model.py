@@ -10,8 +10,7 @@ from sklearn.cluster import KMeans
 
 from fedkin.studies.compare.neighbour_links import KeptLinks, SamplePoints, kept, linked
 
-NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
-"""Numbers of clusters at which the floor is known, and which are tried where none is known."""
+_NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _DRAWS = 3
 _FEWEST = 5
 """Points of a cluster on average, at least."""
@@ -58,7 +57,7 @@ def floors_of(points: SamplePoints, sizes: Sequence[int]) -> tuple[KappaFloor, K
     """
     rng = np.random.default_rng(0)
     found: dict[int, list[tuple[KeptLinks | None, KeptLinks | None]]] = {}
-    numbers = [number for number in NUMBERS if number * _FEWEST <= len(points)] if np.ptp(points, axis=0).any() else []
+    numbers = [number for number in _NUMBERS if number * _FEWEST <= len(points)] if np.ptp(points, axis=0).any() else []
     for _ in range(_DRAWS if numbers else 0):
         drawn = normal_like(points, rng)
         everywhere, within = linked(drawn, sizes)

@@ -23,12 +23,13 @@ from fedkin.experiment.run_folder import is_finished
 from fedkin.studies.compare.candidate_runs import CandidateRun, Done, outcome
 from fedkin.studies.compare.candidates import Candidate, Selection, method_named
 from fedkin.studies.compare.judging import CandidateScore, Judge
-from fedkin.studies.compare.null_model import NUMBERS
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import Score, best_numbers, score_of
 from fedkin.studies.run_pool import RunWorker
 from fedkin.studies.time_budget import TimeBudget
 
+LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+"""Numbers of clusters of samples that one or two cheap methods try where none is known."""
 FEW = (2, 3, 4)
 """Numbers of clusters of clients that are tried where no method finds any."""
 _OF_LADDER, _MAX_NUMBERS = 2, 4
@@ -202,7 +203,7 @@ class Schedule:
     def _ladder(self) -> list[Candidate]:
         """Return the candidates of the ladder: numbers of clusters in ascending order, for each method on it."""
         most = sum(self.judge.sizes) // _SAMPLES_PER_CLUSTER
-        numbers = [number for number in NUMBERS if number <= most]
+        numbers = [number for number in LADDER if number <= most]
         climbers = self._settled("climbers")
         return [Candidate(name, number) for number in numbers for name in climbers]
 
