@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -97,19 +98,20 @@ def _is_known(layer: nn.Module) -> bool:
     )
 
 
-class _Link:
+class _Link(ABC):
     """Forward and backward pass of one layer."""
 
+    @abstractmethod
     def __call__(self, x: Tensor) -> tuple[Tensor, Any]:
         """Return the output, and what `backward` needs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backward(self, delta: Tensor, kept: Any, rate: float, onward: bool) -> Tensor:
-        """Return the gradient by the input, given `delta`, that by the output; anything unless `onward`.
+        """Return the gradient by the input, given `delta`, the gradient by the output.
 
-        The gradient by the parameters is stored or, if `rate` is above 0, a step along it is taken.
+        What is returned is not used unless `onward`. The gradient by the parameters is stored or, if `rate` is above 0,
+        a step along it is taken.
         """
-        raise NotImplementedError
 
 
 class _Weighted(_Link):
