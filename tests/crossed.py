@@ -21,7 +21,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import checked_method
 from fedkin.methods.samples.kingraph.own_micro_clusters import unsmoothed_nodes
-from fedkin.secure.sums import secure
+from fedkin.secure_aggregation.sums import secure
 
 _START = hostile.SMALL["fedcref"]
 OTHERS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import torch
 from fedkin.core import Client, Payload, Task, task
 from fedkin.core.noise import Secret
 from fedkin.engines.local import LocalFederation
-from fedkin.secure.sum_tasks import Term
+from fedkin.secure_aggregation.sum_tasks import Term
 
 TERMS = [Term("x", (3,))]
 Change = Callable[[Payload], Payload]

@@ -12,9 +12,9 @@ from flwr.proto.node_pb2 import NodeInfo
 from app_nodes import Fleet
 from fedkin.core import Client, Payload
 from fedkin.data.preparing.preparation import restore_preparation
-from fedkin.engines.flower.grid import FlowerFederation
-from fedkin.engines.flower.node_app import client_app
-from fedkin.engines.flower.roster import Roster
+from fedkin.engines.flower_engine.grid import FlowerFederation
+from fedkin.engines.flower_engine.node_app import client_app
+from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 

@@ -7,7 +7,7 @@ from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.scaling import Scaling
 from fedkin.experiment.config import Config
-from fedkin.experiment.views import view_of
+from fedkin.experiment.report_content import view_of
 from fedkin.report import RunView
 
 

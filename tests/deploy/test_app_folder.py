@@ -88,7 +88,7 @@ def test_without_flower_one_sentence_says_what_to_install(
     def none(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("fedkin.engines.flower.version.version", none)
+    monkeypatch.setattr("fedkin.engines.flower_engine.version.version", none)
     assert "pip install 'fedkin[flower]'" in refused(capsys, "federation", "init", tmp_path / "app")
 
 

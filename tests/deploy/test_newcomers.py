@@ -14,7 +14,7 @@ from fedkin.core import FedkinError
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep
-from fedkin.engines.flower.wire import TASK, read
+from fedkin.engines.flower_engine.wire import TASK, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
 from nodes import Nodes, nodes_of

@@ -21,7 +21,7 @@ from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, site_of
 from fedkin.deploy.site_file import read_site
-from fedkin.engines.flower.wire import HELLO, TASK, content, read
+from fedkin.engines.flower_engine.wire import HELLO, TASK, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.cut import cut

@@ -13,7 +13,7 @@ from fedkin.data.preparing.scaling import moments
 from fedkin.data.reading.sources import load
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
-from fedkin.engines.flower.roster import Roster
+from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 from fedkin.experiment import outputs, prediction
@@ -116,7 +116,7 @@ def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
 def test_whom_a_server_waits_for_and_why_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fed, reported, waits = federation(node(tmp_path / "site", ROWS)), [], []
     fed.roster.report = reported.append
-    monkeypatch.setattr("fedkin.engines.flower.grid.time.sleep", waits.append)
+    monkeypatch.setattr("fedkin.engines.flower_engine.grid.time.sleep", waits.append)
     fed.run = "../.."
     with pytest.raises(FedkinError, match="gave no usable reply in 20 attempts"):
         fed.ask_until_all_reply(moments, {})

@@ -10,7 +10,7 @@ from fedkin.deploy.certificates import make_key
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.site_request import Request
 from fedkin.privacy.gaussian import gaussian_mu
-from fedkin.secure.signatures import SiteIdentity
+from fedkin.secure_aggregation.signatures import SiteIdentity
 
 
 def written(folder: Path, text: str) -> Path:

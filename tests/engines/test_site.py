@@ -22,7 +22,7 @@ from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centralized import send_samples
 from fedkin.methods.samples.dec import send_flat_samples
-from fedkin.secure.share_tasks import send_key
+from fedkin.secure_aggregation.share_tasks import send_key
 
 
 @task

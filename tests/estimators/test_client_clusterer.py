@@ -16,8 +16,8 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.given.given_clients import COLLECTIONS, given_clients
-from fedkin.data.given.given_data import FORMS
+from fedkin.data.inputs.client_input import FORMS
+from fedkin.data.inputs.federation_input import COLLECTIONS, federation_input
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.estimators import ClientClusterer, SampleClusterer
 from fedkin.estimators.estimator import Estimator
@@ -160,9 +160,9 @@ def test_encoding_loses_nothing(labels: list[list[int]]) -> None:
     pairs = [([[0.0]] * len(own), own) for own in labels]
     if len({label for own in labels for label in own}) < 2:
         with pytest.raises(FedkinError, match="there must be two classes or more"):
-            clients_of(given_clients(pairs, seek_labels=True), TableOptions())
+            clients_of(federation_input(pairs, seek_labels=True), TableOptions())
         return
-    made, classes, _ = clients_of(given_clients(pairs, seek_labels=True), TableOptions())
+    made, classes, _ = clients_of(federation_input(pairs, seek_labels=True), TableOptions())
     assert [classes[client.y.numpy()].tolist() for client in made if client.y is not None] == labels
     assert (np.diff(classes) > 0).all()
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.given.given_clients import COLLECTIONS
+from fedkin.data.inputs.federation_input import COLLECTIONS
 from fedkin.estimators import client_estimators
 from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding.embedding_tasks import message_of

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.given.given_clients import COLLECTIONS
+from fedkin.data.inputs.federation_input import COLLECTIONS
 
 QUICK = {
     "initial": "kmeans",

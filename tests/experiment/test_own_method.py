@@ -12,7 +12,7 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import init
 from fedkin.deploy.site_file import read_site
-from fedkin.engines.flower.grid import FlowerFederation
+from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.estimators import SampleClusterer
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config

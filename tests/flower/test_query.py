@@ -15,7 +15,7 @@ import planted
 from fedkin import flower
 from fedkin.core import FedkinError
 from fedkin.core.task import Task
-from fedkin.engines.flower.wire import read
+from fedkin.engines.flower_engine.wire import read
 from fedkin.flower import query
 from fedkin.methods.clients import client_tasks, fedrc, ladd
 from fedkin.methods.clients.embedding import embedding_tasks

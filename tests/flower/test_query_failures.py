@@ -11,7 +11,7 @@ import pictures
 import planted
 from fedkin import flower
 from fedkin.core.trees import owned, to_bytes
-from fedkin.engines.flower.wire import content, read
+from fedkin.engines.flower_engine.wire import content, read
 from query_apps import grid, network, start
 
 

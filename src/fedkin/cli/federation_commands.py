@@ -42,7 +42,7 @@ def init(
     """Write a folder that runs an experiment on real sites. It is a Flower app, with certificates."""
     _needs_flower()
     if hub is not None:
-        from fedkin.deploy.hub_folder import init_hub
+        from fedkin.deploy.flower_hub_folder import init_hub
 
         init_hub(folder, experiment, list(settings), hub)
         print(f"Wrote {folder}; `flwr app publish {folder}` publishes it, once you have logged in.")
@@ -75,6 +75,6 @@ def sites(results: Path, as_json: bool) -> None:
 
 
 def _needs_flower() -> None:
-    from fedkin.engines.flower.version import check_flower
+    from fedkin.engines.flower_engine.version import check_flower
 
     check_flower()

@@ -56,7 +56,7 @@ class Client:
     table : Table or None
         The client's table as it was read, in original units; ``None`` where data are no table with named columns.
     identity : Identity or None
-        Signing identity of a client in a real federation, see `fedkin.secure.signatures`.
+        Signing identity of a client in a real federation, see `fedkin.secure_aggregation.signatures`.
     """
 
     id: int

@@ -72,7 +72,7 @@ class Federation(ABC):
     on_left_out : callable
         Called with a sentence about every client that is left out.
     secure_sums : bool
-        Whether methods may only learn sums over clients; set by `fedkin.secure.sums.secure`.
+        Whether methods may only learn sums over clients; set by `fedkin.secure_aggregation.sums.secure`.
     keys : dict of int to Tensor
         Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
     signed : dict of int to dict

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedkin.core.files import read_json, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Timing
-from fedkin.engines.flower.grid import FlowerFederation
+from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.experiment.terminal_tables import table_text
 
 SITES = "sites.json"

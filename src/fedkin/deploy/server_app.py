@@ -24,8 +24,8 @@ from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.dataset import in_order
 from fedkin.deploy.app_folder import check_federated
 from fedkin.deploy.attendance import Attendance
-from fedkin.engines.flower.grid import FlowerFederation
-from fedkin.engines.flower.roster import Roster
+from fedkin.engines.flower_engine.grid import FlowerFederation
+from fedkin.engines.flower_engine.roster import Roster
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run_folder import CONFIG, LEDGER, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare

@@ -10,7 +10,7 @@ from fedkin.core import FedkinError, Payload
 from fedkin.core.files import write_atomically
 from fedkin.data.reading.client_files import expanded
 from fedkin.deploy.site_file import read_site
-from fedkin.engines.flower.node_app import client_app as answering
+from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 

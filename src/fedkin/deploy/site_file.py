@@ -20,7 +20,7 @@ from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions
 from fedkin.engines.site import Site
 from fedkin.privacy.budget import Account
-from fedkin.secure.signatures import public_keys
+from fedkin.secure_aggregation.signatures import public_keys
 
 KEY = "site.key"
 """The site's private key, beside its file, as ``start-site.sh`` makes it and starts the SuperNode with it."""

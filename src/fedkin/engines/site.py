@@ -26,7 +26,7 @@ from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.engines.site_memory import Memory
 from fedkin.engines.site_request import Request
-from fedkin.secure.signatures import SiteIdentity, own_public_text
+from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
 
 _IDENTITY = "identity"
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedkin.core.errors import unknown_name
-from fedkin.data.given.given_clients import holds_several, is_named, named_data
+from fedkin.data.inputs.federation_input import holds_several, is_named, named_data
 
 
 def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:

@@ -12,8 +12,8 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import mid_sentence
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers, callbacks_of
-from fedkin.data.given.given_clients import given_clients
-from fedkin.data.given.given_data import GivenData
+from fedkin.data.inputs.client_input import ClientInput
+from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.estimators.by_client import NumbersByClient
 from fedkin.estimators.client_predictor import ClientPredictor
@@ -114,7 +114,7 @@ class ClientClusterer(ClientPredictor):
         FedkinError
             A `ValueError`: if a client's data or a parameter cannot be used.
         """
-        given = given_clients(clients, y, seek_labels=True)
+        given = federation_input(clients, y, seek_labels=True)
         made, classes, names = clients_of(given, self._table_options(), self._labels_needed())
         made, held_out = self._judging({"eval": eval, "validation": validation}, made, names, given.label, classes)
         measured = own_metrics(metrics, classes, names, bool(held_out))
@@ -157,7 +157,7 @@ class ClientClusterer(ClientPredictor):
     def _held_out(
         self, given: Any, split: str, entrance: str, names: Sequence[str], label: str | None, classes: ClassLabels
     ) -> HeldOut:
-        def read(data: GivenData, where: str) -> Samples:
+        def read(data: ClientInput, where: str) -> Samples:
             y = encoded(read_labels(data.y, len(data.y), where), classes, where)
             return lambda preparation: _fitting(preparation, data, y, where, label), y
 
@@ -173,7 +173,7 @@ class ClientClusterer(ClientPredictor):
             self.result_["training"] = {**self.result_["training"], "recipe": recipe.name}
 
 
-def _fitting(preparation: Preparation, data: GivenData, y: Tensor, where: str, label: str | None) -> Tensor:
+def _fitting(preparation: Preparation, data: ClientInput, y: Tensor, where: str, label: str | None) -> Tensor:
     """Prepare labelled samples as `fit` did, and check that there are as many as labels; errors begin with `where`."""
     try:
         samples = prepared_samples(preparation, data, where, label)

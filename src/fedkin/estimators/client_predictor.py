@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.seeds import derive_generator
-from fedkin.data.given.given_clients import holds_several, is_named, labels_beside, named_data
+from fedkin.data.inputs.federation_input import holds_several, is_named, labels_beside, named_data
 from fedkin.engines.local import one_thread
 from fedkin.estimators.by_client import ByClient, position_of
 from fedkin.estimators.forgetting_fit import ForgettingEstimator

@@ -21,7 +21,7 @@ from fedkin.core.device import device_named, on
 from fedkin.core.method import OwnData
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
-from fedkin.data.given.given_data import GivenData, given_data
+from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.prepare import PreparingOptions, prepare
@@ -278,7 +278,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _prepared(self, x: Any, where: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored."""
-        return prepared_samples(self.preparation_, given_data(x, where), where, self._label)
+        return prepared_samples(self.preparation_, client_input(x, where), where, self._label)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -286,7 +286,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def prepared_samples(preparation: Preparation, given: GivenData, where: str, label: str | None = None) -> Tensor:
+def prepared_samples(preparation: Preparation, given: ClientInput, where: str, label: str | None = None) -> Tensor:
     """Prepare a client's samples as methods need them, without the column `label` of a table."""
     reading = preparation.reading
     labels = [name for name in (label, given.label) if name is not None]

@@ -13,8 +13,8 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.seeds import derive_generator
-from fedkin.data.given.given_clients import holds_several, is_named, labels_beside, named_data
-from fedkin.data.given.given_data import GivenData, dimensions, is_pair
+from fedkin.data.inputs.client_input import ClientInput, dimensions, is_pair
+from fedkin.data.inputs.federation_input import holds_several, is_named, labels_beside, named_data
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.reading.client_files import expanded, holds_clients
@@ -51,7 +51,7 @@ class HeldOut:
         return Population(list(clients), None, [], tests=tests, common_test=common)
 
 
-Reader = Callable[[GivenData, str], Samples]
+Reader = Callable[[ClientInput, str], Samples]
 """Reads one client's data; the second argument is whose they are, for errors' sentences."""
 
 

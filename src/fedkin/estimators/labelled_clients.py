@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import raised_by, refuse
-from fedkin.data.given.given_clients import GivenClients
-from fedkin.data.given.given_data import GivenData, given_data, is_form
+from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
+from fedkin.data.inputs.federation_input import FederationInput
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset
@@ -26,13 +26,13 @@ ClassLabels = NDArray[Any]
 
 
 def clients_of(
-    given: GivenClients, options: TableOptions, labels_needed: bool = True
+    given: FederationInput, options: TableOptions, labels_needed: bool = True
 ) -> tuple[list[Client], ClassLabels, list[str]]:
     """Build clients whose `y` are positions in the sorted labels of all; return them, the labels and the names.
 
     Parameters
     ----------
-    given : GivenClients
+    given : FederationInput
     options : TableOptions
     labels_needed : bool
         Whether clients must have labels; if not, all may lack them, and there are no classes then.
@@ -60,7 +60,7 @@ def clients_of(
     return clients, classes, called
 
 
-def labelled_data(value: Any, where: str, label: str | None) -> GivenData:
+def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:
     """Read one client's data with its labels, which may be in a file or in the column `label` of a table.
 
     Labels are ``None`` where there are none.
@@ -71,14 +71,14 @@ def labelled_data(value: Any, where: str, label: str | None) -> GivenData:
         If data are of another form, or a file cannot be read.
     """
     if isinstance(value, str | Path):
-        return GivenData(value, labels_in(read_file(expanded(str(value)), label)))
+        return ClientInput(value, labels_in(read_file(expanded(str(value)), label)))
     frame = as_frame(value)
     if frame is not None and label is not None and label not in [str(name) for name in frame.columns]:
         label = None
-    return given_data(value, where, label if is_form(value) else None, seek_labels=True)
+    return client_input(value, where, label if is_form(value) else None, seek_labels=True)
 
 
-def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool = True) -> GivenData:
+def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool = True) -> ClientInput:
     """Return one client's samples and its labels, which are in `y`, in a column of `x`, or in pairs in `x`.
 
     Parameters
@@ -100,18 +100,18 @@ def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool 
         If the data cannot be used, or have no labels where they are needed.
     """
     if y is not None and not isinstance(y, str):
-        return GivenData(given_data(x, where).x, y)
+        return ClientInput(client_input(x, where).x, y)
     data = labelled_data(x, where, y or label)
     if needed and data.y is None:
         raise FedkinError(f"{where} has no labels to compare with; give them as y, or samples as a pair (x, y).")
     return without_labels(data)
 
 
-def without_labels(data: GivenData) -> GivenData:
+def without_labels(data: ClientInput) -> ClientInput:
     """Return the same data without the label column of a table."""
     if data.label is None:
         return data
-    return GivenData(data.x.drop(columns=[name for name in data.x.columns if str(name) == data.label]), data.y)
+    return ClientInput(data.x.drop(columns=[name for name in data.x.columns if str(name) == data.label]), data.y)
 
 
 def labels_in(data: Dataset) -> ClassLabels | None:

@@ -14,8 +14,8 @@ from sklearn.base import ClusterMixin
 from fedkin.core import Client, FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers, callbacks_of
-from fedkin.data.given.given_clients import GivenClients, given_clients
-from fedkin.data.given.given_data import GivenData
+from fedkin.data.inputs.client_input import ClientInput
+from fedkin.data.inputs.federation_input import FederationInput, federation_input
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import profile_clusters
 from fedkin.data.scenarios.already_split import ClientFiles
@@ -92,7 +92,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
 
     def _clients(self, data: Any, y: Any = None) -> tuple[list[Client], list[str]]:
         """Build the clients, and return them with their names."""
-        given = given_clients(data, y)
+        given = federation_input(data, y)
         population = ClientFiles(given.source, given.label, table=self._table_options()).build()
         self._read = _Read(population.notes, given.label, _truth(given, population))
         return population.clients, population.names
@@ -147,7 +147,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         described = encoding is not None and not method.is_private()
         self._profile = profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None
 
-    def _read_labelled(self, data: GivenData, where: str) -> Samples:
+    def _read_labelled(self, data: ClientInput, where: str) -> Samples:
         """Read labelled samples, and encode their labels as numbers."""
         codes = np.unique(read_labels(data.y, len(data.y), where), return_inverse=True)[1]
         label = self._read.label
@@ -205,7 +205,7 @@ class _Read:
     truth: list[NDArray[Any]] | None
 
 
-def _truth(given: GivenClients, population: Population) -> list[NDArray[Any]] | None:
+def _truth(given: FederationInput, population: Population) -> list[NDArray[Any]] | None:
     """Return the labels of every client, if all have them."""
     if population.truth is not None:
         return [one.numpy() for one in population.truth]

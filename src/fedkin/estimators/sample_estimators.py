@@ -7,7 +7,7 @@ from typing import Any, Self
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.method import OwnData
 from fedkin.core.progress import Followers
-from fedkin.data.given.given_data import given_data
+from fedkin.data.inputs.client_input import client_input
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.estimators.estimator import prepared_samples
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
@@ -83,7 +83,7 @@ class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
     def _own_data(self, preparation: Preparation) -> OwnData:
         if self._given is None:
             return super()._own_data(preparation)
-        given = given_data(self._given, "server_data")
+        given = client_input(self._given, "server_data")
         return lambda _: prepared_samples(preparation, given, "server_data", self._read.label)
 
 

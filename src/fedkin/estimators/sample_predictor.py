@@ -14,7 +14,7 @@ from torch import Tensor
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
 from fedkin.core.keywords import checked_keywords
-from fedkin.data.given.given_clients import given_clients, holds_several
+from fedkin.data.inputs.federation_input import federation_input, holds_several
 from fedkin.estimators.by_client import of_each
 from fedkin.estimators.describing_estimator import DescribingEstimator
 from fedkin.estimators.labelled_clients import data_and_labels, read_labels
@@ -45,7 +45,7 @@ class SamplePredictor(DescribingEstimator):
             data = data_and_labels(X, y, "The data", self._label)
             clusters = self._of_client(data.x, self._method.predict, "The data")
             return _rand(clusters, read_labels(data.y, len(data.y), "The data"), "The data")
-        given = given_clients(X, self._label if y is None else y, entrance="score", seek_labels=True)
+        given = federation_input(X, self._label if y is None else y, entrance="score", seek_labels=True)
         if not given.labels or any(one is None for one in given.labels):
             raise FedkinError("score compares clusters with labels; give clients as pairs (x, y), or labels as y.")
         sources = list(given.source.values()) if isinstance(given.source, dict) else given.source

@@ -1,1 +1,1 @@
-"""."""
+"""One run, from its configuration to a folder of results; many runs are in `fedkin.studies`."""

@@ -29,11 +29,11 @@ from fedkin.experiment.early_stopping import TargetStop
 from fedkin.experiment.evaluation import evaluator_for, latents_of, with_oracle
 from fedkin.experiment.label_files import write_labels
 from fedkin.experiment.outputs import RESULTS, load_profile, write_clients, write_encoder, write_result
+from fedkin.experiment.report_content import view_of
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, REPORT, RunFiles, read_records
 from fedkin.experiment.tracking import Trackers
-from fedkin.experiment.views import view_of
 from fedkin.report import write_report
-from fedkin.secure.sums import secure
+from fedkin.secure_aggregation.sums import secure
 
 
 @dataclass(frozen=True)

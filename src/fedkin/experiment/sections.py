@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, Positiv
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.prepare import PreparingOptions
 from fedkin.data.reading.table_options import TableOptions
-from fedkin.secure.signatures import public_keys
+from fedkin.secure_aggregation.signatures import public_keys
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """How all sections are read: no other keys, and no number where a text is wanted."""
@@ -77,7 +77,7 @@ class DataSection(BaseModel):
 
 
 class EngineSection(BaseModel):
-    """Section ``[engine]``: how clients are reached; see `fedkin.engines.local` and `fedkin.engines.flower.grid`.
+    """Section ``[engine]``: how clients are reached; see `fedkin.engines`.
 
     Attributes
     ----------

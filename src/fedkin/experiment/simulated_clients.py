@@ -54,13 +54,13 @@ def simulated(
     """
     require("Engine 'flower'", "flwr ray", "flower")
     _check(config.engine, population, config.tables["scenario"]["name"])
-    from fedkin.engines.flower.version import importing_flower
+    from fedkin.engines.flower_engine.version import importing_flower
 
     with importing_flower():
-        from fedkin.engines.flower.grid import FlowerFederation
-        from fedkin.engines.flower.node_app import client_app
-        from fedkin.engines.flower.roster import Roster
-        from fedkin.engines.flower.simulation import simulated_grid
+        from fedkin.engines.flower_engine.grid import FlowerFederation
+        from fedkin.engines.flower_engine.node_app import client_app
+        from fedkin.engines.flower_engine.roster import Roster
+        from fedkin.engines.flower_engine.simulation import simulated_grid
 
     count, engine = len(population.clients), config.engine
     app = client_app(_Clients(config.tables, folder.resolve()), _keep_nothing)

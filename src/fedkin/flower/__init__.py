@@ -1,9 +1,10 @@
 """Flower strategies that cluster nodes: replace Flower's ``FedAvg`` by one to get clusters and a model for each.
 
-They need the extra ``fedkin[flower]``. See docs/flower-strategies.md.
+They need the extra ``fedkin[flower]``. See docs/flower-strategies.md. The engine that carries fedkin's own
+tasks over Flower is in `fedkin.engines.flower_engine`.
 """
 
-from fedkin.engines.flower.version import importing_flower
+from fedkin.engines.flower_engine.version import importing_flower
 
 with importing_flower():
     from fedkin.flower.query import describes

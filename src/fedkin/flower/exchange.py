@@ -9,7 +9,7 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedkin.engines.flower.transport import Key, poll, push
+from fedkin.engines.flower_engine.transport import Key, poll, push
 from fedkin.flower.array_layout import ArrayLayout
 
 _LONGEST_REASON = 300

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.payload import payload_bytes
 from fedkin.core.refusals import Unusable
-from fedkin.engines.flower.wire import read
+from fedkin.engines.flower_engine.wire import read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
 from fedkin.flower.exchange import RAISED, exchange, trained_model, weighted_metrics

@@ -16,7 +16,7 @@ from fedkin.core import Client, FedkinError, Payload, Task
 from fedkin.core.replies import is_name
 from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.arrays import as_tensor
-from fedkin.engines.flower.wire import content, read
+from fedkin.engines.flower_engine.wire import content, read
 from fedkin.engines.local import one_thread
 from fedkin.flower.node_network import MakeNetwork, NodeNetwork
 from fedkin.methods.clients import client_tasks, fedrc, flux, ladd, pacfl

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from flwr.app import MetricRecord
 
 from fedkin.core.progress import RecordLine
-from fedkin.experiment.views import view_of_rounds
+from fedkin.experiment.report_content import view_of_rounds
 from fedkin.flower.seats import Name
 from fedkin.report import Curve, RunView
 

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.given.given_data import given_data
+from fedkin.data.inputs.client_input import client_input
 from fedkin.data.reading import disk_store
 from fedkin.data.reading.arrays import as_tensor
 from fedkin.data.reading.disk_store import is_on_disk, new_store
@@ -62,7 +62,7 @@ def test_a_full_disk_is_a_sentence(small: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_data_set_on_disk_trains_the_same_models_and_stays_there(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = given_data(Images(), "Client 0")
+    found = client_input(Images(), "Client 0")
     read = as_tensor(found.x, "Client 0")
     assert is_on_disk(read)
     assert read.data_ptr() == found.x.data_ptr()

@@ -13,7 +13,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod
 from fedkin.methods.clients.ifca import IFCAMethod, choose, choose_and_train
-from fedkin.secure.sums import secure
+from fedkin.secure_aggregation.sums import secure
 
 ROUNDS = planted.LEARNING | {"rounds": 4}
 SIZES = [12, 24, 18, 30, 24, 36]

@@ -10,7 +10,7 @@ from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ffcm import FFCMMethod, in_order_of, mean_by_index, move_centres
-from fedkin.secure.sums import secure
+from fedkin.secure_aggregation.sums import secure
 
 CENTRES = 8 * torch.eye(4, 6)
 PAYLOAD = {

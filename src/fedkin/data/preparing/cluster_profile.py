@@ -27,8 +27,8 @@ from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
 from fedkin.data.preparing.statistics import are_columns, count_lengths
 from fedkin.data.preparing.typical_samples import typical_cells
-from fedkin.secure.sum_tasks import Term
-from fedkin.secure.sums import summed
+from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.sums import summed
 
 _FRACTIONS = ("sum", "squares", "typical_sum")
 """Sums that are no whole numbers."""

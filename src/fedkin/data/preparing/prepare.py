@@ -30,7 +30,7 @@ from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squ
 from fedkin.data.preparing.telling_columns import notes_on_ranges
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.table_options import AUTO
-from fedkin.secure.sums import check_enough
+from fedkin.secure_aggregation.sums import check_enough
 
 _SCALINGS = ("auto", "standard", "none")
 

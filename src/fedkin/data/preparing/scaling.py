@@ -15,8 +15,8 @@ from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.reading.arrays import common_shape
-from fedkin.secure.sum_tasks import Term
-from fedkin.secure.sums import sums_of_all
+from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.sums import sums_of_all
 
 _FEATURES = doubles("features")
 _ROUNDING = 1e-12

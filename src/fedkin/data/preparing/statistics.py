@@ -22,8 +22,8 @@ from fedkin.data.preparing.encoding import aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.scaling import sum_of
 from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
-from fedkin.secure.sum_tasks import Term
-from fedkin.secure.sums import sums_of_all
+from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.sums import sums_of_all
 
 _BINS = 256
 """Of the histograms that medians are read from."""

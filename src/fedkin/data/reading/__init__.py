@@ -1,1 +1,1 @@
-"""Reading of data sets: files, arrays, tables, and names on the Hugging Face hub."""
+"""Reading of one data set into tensors: files, arrays, tables, names on the Hugging Face hub; no clients' agreement."""

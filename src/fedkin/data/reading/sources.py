@@ -12,7 +12,7 @@ from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.data.reading.client_files import READERS, expanded, holds_clients, missing, read_file
 from fedkin.data.reading.dataset import Dataset, SplitError
 from fedkin.data.reading.embedded import embedded
-from fedkin.data.reading.hub import read_huggingface
+from fedkin.data.reading.huggingface import read_huggingface
 from fedkin.data.reading.names import EMBEDDED, HUB
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import TableOptions

@@ -25,7 +25,7 @@ from fedkin.nn import choose
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent
-from fedkin.secure.sums import check_enough
+from fedkin.secure_aggregation.sums import check_enough
 
 NotNegative = Annotated[float, Ge(0)]
 PositiveFraction = Annotated[float, Interval(gt=0, le=1)]

@@ -11,8 +11,8 @@ from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 from fedkin.methods.clients.client_tasks import train
 from fedkin.methods.clients.round_record import Participation
 from fedkin.nn.aggregation import Means
-from fedkin.secure.sum_tasks import Term
-from fedkin.secure.sums import summed
+from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.sums import summed
 
 
 def add_sums(

@@ -40,8 +40,8 @@ from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, own_count, reasons
 from fedkin.nn.network_forms import MANY
-from fedkin.secure.sum_tasks import Term
-from fedkin.secure.sums import check_enough, summed
+from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.sums import check_enough, summed
 
 _MIN_SUPPORT = 0.5
 """Minimum support, in samples, of a centre that a client sends."""

@@ -16,7 +16,7 @@ from fedkin.core import FedkinError
 from fedkin.core.extras import require
 from fedkin.core.files import write_atomically
 from fedkin.core.keywords import checked_keywords
-from fedkin.data.given.given_clients import given_clients
+from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
 from fedkin.data.reading.client_files import READERS, expanded
 from fedkin.data.reading.columns import as_text
@@ -126,7 +126,7 @@ def _files(clients: Any, y: Any) -> tuple[dict[str, _Content], str | None]:
     FedkinError
         If there is no client, or samples or labels cannot be used.
     """
-    given = given_clients(clients, y, entrance="compare")
+    given = federation_input(clients, y, entrance="compare")
     named = isinstance(given.source, Mapping)
     if named:
         _check_names(given.source)

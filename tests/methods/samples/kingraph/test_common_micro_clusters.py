@@ -20,8 +20,8 @@ from fedkin.methods.samples.kingraph.common_micro_clusters import (
 )
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.summed_moments import send_neighbour_scatter, summed_moments
-from fedkin.secure.client_sums import ClientSums
-from fedkin.secure.sums import secure
+from fedkin.secure_aggregation.client_sums import ClientSums
+from fedkin.secure_aggregation.sums import secure
 
 
 def raw(d: int) -> dict[str, Any]:

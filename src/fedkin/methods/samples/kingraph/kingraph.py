@@ -45,7 +45,7 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
 from fedkin.methods.samples.private_releases import send_shape
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
-from fedkin.secure.client_sums import can_hide
+from fedkin.secure_aggregation.client_sums import can_hide
 
 _SMOOTHING = 10
 _MAX_BROADCAST = 2_000

@@ -17,7 +17,7 @@ from fedkin.core.replies import doubles, positive, whole
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, client_features, neighbour_scatter
-from fedkin.secure.client_sums import ClientSums
+from fedkin.secure_aggregation.client_sums import ClientSums
 
 _BATCH = 2048
 _DIGITS = len(UNITS)

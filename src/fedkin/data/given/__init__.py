@@ -1,1 +1,0 @@
-"""Conversion of data that users pass as clients, in any form, to what `fedkin.data.reading` reads."""

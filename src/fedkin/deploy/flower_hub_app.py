@@ -1,0 +1,92 @@
+"""Server and client apps of a folder for Flower Hub, which run in simulation on built-in data or at real sites."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from functools import lru_cache
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedkin.data.population import Population
+from fedkin.data.reading.client_files import expanded
+from fedkin.deploy.server_app import refusals_in_the_log, serve
+from fedkin.deploy.site_app import keep, site_of
+from fedkin.engines.flower_engine.node_app import client_app as answering
+from fedkin.engines.site import Site
+from fedkin.experiment.config import load_config
+from fedkin.experiment.simulated_clients import simulated_site
+
+_PAUSE = 0.5
+_SIMULATED = ("partition-id", "num-partitions")
+
+
+def server_app(folder: Path) -> ServerApp:
+    """Return the server's app, for the app folder `folder`.
+
+    Its run configuration names the ``experiment``, a file in that folder; ``out``, where results go; and ``sites``, how
+    many there are, where 0 means as many as are connected when the run starts. The log says where results are in full,
+    because a relative path begins where the SuperLink was started.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        run = context.run_config
+        with refusals_in_the_log():
+            sites = int(run["sites"]) or _connected(grid)
+            config = load_config(folder / str(run["experiment"]), [f"engine.sites={sites}"])
+            serve(grid, config, expanded(str(run["out"])).absolute())
+
+    return app
+
+
+def client_app(folder: Path) -> ClientApp:
+    """Return the client app: a site with its own file or, in a simulation, one with a part of built-in data.
+
+    Its run configuration names the ``experiment``, and ``demo-data``, which a simulation partitions.
+    """
+
+    def site(context: Context) -> Site:
+        if "site" in context.node_config or not all(name in context.node_config for name in _SIMULATED):
+            return site_of(context)
+        return _simulated(folder, context)
+
+    return answering(site, keep)
+
+
+def _connected(grid: Grid) -> int:
+    """Wait for nodes to connect, and return their number."""
+    while not (found := len(list(grid.get_node_ids()))):
+        time.sleep(_PAUSE)
+    return found
+
+
+def _simulated(folder: Path, context: Context) -> Site:
+    """Build a site of a simulation: its part of the data, and a private folder for this run."""
+    at, count = (int(context.node_config[name]) for name in _SIMULATED)
+    run = context.run_config
+    population = _population(folder / str(run["experiment"]), str(run["demo-data"]), count)
+    name, private = f"site-{at:04}", Path(tempfile.gettempdir()) / f"fedkin-{_owner()}-{context.run_id}"
+    return simulated_site(population, at, name, private / name)
+
+
+def _owner() -> str:
+    """Return the user id of this process, to separate users' temporary folders; on Windows they are separate."""
+    return str(os.getuid()) if hasattr(os, "getuid") else "own"
+
+
+@lru_cache(maxsize=1)
+def _population(experiment: Path, data: str, clients: int) -> Population:
+    """Build the sites of a simulation, with label skew or, to cluster clients, flipped labels; cached."""
+    federated = load_config(experiment)
+    scenario = "label-flip" if federated.method.clusters == "clients" else "label-skew"
+    partition = [f"scenario.name={scenario}", f"scenario.clients={clients}"]
+    settings = [f"data.source={data}", *partition, f"seed={federated.seed}"]
+    config = load_config(federated.method_name, settings)
+    built: Population = config.scenario.build(config.data_seed)
+    return built

@@ -1,0 +1,106 @@
+"""Members of a federation over Flower: what a site has introduced itself with, checked, and its Flower node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from flwr.app import Message
+
+from fedkin.core import FedkinError
+from fedkin.core.errors import listing
+from fedkin.core.replies import is_name, is_text
+from fedkin.engines.flower_engine.wire import in_one_line, read
+
+NOWHERE = 0
+"""Node of a site that took part and has not come back."""
+
+_LONGEST = 300
+"""Maximum number of characters of a node's own words in the log."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A site as the server knows it, from its introduction.
+
+    Attributes
+    ----------
+    name : str
+        Stable; ids of sites are in order of names.
+    identity : str
+        Token that distinguishes this site from another of the same name.
+    shape : tuple of int
+        Shape of one sample.
+    features, classes : list of str
+        Names of a table's columns, and of its classes; may be empty.
+    key : str
+        Public key that Flower authenticates its node with, as OpenSSH writes it, where the site says that it keeps
+        it; else empty: a node without authentication has a new key whenever it starts.
+    node : int
+        Flower's number of the node that it is reached by now, or `NOWHERE`.
+    """
+
+    name: str
+    identity: str
+    shape: tuple[int, ...]
+    features: list[str] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
+    key: str = ""
+    node: int = NOWHERE
+
+    @property
+    def kind(self) -> tuple[int, ...] | None:
+        """Shape of a sample; ``None`` for tables, whose columns are agreed on by name later."""
+        return None if self.features else self.shape
+
+    @property
+    def data(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Shape and columns of the data, which must be the same when the site comes back."""
+        return self.shape, tuple(self.features)
+
+    @property
+    def described(self) -> str:
+        """Description of the data in words, such as "samples of shape (1, 28, 28)"."""
+        if self.features:
+            return f"a table of {len(self.features)} columns ({listing(self.features)})"
+        return f"samples of shape {self.shape}"
+
+
+def introduced(reply: Message, node: int, key: str) -> Member:
+    """Return the member that a site's introduction describes.
+
+    Parameters
+    ----------
+    reply : Message
+        Its introduction, see `fedkin.engines.site.Site.introduction`.
+    node : int
+        Flower's number of the node that was asked.
+    key : str
+        The node's public key as Flower knows it, see `Member.key`.
+
+    Raises
+    ------
+    FedkinError
+        If it is no introduction.
+    """
+    if reply.has_error():
+        raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")
+    found = read(reply.content)
+    if refusal := found.text("refusal"):
+        raise FedkinError(f"Node {node}: {in_one_line(refusal, _LONGEST)}")
+    try:
+        one = Member(**found.tree())
+    except TypeError:
+        one = None
+    if one is None or not _is_typed(one):
+        raise FedkinError(f"Node {node} does not introduce itself as sites of fedkin do.")
+    return replace(one, node=node, shape=tuple(one.shape), key=key if one.key == key else "")
+
+
+def _is_typed(one: Member) -> bool:
+    """Return whether every field has its type."""
+    if not all(isinstance(several, list) for several in (one.shape, one.features, one.classes)):
+        return False
+    if not (is_name(one.name) and is_name(one.identity) and is_text(one.key)):
+        return False
+    words = [*one.features, *one.classes]
+    return all(isinstance(word, str) for word in words) and all(type(size) is int for size in one.shape)

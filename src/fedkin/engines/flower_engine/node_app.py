@@ -1,0 +1,77 @@
+"""Flower ClientApp that answers fedkin's messages at a node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedkin.core import FedkinError, Payload
+from fedkin.core.errors import RefusalError
+from fedkin.core.files import FileError
+from fedkin.engines.flower_engine.wire import HELLO, KEEP, TASK, content, read
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
+
+_OWN = "its site file, data or private folder cannot be used; its own log says more"
+"""All that a server learns of an error in a site's files, whose message may hold a path or a cell of the data."""
+_log = logging.getLogger(__name__)
+
+Keep = Callable[[Site, Request, Payload], None]
+"""Writes a site's part of a run's result into its folder."""
+
+
+def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
+    """Return a ClientApp that introduces a site, runs tasks on its data, and saves its results.
+
+    Any error at the site reaches the server as one sentence and nothing more.
+
+    Parameters
+    ----------
+    site_of : callable
+        The site that a node stands for.
+    keep : callable
+        See `Keep`.
+    """
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, context: Context) -> Message:
+        return Message(_answer(message, context, site_of, keep), reply_to=message)
+
+    return app
+
+
+def _answer(message: Message, context: Context, site_of: Callable[[Context], Site], keep: Keep) -> RecordDict:
+    try:
+        asked, site = read(message.content), _site(site_of, context)
+        kind = asked.text("kind")
+        if kind == HELLO:
+            return content(site.introduction(asked.facts.get("labels") == 1))
+        request = Request.from_json(asked.text("request"))
+        if kind == TASK:
+            reply, seconds = site.answer(request, asked.tree())
+            return content(reply, seconds=seconds)
+        if kind == KEEP:
+            keep(site, request, asked.tree())
+            return content()
+        raise FedkinError(f"Messages of kind '{kind}' are not known here.")
+    except FileError as error:
+        _log.error("%s", error)
+        return content(refusal=_OWN)
+    except FedkinError as error:
+        _log.error("%s", error)
+        return content(refusal=str(error), final=int(isinstance(error, RefusalError)))
+    except Exception as error:
+        _log.exception("What the server asked could not be done")
+        return content(refusal=f"the task failed there ({type(error).__name__}; its log says more)")
+
+
+def _site(site_of: Callable[[Context], Site], context: Context) -> Site:
+    """Return the site of a node; of an error in its file or data the server learns no details."""
+    try:
+        return site_of(context)
+    except FedkinError as error:
+        raise FileError(str(error)) from error

@@ -1,0 +1,280 @@
+"""Roster of the sites that take part: they introduce themselves, are checked, and are numbered in order of name."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedkin.core import FedkinError
+from fedkin.engines.flower_engine.member import NOWHERE, Member, introduced
+from fedkin.engines.flower_engine.transport import push
+from fedkin.engines.flower_engine.wire import HELLO, TYPE, content
+from fedkin.secure_aggregation.signatures import public_text
+
+_PAUSE = 0.5
+_MAX_REFUSED = 100
+"""Refusals that one record holds at most; the log has all."""
+
+
+class Roster:
+    """Sites of a federation, which introduce themselves when they appear and after a restart.
+
+    A node has one seat. The first site of a name keeps the name, and may come back under another node number of
+    Flower's; if it came with a key of its own, only with that key.
+
+    Parameters
+    ----------
+    grid : Grid
+    known : mapping of str to str, optional
+        Identity of each site that took part before, by name, where a run is resumed; no other site is admitted then.
+    report : callable, optional
+        Given a sentence whenever something changes: which sites are connected, and which are refused and why.
+    labels : bool
+        Whether sites send the names of their classes.
+    keys : mapping of str to str, optional
+        `Member.key` of sites that took part before, by name.
+    listed : mapping of str to str, optional
+        The only sites that are admitted, by name, with the key of each node as OpenSSH writes it, or an empty text
+        where any key will do. If there are none, any site is admitted.
+    newcomers : int
+        Sites that may join after `gather`.
+    forgotten : collection of str
+        Sites that are asked for nothing: nobody waits for them, and their names stay theirs.
+
+    Attributes
+    ----------
+    classes : list of str
+        Names of classes that newcomers may have; set by whoever knows them, once the sites have gathered.
+    members : dict of str to Member
+        Members by name, including those that are not connected now.
+    refused : list of str
+        A sentence about every node that was refused; the writer of records empties the list.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        known: Mapping[str, str] | None = None,
+        report: Callable[[str], None] = lambda text: None,
+        labels: bool = True,
+        keys: Mapping[str, str] | None = None,
+        listed: Mapping[str, str] | None = None,
+        newcomers: int = 0,
+        forgotten: Collection[str] = (),
+    ) -> None:
+        self.grid, self.known, self.report, self.labels = grid, dict(known or {}), report, labels
+        self.keys, self.listed = dict(keys or {}), dict(listed or {})
+        self.newcomers, self.classes, self.forgotten = newcomers, list[str](), set(forgotten)
+        self._open = 0
+        self._gathered, self._aside = False, list[Member]()
+        self.members: dict[str, Member] = {}
+        self.refused: list[str] = []
+        self._greeted: dict[int, str] = {}
+        self._asked: dict[str, int] = {}
+
+    def greet(self) -> list[Member]:
+        """Ask new nodes to introduce themselves; return the sites that have done so since the last call."""
+        nodes = {node.node_id: node for node in self.grid.get_nodes()}
+        new = [number for number, node in nodes.items() if self._greeted.get(number) != node.last_activated_at]
+        if new:
+            hello = {
+                node: Message(content(kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
+                for node in new
+            }
+            self._asked |= push(self.grid, hello)
+            self._greeted |= {node: nodes[node].last_activated_at for node in new}
+        came = []
+        if self._gathered:
+            aside, self._aside = self._aside, []
+            for member in aside:
+                self._try(member)
+        for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
+            node = self._asked.pop(reply.metadata.reply_to_message_id)
+            try:
+                key = public_text(nodes[node].public_key) if node in nodes else ""
+                member = introduced(reply, node, key)
+                self._check_listed(member.name, key)
+                self.admit(member)
+                came.append(member)
+            except FedkinError as error:
+                self._refuse(str(error))
+        return came
+
+    def admit(self, member: Member) -> None:
+        """Add a site to the members, or update its node.
+
+        Raises
+        ------
+        FedkinError
+            If its name is another site's, its node, folder or key has a seat under another name, it has other data
+            than before, or the run began without it.
+        """
+        self._check_one_seat(member)
+        joins = bool(self.known) and member.name not in self.known
+        if joins and self.newcomers and not self._gathered:
+            self._aside.append(member)
+            return
+        if joins:
+            self._check_newcomer(member)
+        holder = self.members.get(member.name)
+        identity = holder.identity if holder else self.known.get(member.name, member.identity)
+        if identity != member.identity:
+            raise FedkinError(f"Another site is called '{member.name}' already; every site needs a name of its own.")
+        key = holder.key if holder else self.keys.get(member.name, "")
+        if key and key != member.key:
+            raise FedkinError(
+                f"A node with another key says that it is site '{member.name}'; the name stays with the key that came "
+                "with it first."
+            )
+        seen = holder is not None and holder.node != NOWHERE  # who has been away since the run resumed has no data yet
+        if self.known and holder and seen and holder.data != member.data:
+            raise FedkinError(f"Site '{member.name}' came back with {member.described} instead of {holder.described}.")
+        self.members[member.name] = member
+        if joins:
+            self.known[member.name], self.keys[member.name] = member.identity, member.key
+            self._open -= 1
+            self.report(f"Site '{member.name}' joins; its data are {member.described}")
+
+    def _try(self, member: Member) -> None:
+        """Admit a site, or refuse it and record why."""
+        try:
+            self.admit(member)
+        except FedkinError as error:
+            self._refuse(str(error))
+
+    def _check_newcomer(self, member: Member) -> None:
+        """Refuse a site that joins after the run has begun, if no seat is free or its data do not fit."""
+        if self._open <= 0:
+            seats = "and all seats for newcomers are taken" if self.newcomers else "so it cannot take part now"
+            raise FedkinError(f"Site '{member.name}' was not there when the run began, {seats}.")
+        kind = next(iter(self.members.values())).kind
+        if member.kind != kind:
+            raise FedkinError(f"Site '{member.name}' has {member.described}, unlike those that take part.")
+        if unknown := [name for name in member.classes if self.classes and name not in self.classes]:
+            raise FedkinError(f"Site '{member.name}' has the class '{unknown[0]}', which the run does not know.")
+
+    def there(self) -> set[str]:
+        """Return the names of the members whose nodes are connected now."""
+        nodes = {node.node_id for node in self.grid.get_nodes()}
+        return {name for name, member in self.members.items() if member.node in nodes}
+
+    def _check_listed(self, name: str, key: str) -> None:
+        """Refuse a site that is not listed, or whose node has another key than is listed for it."""
+        if self.listed and name not in self.listed:
+            raise FedkinError(f"Site '{name}' is not among the clients that this run's [federation] lists.")
+        if self.listed.get(name, "") not in ("", key):
+            raise FedkinError(f"Site '{name}' has another key than 'federation.keys' lists for it.")
+
+    def _check_one_seat(self, member: Member) -> None:
+        """Refuse a site whose node, private folder or key already belongs to another name."""
+        others = [one for name, one in self.members.items() if name != member.name]
+        for other in others:
+            if member.node != NOWHERE and other.node == member.node:
+                raise FedkinError(
+                    f"Node {member.node} is site '{other.name}' and cannot be '{member.name}' too; a node has one name."
+                )
+        identities = {one.identity: one.name for one in others}
+        identities |= {identity: name for name, identity in self.known.items() if name != member.name}
+        if member.identity in identities:
+            raise FedkinError(
+                f"Site '{member.name}' has the private folder of site '{identities[member.identity]}'; every site "
+                "needs one of its own."
+            )
+        keys = {one.key: one.name for one in others if one.key}
+        keys |= {key: name for name, key in self.keys.items() if key and name != member.name}
+        if member.key in keys:
+            raise FedkinError(
+                f"Site '{member.name}' has the key of site '{keys[member.key]}'; a key has one name in a run."
+            )
+
+    def _refuse(self, reason: str) -> None:
+        self.report(f"Refused: {reason}")
+        if reason not in self.refused and len(self.refused) < _MAX_REFUSED:
+            self.refused.append(reason)
+
+    def agreeing(self) -> list[Member]:
+        """Return the sites that can take part together, in order of name: with tables or the most common shape."""
+        kinds = Counter(member.kind for member in self.members.values())
+        most = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
+        return [self.members[name] for name in sorted(self.members) if self.members[name].kind == most]
+
+    def differing(self) -> list[str]:
+        """Return, for each site whose data differ from the others', why it cannot take part."""
+        agreeing = self.agreeing()
+        return [
+            f"Site '{member.name}' has {member.described}, but most sites have {agreeing[0].described}."
+            for member in self.members.values()
+            if member.kind != agreeing[0].kind
+        ]
+
+    def gather(self, wanted: int, patience: float) -> list[Member]:
+        """Wait until `wanted` sites whose data agree are connected; return them in order of name.
+
+        Their data agree if all are tables, or arrays of one shape.
+
+        No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
+        over; the others are missing until they come back. Forgotten sites are not waited for.
+
+        Parameters
+        ----------
+        wanted : int
+            At least 1, with those that are forgotten.
+        patience : float
+            Seconds to wait at most.
+
+        Raises
+        ------
+        FedkinError
+            If they are not connected in time.
+        """
+        end, last, enough = time.monotonic() + patience, "", self._enough(wanted)
+        while True:
+            self.greet()
+            agreeing = self.agreeing()
+            there = [member.name for member in agreeing if member.name not in self.forgotten]
+            state = f"{len(there)} of {enough} sites are there: {', '.join(there) or 'none yet'}"
+            if lacking := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
+                state += f"; not there yet: {lacking}"
+            if state != last:
+                self.report(state)
+                last = state
+            if len(there) >= enough:
+                break
+            if time.monotonic() > end:
+                if self.known and there:
+                    break
+                raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing()]))
+            time.sleep(_PAUSE)
+        for reason in self.differing():
+            self._refuse(reason)
+        seats = max(wanted, len(self.known))  # with those that have joined since the run began
+        self._open = self.newcomers - (seats - wanted)
+        for surplus in agreeing[seats:]:
+            del self._greeted[surplus.node]  # so that they are asked again, and may join
+        members = self._with_those_away(agreeing[:seats])
+        self.known = {member.name: member.identity for member in members}
+        self.keys = {member.name: member.key for member in members}
+        self.members = {member.name: member for member in members}
+        self._gathered = True
+        return members
+
+    def _enough(self, wanted: int) -> int:
+        """Return how many of the sites that a run begins with are not forgotten."""
+        begun = list(self.known or self.listed)
+        gone = self.forgotten.intersection(begun[:wanted]) if begun else self.forgotten
+        return max(1, wanted - len(gone))
+
+    def _with_those_away(self, there: list[Member]) -> list[Member]:
+        """Add the sites that took part before and are not connected; return all in order of name."""
+        names = {member.name for member in there}
+        away = [
+            replace(there[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
+            for name, identity in self.known.items()
+            if name not in names
+        ]
+        return sorted([*there, *away], key=lambda member: member.name)

@@ -1,0 +1,200 @@
+"""Secure sums over clients, for methods to use when `Federation.secure_sums` is set.
+
+Hiding is a task like any other, `masked`, around the task whose reply is summed, so every engine can carry it out.
+docs/privacy.md says what it protects and what not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.federation import Federation
+from fedkin.core.method import display_name
+from fedkin.core.payload import Payload
+from fedkin.core.task import Task
+from fedkin.secure_aggregation.masks import KEY, content, decode, is_key
+from fedkin.secure_aggregation.share_tasks import send_key
+from fedkin.secure_aggregation.sum_rounds import SIGNED, distribute, hear, uncover
+from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.taking_part import MIN_CLIENTS
+
+_ATTEMPTS = 4
+_MAX_ATTEMPTS = 20
+"""Attempts at a sum that the run cannot continue without."""
+_OTHERS_LOST = "others of its sum were lost"
+_TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Result of a secure sum over clients.
+
+    Attributes
+    ----------
+    clients : list of int
+        The clients it is over, in order of id.
+    totals : dict of str to Tensor
+        float64, by name of the term.
+    """
+
+    clients: list[int]
+    totals: dict[str, Tensor]
+
+
+def secure(fed: Federation, method: Any) -> None:
+    """Restrict `method` to secure sums over clients on `fed`; call it before its `init`.
+
+    Raises
+    ------
+    FedkinError
+        If the method, or one of its settings, needs more.
+    """
+    needed = method.sums_suffice
+    if needed is None:
+        raise FedkinError(f"{display_name(type(method))} needs more than sums over clients.")
+    for name, value in needed.items():
+        if getattr(method, name) != value:
+            raise FedkinError(f"With secure sums, '{name}' must be {value!r}, not {getattr(method, name)!r}.")
+    fed.secure_sums = True
+
+
+def check_enough(clients: int) -> None:
+    """Refuse secure sums over fewer than three clients; those that drop out later do not count.
+
+    Of two clients, each would learn what the other gave.
+
+    Raises
+    ------
+    FedkinError
+        If there are fewer than three.
+    """
+    if clients < MIN_CLIENTS:
+        raise FedkinError(
+            f"A secure sum needs at least {MIN_CLIENTS} clients, but only {clients} would take part: in a sum "
+            "of two, each learns what the other gave."
+        )
+
+
+def summed(
+    fed: Federation,
+    task: Task,
+    payloads: Mapping[int, Payload],
+    terms: Sequence[Term],
+    clusters: Mapping[int, int] | None = None,
+    attempts: int = _ATTEMPTS,
+    complete: bool = False,
+) -> dict[int, Sum]:
+    """Run `task` at clients, and return the secure sums of their replies for each cluster of clients.
+
+    A sum takes three exchanges: clients distribute shares of their keys, do the task, and reveal the shares that take
+    the masks off. It survives up to a third of its clients who drop out at any moment. If more do, the others are asked
+    again, from the start, so `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and
+    why. Who is found to lie is left out of the run, if enough others remain.
+
+    Parameters
+    ----------
+    fed : Federation
+    task : Task
+        Task that clients run.
+    payloads : mapping of int to dict
+        Payload for each client, the same for all clients of a cluster: otherwise masks do not cancel.
+    terms : sequence of Term
+        Terms of the replies that are summed.
+    clusters : mapping of int to int, optional
+        The cluster of each client; by default all are in cluster 0.
+    attempts : int
+        Maximum number of attempts at the sum of a cluster.
+    complete : bool
+        Whether a sum must be over all of its clients. The difference of two sums of the same numbers is what those
+        gave who are in one of them, so that it must not be asked for once more to have the others in it, too.
+
+    Returns
+    -------
+    dict of int to Sum
+        By cluster, in order; without clusters that came to no sum.
+    """
+    missing = _ask_keys(fed, payloads)
+    if complete and missing:
+        fed.missing = dict(sorted(missing.items()))
+        return {}
+    waiting: dict[int, list[int]] = {}
+    for client in sorted(payloads.keys() - missing.keys()):
+        waiting.setdefault(clusters[client] if clusters else 0, []).append(client)
+    found: dict[int, Sum] = {}
+    convicted: dict[int, str] = {}
+    for _ in range(attempts):
+        for cluster in [cluster for cluster, clients in waiting.items() if len(clients) < MIN_CLIENTS]:
+            missing |= dict.fromkeys(waiting.pop(cluster), _TOO_FEW)
+        if not waiting:
+            break
+        rounds = distribute(fed, waiting)
+        hear(fed, task, payloads, terms, rounds, complete)
+        totals = uncover(fed, rounds, complete)
+        for cluster, one in rounds.items():
+            missing |= one.lost
+            convicted |= one.convicted
+            waiting[cluster] = one.others
+            if cluster in totals:
+                found[cluster] = Sum(one.replied, _cut(decode(totals[cluster]), terms))
+                del waiting[cluster]
+    missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
+    fed.missing = dict(sorted((missing | convicted).items()))
+    if convicted and fed.can_spare(convicted):
+        fed.leave_out(convicted)
+    return dict(sorted(found.items()))
+
+
+def lost_themselves(missing: Mapping[int, str]) -> dict[int, str]:
+    """Return the clients in `missing` that failed themselves, without those whose sum failed because of others."""
+    return {client: reason for client, reason in missing.items() if reason not in (_OTHERS_LOST, _TOO_FEW)}
+
+
+def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
+    """Return secure sums over every client present, by name of the term; repeated until all have taken part.
+
+    Raises
+    ------
+    FedkinError
+        If so many clients have given nothing in 20 attempts that fewer than three, or `min_clients`, remain; else they
+        are left out of the run.
+    """
+    for attempt in range(_MAX_ATTEMPTS):
+        if attempt:
+            fed.pause(attempt)
+        found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1, complete=True).get(0)
+        if found and found.clients == fed.present:
+            return found.totals
+    lost = lost_themselves(fed.missing)
+    if len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
+        client, reason = next(iter(lost.items()))
+        raise FedkinError(
+            f"Client {client} gave nothing to a sum in {_MAX_ATTEMPTS} attempts ({reason}); too few clients remain."
+        )
+    fed.leave_out(lost)
+    return sums_of_all(fed, task, payload, terms)
+
+
+def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
+    """Ask clients for public keys that are not known yet; return those that did not send one, and why."""
+    unknown = [client for client in sorted(clients) if client not in fed.keys]
+    if not unknown:
+        return {}
+    for client, reply in fed.stream(send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
+        if is_key(content(reply["key"])):
+            fed.keys[client] = reply["key"]
+            fed.signed.pop(client, None)
+            if "signer" in reply and "signature" in reply:
+                fed.signed[client] = {part: reply[part] for part in SIGNED}
+    return {client: fed.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
+
+
+def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:
+    """Split a vector ``(length,)`` into the tensors of its terms."""
+    parts = values.split([prod(term.shape) for term in terms])
+    return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}

@@ -1,0 +1,140 @@
+"""Several clients, in every form in which people have them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.data.inputs.client_input import client_input
+from fedkin.data.inputs.federation_input import federation_input, holds_several
+
+X = np.arange(8.0).reshape(4, 2)
+Y = np.array([0, 1, 0, 1])
+OBJECTS = np.empty(2, dtype=object)
+OBJECTS[:] = [X, X]
+FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(kind=Y)
+
+
+@pytest.mark.parametrize(
+    ("clients", "y"),
+    [
+        ([(X, Y), (X, Y)], None),
+        ([[X, Y], [X.tolist(), Y.tolist()]], None),
+        (iter([(X, Y), (X, Y)]), None),
+        ({0: (X, Y), 1: (X, Y)}.values(), None),
+        ([{"x": X, "y": Y}, {"features": X, "label": Y}], None),
+        ([X, X], [Y, Y]),
+        ([X, X], np.stack([Y, Y])),
+        (np.stack([X, X]), iter([Y, Y])),
+        (OBJECTS, [Y, Y]),
+        ([FRAME, FRAME], "kind"),
+        ([FRAME.rename(columns={"kind": "target"})] * 2, None),
+    ],
+)
+def test_labels_are_beside_or_inside(clients: Any, y: Any) -> None:
+    found = federation_input(clients, y, seek_labels=True)
+    assert [list(own) for own in found.labels] == [Y.tolist()] * 2
+    assert [np.asarray(x)[:, :2].tolist() for x in found.source] == [X.tolist()] * 2
+
+
+def test_clients_keep_their_names_and_numbers_are_names() -> None:
+    assert list(federation_input({"north": X, 7: X}).source) == ["north", "7"]
+    by_name = federation_input({"north": X, "south": X}, {"south": 1 - Y, "north": Y})
+    assert [own.tolist() for own in by_name.labels] == [Y.tolist(), (1 - Y).tolist()]
+    in_order = federation_input({"north": X, "south": X}, [Y, 1 - Y])
+    assert [own.tolist() for own in in_order.labels] == [Y.tolist(), (1 - Y).tolist()]
+
+
+def test_columns_of_usual_names_are_features_unless_labels_are_sought() -> None:
+    frame = FRAME.rename(columns={"kind": "label"})
+    assert federation_input([frame]).labels == [None]
+    assert federation_input([frame], seek_labels=True).label == "label"
+
+
+def test_a_folder_and_files_are_read_later() -> None:
+    assert federation_input("folder", "kind").label == "kind"
+    assert federation_input(["a.csv", ("b.csv", Y)]).source == ["a.csv", "b.csv"]
+    with pytest.raises(FedkinError, match="fit got a folder, 'folder', and arrays of labels; name their column with y"):
+        federation_input("folder", [Y])
+
+
+@pytest.mark.parametrize(
+    ("value", "several"),
+    [
+        (X, False),
+        (X.tolist(), False),
+        ((X, Y), False),
+        ([X.tolist(), Y.tolist()], False),
+        ({"x": X, "y": Y}, False),
+        (FRAME, False),
+        ("a.csv", False),
+        ([X, X], True),
+        ((X, X), True),
+        ([(X, Y)], True),
+        ({"x": X, "y": X}, True),
+        ({"north": X}, True),
+        ([FRAME], True),
+        (["a.csv", "b.csv"], True),
+        (iter([X]), True),
+    ],
+)
+def test_one_client_is_told_from_several(value: Any, several: bool) -> None:
+    assert holds_several(value) == several
+
+
+@pytest.mark.parametrize("keys", ["clinic", ["clinic"], pd.Series(["south", "north", "south", "north"])], ids=str)
+def test_a_table_divided_by_a_column_is_clients_by_name_without_it(keys: Any) -> None:
+    whole = FRAME.assign(clinic=["south", "north", "south", "north"])
+    found = federation_input(whole.groupby(keys), "kind")
+    assert list(found.source) == ["north", "south"]
+    kept = ["a", "b", "kind"] if not isinstance(keys, pd.Series) else ["a", "b", "kind", "clinic"]
+    assert all(list(table.columns) == kept for table in found.source.values())
+    assert [list(own) for own in found.labels] == [[1, 1], [0, 0]]
+    assert list(federation_input(whole.groupby(["clinic", "kind"])).source) == ["north, 1", "south, 0"]
+    assert holds_several(whole.groupby(keys))
+
+
+@pytest.mark.parametrize(
+    ("clients", "y", "sentence"),
+    [
+        (FRAME, None, "fit takes clients in a list, in a dict by name, in a folder with one file each, or as a "),
+        ([X, X], [Y], "y has 1 arrays of labels for 2 clients; give one for each."),
+        ([X, X], Y, "y is a ndarray of int64; it takes the name of the column of labels, or one array of"),
+        ([X, X], 7, "y is a int; it takes the name of the column of labels"),
+        (
+            [X, X],
+            "kind",
+            "Client 0 is of type ndarray and has no column 'kind'; give y as one array of",
+        ),
+        ([FRAME], ["kind"], "y is a list of str; it takes the name of the column of labels"),
+        ([FRAME], "kin", "Client 0 has no column 'kin'; did you mean 'kind'?"),
+        ([(X, Y)], [Y], "Client 0 is a pair (x, y), and labels are given as y, too; leave one out."),
+        ([X], {"north": Y}, "y has labels by name, but clients have no names; give both in lists, or both in dicts."),
+        ({"north": X}, {"nort": Y}, "Unknown client in y 'nort'; did you mean 'north'?"),
+        ({"north": X, "south": X}, {"north": Y}, "y has no labels of client 'south'; give one array for each client."),
+        ({"1": X, 1: X}, None, "Two clients have the same name, once as a number and once as text."),
+        ({"x": X, "y": Y}, None, "fit takes clients in a list, in a dict by name"),
+        ([{"north": X}], None, "Client 0 is of type dict; a client's data are an array, a tensor, a DataFrame, a file"),
+        ([iter([X])], None, "Client 0 is of type list_iterator; a client's data are"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(clients: Any, y: Any, sentence: str) -> None:
+    with pytest.raises(FedkinError) as raised:
+        federation_input(clients, y)
+    assert str(raised.value).startswith(sentence)
+
+
+def test_every_client_that_cannot_be_used_has_a_line() -> None:
+    with pytest.raises(FedkinError) as raised:
+        federation_input([X, object(), None])
+    assert [line.partition(";")[0] for line in str(raised.value).splitlines()] == [
+        "Client 1 is of type object",
+        "Client 2 is of type NoneType",
+    ]
+
+
+def test_a_dict_of_x_and_y_is_one_client() -> None:
+    found = client_input({"images": X, "label": Y}, "Client 0")
+    assert (found.x is X, found.y is Y) == (True, True)

@@ -1,0 +1,132 @@
+"""Data sets of torch in every form in which people have them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    random_split,
+)
+
+from fedkin.core import FedkinError
+from fedkin.data.inputs.client_input import client_input
+
+X = torch.arange(12.0).view(6, 2)
+Y = torch.tensor([0, 1, 2, 0, 1, 2])
+PAIRS = TensorDataset(X, Y)
+
+
+class Own(Dataset[Any]):
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, at: int) -> Any:
+        return self.items[at]
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(PAIRS)
+
+
+def doubled(items: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    return 2 * torch.stack([x for x, _ in items]), torch.stack([y for _, y in items])
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        (PAIRS, range(6)),
+        (Own([(x, int(y)) for x, y in PAIRS]), range(6)),
+        (Own([{"img": x.numpy(), "label": y} for x, y in PAIRS]), range(6)),
+        (Own([{"pixels": x.tolist(), "y": y} for x, y in PAIRS]), range(6)),
+        (Subset(PAIRS, [4, 1]), [4, 1]),
+        (Subset(Subset(PAIRS, [5, 4, 3]), [2, 0]), [3, 5]),
+        (Subset(Own(list(PAIRS)), [4, 1]), [4, 1]),
+        (ConcatDataset([Subset(PAIRS, [0]), Subset(PAIRS, [3])]), [0, 3]),
+        (Stream(), range(6)),
+        (DataLoader(PAIRS, batch_size=4, shuffle=True, drop_last=True), range(6)),
+        (DataLoader(PAIRS, sampler=SubsetRandomSampler([4, 2])), [4, 2]),
+        (DataLoader(Subset(PAIRS, [5, 0]), batch_size=None), [5, 0]),
+        (DataLoader(Stream(), batch_size=4), range(6)),
+        (DataLoader(Own([{"x": x, "y": y} for x, y in PAIRS]), batch_size=4), range(6)),
+    ],
+)
+def test_items_come_in_the_order_of_the_data_set(given: Any, rows: Any) -> None:
+    found = client_input(given, "Client 0")
+    assert torch.equal(found.x, X[list(rows)])
+    assert found.y.tolist() == Y[list(rows)].tolist()
+
+
+def test_a_loaders_collate_function_makes_the_samples() -> None:
+    found = client_input(DataLoader(PAIRS, batch_size=4, shuffle=True, collate_fn=doubled), "Client 0")
+    assert torch.equal(found.x, 2 * X)
+    assert found.y.tolist() == Y.tolist()
+
+
+def test_every_sample_is_in_one_part_of_a_random_split() -> None:
+    parts = [client_input(part, "Client 0") for part in random_split(PAIRS, [4, 2])]
+    assert sorted(torch.cat([part.x for part in parts])[:, 0].tolist()) == X[:, 0].tolist()
+
+
+def test_samples_may_have_no_labels() -> None:
+    for given in (TensorDataset(X), Own(list(X)), Own([(x,) for x in X]), Own([{"x": x} for x in X])):
+        found = client_input(given, "Client 0")
+        assert torch.equal(found.x, X)
+        assert found.y is None
+
+
+def test_pictures_have_the_channels_first_and_255_is_1() -> None:
+    colour = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    found = client_input(Own([(Image.fromarray(colour), "cat"), (Image.fromarray(colour + 1), "dog")]), "Client 0")
+    assert (found.x.dtype, found.x.shape, found.y.tolist()) == (torch.float32, (2, 3, 4, 4), ["cat", "dog"])
+    assert torch.equal(found.x[0].permute(1, 2, 0), torch.from_numpy(colour) / 255)
+    grey = client_input(Own([Image.fromarray(colour[..., 0])]), "Client 0")
+    assert grey.x.shape == (1, 1, 4, 4)
+
+
+class Broken(Own):
+    def __getitem__(self, at: int) -> Any:
+        raise OSError("no such file: 3.png")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (Own([]), "Client 0 is empty; every client needs at least one sample."),
+        (Broken([1]), "Item 0 of Client 0 cannot be read: OSError: no such file: 3.png."),
+        (Own([(X[0], 1), (X[0, :1], 1)]), "Item 1 of Client 0 has the shape (1,) where the first has (2,); all need"),
+        (Own([(X[0], 1), X[0]]), "Item 1 of Client 0 has no label, unlike the first."),
+        (Own([(X[0], 1, 2)]), "Item 0 of Client 0 has 3 parts; an item is x, a pair (x, y), or a dict of these."),
+        (
+            Own([{"a": X[0], "b": X[0]}]),
+            "Item 0 of Client 0 has a, b, and none of these is called x, image",
+        ),
+        (Own([("text", 1)]), "Item 0 of Client 0 is of type str, which is no array of numbers."),
+        (TensorDataset(X, Y, Y), "Client 0 is a TensorDataset of 3 tensors; it should be x alone, or x and y."),
+    ],
+)
+def test_items_that_cannot_be_used_are_refused(given: Any, sentence: str) -> None:
+    with pytest.raises(FedkinError) as raised:
+        client_input(given, "Client 0")
+    assert str(raised.value).startswith(sentence)
+
+
+def test_the_key_of_labels_may_be_named() -> None:
+    given = Own([{"x": x, "y": 0, "kind": y} for x, y in PAIRS])
+    assert client_input(given, "Client 0", "kind").y.tolist() == Y.tolist()
+    with pytest.raises(FedkinError, match=r"Item 0 of Client 0 has no 'sort'; it has x, y, kind\."):
+        client_input(given, "Client 0", "sort")

@@ -1,0 +1,326 @@
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
+
+from fedkin.core import Client, FedkinError, task
+from fedkin.core.payload import pack
+from fedkin.data.preparing.prepare import PreparingOptions, prepare
+from fedkin.data.reading.dataset import in_order
+from fedkin.engines.flower_engine import grid as grid_module
+from fedkin.engines.flower_engine.grid import FlowerFederation
+from fedkin.engines.flower_engine.roster import Roster
+from fedkin.engines.local import LocalFederation
+from fedkin.engines.site import Site
+from fedkin.engines.site_memory import Memory, WatchedSites
+from fedkin.experiment import registry
+from fedkin.experiment.checkpoint import settle, snapshot
+from fedkin.experiment.config import checked_method
+from fedkin.secure_aggregation.sums import secure
+from nodes import RUN, contents, federation, nodes_of, sites_of
+
+CORNERS = torch.tensor([[9.0, 1, 1, 9, 1, 5], [1, 9, 1, 1, 9, 5], [1, 1, 9, 9, 9, 5]])
+"""Not in [0, 1], so that sites also scale."""
+METHODS: dict[str, dict[str, Any]] = {
+    "kfed": {"n_clusters": 3, "local_clusters": 2},
+    "kin-graph": {"min_members": 2, "neighbours": 4},
+    "ccfc": {"n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 16, "latent": 8},
+    "fedcref": {"local_epochs": 2, "rounds": 1, "min_steps": 5, "n_clusters": 3, "max_iterations": 2},
+    "fedcref candidates": {
+        "local_epochs": 2,
+        "rounds": 1,
+        "min_steps": 5,
+        "n_clusters": 3,
+        "candidates": 2,
+        "max_iterations": 2,
+    },
+    "ocfl": {"rounds": 4},
+    "ifca": {"rounds": 2, "n_clusters": 2},
+    "embedding": {"rounds": 2},
+    "sattler": {"rounds": 3},
+}
+
+
+def clients(n: int = 4) -> list[Client]:
+    """Clients around three corners; those with an odd number call them by other names."""
+    rng = torch.Generator().manual_seed(7)
+    made = []
+    for i in range(n):
+        truth = torch.arange(24 + i) % 3
+        x = CORNERS[truth] + 0.5 * torch.randn(len(truth), 6, generator=rng)
+        made.append(Client(i, x, truth if i % 2 else (truth + 1) % 3))
+    return made
+
+
+@task
+def remember(clients, payloads):
+    for client in clients:
+        client.state["asked"] = client.state.get("asked", torch.tensor(0)) + 1
+    return [{"asked": client.state["asked"], "drawn": torch.rand(2, generator=client.rng)} for client in clients]
+
+
+@task
+def fail(clients, payloads):
+    raise RuntimeError("the secret of the site")
+
+
+def finish(method: Any, fed: Any) -> dict[str, Any]:
+    prepare(fed)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    return {"result": method.result(state), "exchange": fed.exchange}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_kind_of_method_finds_on_flower_what_it_finds_here(name: str, tmp_path: Path) -> None:
+    method = checked_method(registry.resolve("method", name.split()[0]), METHODS[name])
+    local = LocalFederation(clients(), 3)
+    expected = finish(method, local)
+    grid = nodes_of(sites_of(clients(), tmp_path, classes=["a", "b", "c"]))
+    fed = federation(grid, classes=["a", "b", "c"])
+    found = finish(method, fed)
+    (tensors, text), (others, other) = pack(expected), pack(found)
+    assert text == other
+    assert all(torch.allclose(tensors[key], others[key], atol=1e-5, equal_nan=True) for key in tensors)
+    assert (fed.traffic.sent, fed.traffic.received) == (local.traffic.sent, local.traffic.received)
+    for i, client in local.clients.items():
+        remembered = Memory(tmp_path / str(i) / RUN).state() or {}
+        assert remembered.keys() == client.state.keys()
+        shared = remembered.keys() - {"sums_key"}  # a secret of each client
+        assert all(torch.allclose(remembered[key], client.state[key], atol=1e-5) for key in shared)
+
+
+@pytest.mark.parametrize("name", ["kfed", "fedcref", "ccfc", "ocfl"])
+def test_no_sample_and_no_label_crosses(name: str, tmp_path: Path) -> None:
+    made = clients()
+    grid = nodes_of(sites_of(made, tmp_path, classes=["a", "b", "c"]))
+    replies = []
+    pull = grid.pull_messages
+    grid.pull_messages = lambda ids: [replies.append(one) or one for one in pull(ids)]  # type: ignore[func-returns-value, method-assign]
+    fed = federation(grid, classes=["a", "b", "c"] if name == "ocfl" else [])
+    finish(checked_method(registry.resolve("method", name), METHODS[name]), fed)
+    crossed = contents([*grid.sent, *replies])
+    for client, remembered in ((one, Memory(tmp_path / str(one.id) / RUN).state() or {}) for one in made):
+        assert remembered["scaling_mean"].numpy().tobytes() in crossed  # what does cross would be found
+        scaled = (client.x - remembered["scaling_mean"]) / remembered["scaling_scale"]
+        for rows in (client.x, scaled.float()):
+            assert not any(row.numpy().tobytes() in crossed for row in rows)
+        assert client.y is not None
+        assert client.y.numpy().tobytes() not in crossed
+
+
+def test_a_server_that_goes_back_finds_sites_as_they_were(tmp_path: Path) -> None:
+    grid = nodes_of(sites_of(clients(2), tmp_path))
+    fed = federation(grid)
+    for _ in range(3):
+        fed.ask(remember, fed.all())
+    fed.settled = 3
+    straight = [fed.ask(remember, fed.all()) for _ in range(3)]
+    again = federation(grid)
+    again.exchange = again.settled = 3
+    repeated = [again.ask(remember, again.all()) for _ in range(3)]
+    assert [int(reply[0]["asked"]) for reply in repeated] == [4, 5, 6]
+    for one, other in zip(straight, repeated, strict=True):
+        assert all(torch.equal(one[i]["drawn"], other[i]["drawn"]) for i in (0, 1))
+    assert Memory(tmp_path / "0" / RUN).exchanges() == [3, 4, 5, 6]
+
+
+def test_stopped_after_any_step_a_method_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    method = checked_method(registry.resolve("method", "ccfc"), METHODS["ccfc"])
+    grid = nodes_of(sites_of(clients(), tmp_path))
+    fed = federation(grid)
+    prepare(fed)
+    state, lost = method.init(fed), True
+    while not state.finished:
+        kept = snapshot(fed, state)
+        fed.settled = fed.exchange
+        state, _ = method.step(fed, state)
+        if lost:  # every second step is done, forgotten, and done again
+            fed = federation(grid)
+            state = settle(fed, method.state_type, kept)
+            state, _ = method.step(fed, state)
+        lost = not lost
+    straight = finish(method, LocalFederation(clients(), 3))["result"]
+    found = method.result(state)
+    assert all(torch.equal(one, pack(found)[0][key]) for key, one in pack(straight)[0].items())
+
+
+def test_who_is_not_there_is_missing_and_named(tmp_path: Path) -> None:
+    grid = nodes_of(sites_of(clients(3), tmp_path))
+    fed = federation(grid, timeout=0.5)
+    grid.away = {1}
+    grid.troubles = lambda message, partition: Error(5, "") if partition == 2 else None
+    assert list(fed.ask(remember, fed.all())) == [0]
+    assert fed.missing == {1: "not connected", 2: "Flower could not reach it (code 5)"}
+    grid.troubles, grid.away = None, {0, 1}
+    assert list(fed.ask(remember, fed.all())) == [2]
+    grid.away = {1}
+    grid.troubles = lambda message, partition: "lost" if partition == 2 else None
+    assert list(fed.ask(remember, fed.all())) == [0]
+    assert fed.missing[2] == "no reply in 0.5 seconds"
+
+
+def test_the_server_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid_module, "_SAY", 0.2)
+    grid = nodes_of(sites_of(clients(3), tmp_path))
+    fed, reports = federation(grid, timeout=1.0), []
+    fed.roster.report = reports.append
+    fed.ask(remember, fed.all())
+    assert reports == []
+    grid.troubles = lambda message, partition: "lost" if partition else None
+    fed.ask(remember, fed.all())
+    assert 2 <= len(reports) <= 5
+    assert reports[0] == f"Waiting for {fed.names[1]}, {fed.names[2]}, for 0 s now"
+
+
+def test_a_site_that_is_started_anew_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid_module, "_LOOK", 0.1)
+    grid = nodes_of(sites_of(clients(2), tmp_path))
+    fed = federation(grid, timeout=20)
+    fed.ask(remember, fed.all())
+    lost = []
+
+    def once(message: Message, partition: int) -> Any:
+        if partition == 1 and not lost:
+            lost.append(message)
+            grid.restart(1)
+            return "killed"
+        return None
+
+    grid.troubles = once
+    replies = fed.ask(remember, fed.all())
+    assert lost
+    assert [int(reply["asked"]) for reply in replies.values()] == [2, 2]
+    assert not fed.missing
+
+
+def test_a_bug_at_a_site_tells_the_server_its_kind_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fed = federation(nodes_of(sites_of(clients(2), tmp_path)))
+    assert fed.ask(fail, fed.all()) == {}
+    assert fed.missing[0] == "the task failed there (RuntimeError; its log says more)"
+    assert "the secret of the site" in caplog.text
+
+
+def test_what_a_site_says_is_one_short_line(tmp_path: Path) -> None:
+    @task
+    def shout(clients, payloads):
+        raise FedkinError("\x1b[2J\x07No.\n" + 10_000 * "!")
+
+    fed = federation(nodes_of(sites_of(clients(2), tmp_path)))
+    assert fed.ask(shout, fed.all()) == {}
+    assert fed.missing[0].startswith("[2J No. !!")
+    assert len(fed.missing[0]) < 1001
+
+
+def test_a_reply_with_anything_but_safetensors_is_refused_and_not_opened(tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return Path.touch, (opened,)
+
+    evil = pickle.dumps(Bomb())
+    forms = [
+        {"payload": ArrayRecord({"payload": Array("uint8", (len(evil),), "safetensors", evil)})},
+        {"payload": ArrayRecord({"payload": Array("object", (1,), "numpy.ndarray", evil)})},
+        {"payload": ArrayRecord({"more": Array("uint8", (len(evil),), "safetensors", evil)})},
+        {"payload": ConfigRecord({"pickle": evil})},
+        {"other": ConfigRecord({"pickle": evil})},
+    ]
+    for records in forms:
+        grid = nodes_of(sites_of(clients(2), tmp_path / "sites"))
+        fed = federation(grid)
+        answer = grid.app
+
+        def evil_at_one(message: Message, context: Any, records: Any = records, answer: Any = answer) -> Message:
+            if context.node_config["partition-id"] == 1:
+                content = RecordDict({"fedkin": ConfigRecord({}), **records})
+                if "other" in records:
+                    del content["fedkin"]
+                return Message(content, reply_to=message)
+            return answer(message, context)
+
+        grid.app = evil_at_one
+        assert list(fed.ask(remember, fed.all())) == [0]
+        assert fed.missing[1].startswith("its reply was refused: ")
+        assert not opened.exists()
+
+
+def test_clients_can_be_watched_where_their_folders_are(tmp_path: Path) -> None:
+    here = clients(2)
+    memories = {client.id: tmp_path / str(client.id) / RUN for client in here}
+    prepared: list[int] = []
+    watched = WatchedSites({client.id: client for client in here}, memories, lambda client: prepared.append(client.id))
+    fed = federation(nodes_of(sites_of(clients(2), tmp_path)), watched=watched)
+    fed.refresh()
+    assert prepared == []
+    fed.ask(remember, {1: {}})
+    fed.refresh()
+    fed.refresh()
+    assert prepared == [1]
+    assert int(fed.clients[1].state["asked"]) == 1
+    assert not fed.clients[0].state
+
+
+def test_results_are_handed_out_and_whoever_did_not_keep_them_is_named(tmp_path: Path) -> None:
+    kept = {}
+
+    def keep(site: Site, request: Any, payload: Any) -> None:
+        if request.client == 1:
+            raise FedkinError("No space left.")
+        kept[site.name] = payload["x"].tolist()
+
+    fed = federation(nodes_of(sites_of(clients(3), tmp_path), keep))
+    assert fed.conclude({i: {"x": torch.tensor([i])} for i in range(3)}) == {1: "No space left."}
+    assert kept == {"site-0": [0], "site-2": [2]}
+
+
+def test_labels_are_numbered_as_the_run_numbers_them(tmp_path: Path) -> None:
+    own = [["cat", "dog"], ["ant", "dog"]]
+    made = [Client(i, torch.zeros(2, 3), torch.tensor([0, 1])) for i in range(2)]
+    sites = [
+        Site(f"site-{i}", tmp_path / str(i), one.x, one.y, names)
+        for i, (one, names) in enumerate(zip(made, own, strict=True))
+    ]
+    roster = Roster(nodes_of(sites))
+    members = roster.gather(2, 5)
+    assert in_order(name for member in members for name in member.classes) == ["ant", "cat", "dog"]
+    request = {"run": RUN, "client": 0, "seed": 0, "exchange": 1, "settled": 0, "task": ""}
+    labels = [site.client(_request(**request, classes=["ant", "cat", "dog"])).y for site in sites]
+    assert [one.tolist() for one in labels if one is not None] == [[1, 2], [0, 2]]
+    assert sites[0].client(_request(**request)).y is None
+    with pytest.raises(FedkinError, match="has the class 'cat', which the run does not know"):
+        sites[0].client(_request(**request, classes=["dog"]))
+
+
+def _request(**values: Any) -> Any:
+    from fedkin.engines.site_request import Request
+
+    return Request.from_json(json.dumps(values))
+
+
+def test_the_engine_needs_a_roster(tmp_path: Path) -> None:
+    grid = nodes_of(sites_of(clients(2), tmp_path))
+    assert FlowerFederation(Roster(grid), RUN).ids == []
+
+
+def test_secure_sums_need_nothing_of_the_engine(tmp_path: Path) -> None:
+    method = checked_method(registry.resolve("method", "fedavg"), {"rounds": 2})
+    results = []
+    for made in (LocalFederation(clients(), 3), None):
+        nodes = nodes_of(sites_of(clients(), tmp_path, classes=["a", "b", "c"]))
+        fed = made or federation(nodes, classes=["a", "b", "c"])
+        secure(fed, method)
+        prepare(fed, PreparingOptions("none"))
+        state = method.init(fed)
+        while not state.finished:
+            state, _ = method.step(fed, state)
+        results.append(state.models)
+    assert torch.allclose(*results, atol=1e-6)

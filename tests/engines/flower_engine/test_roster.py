@@ -1,0 +1,334 @@
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
+from flwr.app import Context, Message
+
+from fedkin.core import FedkinError
+from fedkin.data.preparing.scaling import moments
+from fedkin.deploy.certificates import make_key
+from fedkin.engines.flower_engine.grid import FlowerFederation
+from fedkin.engines.flower_engine.member import NOWHERE, Member
+from fedkin.engines.flower_engine.roster import Roster
+from fedkin.engines.flower_engine.wire import content, read
+from fedkin.engines.site import Site
+from nodes import Nodes, nodes_of
+
+
+def site(folder: Path, name: str, width: int = 3, features: tuple[str, ...] = ()) -> Site:
+    return Site(name, folder, torch.ones(4, width), features=list(features))
+
+
+def grid(folder: Path, *sites: Site) -> Nodes:
+    return nodes_of(sites)
+
+
+def test_ids_are_in_the_order_of_names_whatever_the_order_of_nodes(tmp_path: Path) -> None:
+    names = ["delta", "alpha", "charlie", "bravo"]
+    members = Roster(grid(tmp_path, *(site(tmp_path / name, name) for name in names))).gather(4, 5)
+    assert [member.name for member in members] == sorted(names)
+    assert len({member.node for member in members}) == 4
+
+
+def test_a_second_site_of_a_name_is_refused_and_the_first_unharmed(tmp_path: Path) -> None:
+    reports: list[str] = []
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "a"))
+    nodes.away = {2}
+    roster = Roster(nodes, report=reports.append)
+    assert len(roster.gather(2, 5)) == 2
+    nodes.away = set()
+    assert roster.greet() == []
+    assert roster.greet() == []
+    assert reports[-1] == "Refused: Another site is called 'a' already; every site needs a name of its own."
+    assert roster.members["a"].node == nodes.node(0)
+
+
+def test_sites_with_tables_may_have_columns_of_their_own(tmp_path: Path) -> None:
+    columns = {"a": ("x", "y"), "b": ("y", "x"), "c": ("y",)}
+    sites = [site(tmp_path / name, name, len(own), own) for name, own in columns.items()]
+    roster = Roster(grid(tmp_path, *sites))
+    assert {member.name: tuple(member.features) for member in roster.gather(3, 5)} == columns
+    with pytest.raises(FedkinError) as error:
+        roster.admit(Member("c", roster.members["c"].identity, (1,), ["x"]))
+    assert str(error.value) == ("Site 'c' came back with a table of 1 columns (x) instead of a table of 1 columns (y).")
+
+
+def test_a_site_with_other_data_is_refused_by_what_most_have(tmp_path: Path) -> None:
+    for other, words in (
+        (site(tmp_path / "c", "c", 5), r"samples of shape \(5,\), but most sites have samples of shape \(3,\)"),
+        (site(tmp_path / "c", "c", 3, ("x", "y", "q")), r"a table of 3 columns \(x, y, q\), but most"),
+    ):
+        reports: list[str] = []
+        sites = [other, *(site(tmp_path / name, name) for name in ("d", "e", "f"))]
+        members = Roster(grid(tmp_path, *sites), report=reports.append).gather(3, 5)
+        assert [member.name for member in members] == ["d", "e", "f"]
+        assert re.search(words, reports[-1])
+
+
+def test_who_waits_in_vain_learns_who_is_there(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b", 5))
+    with pytest.raises(FedkinError, match=r"0.3 seconds 1 of 3 sites are there: b. Site 'a' has samples of shape"):
+        Roster(nodes).gather(3, 0.3)
+
+
+def test_once_it_has_begun_only_those_come_back_who_were_there(tmp_path: Path) -> None:
+    reports: list[str] = []
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
+    nodes.away = {2}
+    members = Roster(nodes).gather(2, 5)
+    nodes.away = set()
+    again = Roster(nodes, {member.name: member.identity for member in members}, reports.append)
+    assert [member.name for member in again.gather(2, 5)] == ["a", "b"]
+    assert "Refused: Site 'c' was not there when the run began, so it cannot take part now." in reports
+    nodes.restart(0)
+    assert [member.name for member in again.greet()] == ["a"]
+
+
+def test_a_run_that_goes_on_does_not_wait_for_ever_for_one_that_is_gone(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
+    members = Roster(nodes).gather(3, 5)
+    nodes.away = {1}
+    again = Roster(nodes, {member.name: member.identity for member in members})
+    there = {one.name: one.node != NOWHERE for one in again.gather(3, 0.3)}
+    assert there == {"a": True, "b": False, "c": True}
+    fed = FlowerFederation(again, "ab", timeout=5)
+    assert list(fed.ask(moments, fed.all())) == [0, 2]
+    assert fed.missing == {1: "not connected"}
+    nodes.away = set()
+    assert list(fed.ask(moments, fed.all())) in ([0, 2], [0, 1, 2])
+    assert list(fed.ask(moments, fed.all())) == [0, 1, 2]
+
+
+def test_nobody_waits_for_who_is_forgotten_and_nobody_takes_its_seat(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"), site(tmp_path / "other", "b"))
+    nodes.away = {3}
+    members = Roster(nodes).gather(3, 5)
+    known, reports = {member.name: member.identity for member in members}, list[str]()
+    nodes.away = {1}
+    began = time.monotonic()
+    again = Roster(nodes, known, reports.append, forgotten=["b"])
+    assert [(one.name, one.node != NOWHERE) for one in again.gather(3, 60)] == [("a", True), ("b", False), ("c", True)]
+    assert time.monotonic() - began < 30
+    assert "Refused: Another site is called 'b' already; every site needs a name of its own." in reports
+    assert reports[-1] == "2 of 2 sites are there: a, c"
+
+
+def test_who_is_forgotten_and_there_stands_for_nobody_else(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"))
+    nodes.away = {2}
+    listed = dict.fromkeys("abc", "")
+    with pytest.raises(FedkinError, match=r"0.3 seconds 1 of 2 sites are there: a; not there yet: c\."):
+        Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 0.3)
+    nodes.away = {1}
+    assert [one.name for one in Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 5)] == ["a", "c"]
+
+
+def test_who_is_away_when_a_run_resumes_comes_back_with_columns_of_its_own(tmp_path: Path) -> None:
+    columns = {"a": ("x", "y"), "b": ("y", "z"), "c": ("z",)}
+    nodes = grid(tmp_path, *(site(tmp_path / name, name, len(own), own) for name, own in columns.items()))
+    known = {member.name: member.identity for member in Roster(nodes).gather(3, 5)}
+    nodes.away = {2}
+    again = Roster(nodes, known)
+    again.gather(3, 0.3)
+    nodes.away = set()
+    assert [member.name for member in again.greet()] == ["c"]
+    assert tuple(again.members["c"].features) == ("z",)
+
+
+def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> None:
+    roster = Roster(grid(tmp_path))
+    one = Member("a", "token", (3,), node=7)
+    roster.admit(one)
+    roster.known = {"a": "token"}
+    with pytest.raises(FedkinError, match=r"came back with samples of shape \(5,\) instead of samples of shape \(3,\)"):
+        roster.admit(Member("a", "token", (5,)))
+    with pytest.raises(FedkinError, match="Another site is called 'a'"):
+        roster.admit(Member("a", "other", (3,)))
+    assert roster.members == {"a": one}
+
+
+def liar(nodes: Nodes, partition: int) -> dict:
+    """Have a node introduce itself with what the returned dictionary holds instead of its site's words."""
+    answer, lies = nodes.app, {}
+
+    def lying(message: Message, context: Context) -> Message:
+        reply = answer(message, context)
+        if context.node_config["partition-id"] != partition:
+            return reply
+        return Message(content({**read(reply.content).tree(), **lies}), reply_to=message)
+
+    nodes.app = lying  # type: ignore[assignment]
+    return lies
+
+
+def test_a_node_has_one_seat_and_the_others_go_on(tmp_path: Path) -> None:
+    reports: list[str] = []
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
+    lies = liar(nodes, 2)
+    roster = Roster(nodes, report=reports.append)
+    nodes.away = {1}
+    roster.greet()
+    for name in ("d", "e", "e"):
+        lies |= {"name": name, "identity": f"of {name}"}
+        nodes.restart(2)
+        assert roster.greet() == []
+    nodes.away = set()
+    assert [member.name for member in roster.gather(3, 5)] == ["a", "b", "c"]
+    refused = [f"Node {nodes.node(2)} is site 'c' and cannot be '{name}' too; a node has one name." for name in "de"]
+    assert roster.refused == refused
+    assert [text for text in reports if "one name" in text] == [f"Refused: {refused[at]}" for at in (0, 1, 1)]
+    nodes.restart(2)
+    assert roster.greet() == []
+    assert sorted(roster.members) == ["a", "b", "c"]
+
+
+def test_two_names_cannot_share_a_folder(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "1", "b"), site(tmp_path / "3", "c"))
+    nodes.away = {1}
+    roster = Roster(nodes)
+    assert len(roster.gather(2, 5)) == 2
+    nodes.away = set()
+    roster.known = {}
+    assert roster.greet() == []
+    assert roster.refused == ["Site 'b' has the private folder of site 'a'; every site needs one of its own."]
+    resumed = Roster(nodes, {"a": roster.members["a"].identity, "b": "token"})
+    assert [member.name for member in resumed.greet()] == ["a"]
+
+
+def with_keys(folder: Path, *names: str) -> tuple[Nodes, list[bytes]]:
+    """Sites that have keys, which Flower has authenticated their nodes with; and those keys."""
+    sites, keys = [], []
+    for name in names:
+        make_key(folder / name / "site.key")
+        sites.append(replace(site(folder / name, name), key=folder / name / "site.key"))
+        public = load_ssh_public_key((folder / name / "site.key.pub").read_bytes())
+        keys.append(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    nodes = grid(folder, *sites)
+    nodes.keys = dict(enumerate(keys))
+    return nodes, keys
+
+
+def test_a_name_stays_with_the_key_that_came_with_it_first(tmp_path: Path) -> None:
+    nodes, _ = with_keys(tmp_path, "a", "b", "z")
+    lies = liar(nodes, 2)
+    nodes.away = {2}
+    roster = Roster(nodes)
+    members = roster.gather(2, 5)
+    assert [member.key for member in members] == [
+        (tmp_path / name / "site.key.pub").read_text().strip() for name in "ab"
+    ]
+    nodes.away = set()
+    lies |= {"name": "a", "identity": members[0].identity}  # it has even stolen the token
+    stolen = "A node with another key says that it is site 'a'; the name stays with the key that came with it first."
+    for lie in ({}, {"key": members[0].key}, {"key": ""}):
+        lies |= lie
+        nodes.restart(2)
+        assert roster.greet() == []
+    assert roster.refused == [stolen]
+    assert roster.members["a"].node == nodes.node(0)
+    known = {member.name: member.identity for member in members}
+    again = Roster(nodes, known, keys={member.name: member.key for member in members})
+    nodes.away = {0}
+    assert [member.name for member in again.gather(1, 5)] == ["a", "b"]
+    assert again.refused == [stolen]
+    assert again.members["a"].node == NOWHERE
+    nodes.away = set()
+    assert [member.name for member in again.greet()] == ["a"]
+    assert again.members["a"].node == nodes.node(0)
+
+
+def test_one_key_has_one_name_also_in_a_run_that_resumes(tmp_path: Path) -> None:
+    nodes, _ = with_keys(tmp_path, "a", "b", "c")
+    members = Roster(nodes).gather(3, 5)
+    lies = liar(nodes, 1)
+    lies |= {"name": "c", "identity": members[2].identity}
+    nodes.away = {0, 2}
+    again = Roster(nodes, {one.name: one.identity for one in members}, keys={one.name: one.key for one in members})
+    assert again.greet() == []
+    assert again.refused == ["Site 'c' has the key of site 'b'; a key has one name in a run."]
+
+
+def test_a_key_that_changes_with_every_start_binds_nobody(tmp_path: Path) -> None:
+    nodes, keys = with_keys(tmp_path, "a", "b")
+    nodes.keys = {0: keys[1], 1: b"no key"}  # as without authentication, where nodes make keys of their own
+    roster = Roster(nodes)
+    assert [member.key for member in roster.gather(2, 5)] == ["", ""]
+    nodes.restart(0)
+    nodes.keys = {}
+    assert [member.name for member in roster.greet()] == ["a"]
+
+
+def test_only_those_who_are_listed_have_seats(tmp_path: Path) -> None:
+    reports: list[str] = []
+    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"))
+    roster = Roster(nodes, report=reports.append, listed={"a": "", "c": "", "d": ""})
+    assert [member.name for member in roster.gather(2, 5)] == ["a", "c"]
+    assert roster.refused == ["Site 'b' is not among the clients that this run's [federation] lists."]
+    assert "2 of 2 sites are there: a, c; not there yet: d" in reports
+
+
+def test_a_listed_key_decides_whose_the_name_is(tmp_path: Path) -> None:
+    nodes, _ = with_keys(tmp_path, "a", "b", "z")
+    lies = liar(nodes, 2)
+    public = {name: (tmp_path / name / "site.key.pub").read_text().strip() for name in "ab"}
+    lies |= {"name": "a", "key": public["a"]}
+    nodes.away = {0}
+    roster = Roster(nodes, listed=public)
+    assert [member.name for member in roster.greet()] == ["b"]  # the first that says it is a
+    assert roster.refused == ["Site 'a' has another key than 'federation.keys' lists for it."]
+    nodes.away = set()
+    assert [member.name for member in roster.gather(2, 5)] == ["a", "b"]
+    assert roster.members["a"].node == nodes.node(0)
+    nodes.keys = {}
+    assert Roster(nodes, listed=public).greet() == []
+
+
+@pytest.mark.parametrize("name", ["", "a\nfedkin: Done", "x" * 300, "\x1b[2J"])
+def test_a_name_that_could_pass_for_the_logs_own_words_is_refused(name: str, tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", name))
+    roster = Roster(nodes)
+    assert roster.greet() == []
+    assert roster.refused == [f"Node {nodes.node(0)} does not introduce itself as sites of fedkin do."]
+
+
+def test_a_nodes_own_words_are_one_short_line_of_the_log(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"))
+    nodes.app = lambda message, context: Message(content(refusal="no\nfedkin: Done" + 999 * "!"), reply_to=message)  # type: ignore[assignment]
+    roster = Roster(nodes)
+    assert roster.greet() == []
+    [sentence] = roster.refused
+    assert sentence.startswith(f"Node {nodes.node(0)}: no fedkin: Done!!!")
+    assert len(sentence) < 350
+
+
+SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "classes": ["y"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"name": name} for name in (None, ["b"], 3, torch.ones(1))),
+        {"identity": None},
+        *({"key": key} for key in (None, 3, ["k"])),
+        *({"shape": shape} for shape in (5, [[5]], None, "3", [3.0], [True], torch.ones(1), {"3": 3})),
+        *({key: value} for key in ("features", "classes") for value in (7, [7], None, "xy", [["x"]])),
+        {"node": {}, "more": 1},
+    ],
+)
+def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(change: dict, tmp_path: Path) -> None:
+    reports: list[str] = []
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"))
+    answer = nodes.app
+
+    def odd(message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] == 1:
+            return Message(content({**SOUND, **change}), reply_to=message)
+        return answer(message, context)
+
+    nodes.app = odd  # type: ignore[assignment]
+    assert [member.name for member in Roster(nodes, report=reports.append).gather(1, 5)] == ["a"]
+    assert f"Refused: Node {nodes.node(1)} does not introduce itself as sites of fedkin do." in reports

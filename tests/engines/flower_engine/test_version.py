@@ -1,0 +1,86 @@
+"""Versions of Flower: refused, taken, and explained where an import fails."""
+
+import importlib
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.engines import flower_engine as engine
+from fedkin.engines.flower_engine import version as versions
+from fedkin.engines.flower_engine.version import FlowerError, check_flower, importing_flower
+
+ROOT = Path(__file__).parents[3]
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, found: str | None) -> None:
+    def version(name: str) -> str:
+        assert name == "flwr"
+        if found is None:
+            raise PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(versions, "version", version)
+
+
+@pytest.mark.parametrize("found", ["1.41.0", "1.41.3", "1.42.0", "1.43.0.dev20261101", "2.0.0"])
+def test_versions_since_the_oldest_are_taken(monkeypatch, found):
+    installed(monkeypatch, found)
+    assert check_flower() == found
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (None, "Flower is not installed; `pip install 'fedkin[flower]'` brings it."),
+        (
+            "1.40.2",
+            "Flower 1.40.2 is installed, and fedkin needs 1.41.0 or newer: pip install -U 'flwr>=1.41.0'.",
+        ),
+        ("1.41.9", "Flower 1.41.9 does not work with fedkin (it sends nothing): pip install 'flwr==1.42.0'."),
+    ],
+)
+def test_versions_that_do_not_work_get_a_sentence(monkeypatch, found, sentence):
+    installed(monkeypatch, found)
+    monkeypatch.setitem(versions.BROKEN, "1.41.9", "it sends nothing")
+    with pytest.raises(FlowerError) as refused:
+        importlib.reload(engine)
+    assert str(refused.value) == sentence
+    assert isinstance(refused.value, FedkinError)
+    assert isinstance(refused.value, ImportError)
+
+
+@pytest.mark.parametrize(
+    ("found", "why"), [("1.99.0", "which is newer than 1.42.0, the newest that it is tested"), ("1.41.0", "damaged")]
+)
+def test_an_import_that_flower_lacks_is_explained(monkeypatch, found, why):
+    installed(monkeypatch, found)
+    with pytest.raises(FlowerError, match=rf"cannot use Flower {found}, .*{why}.*flwr\.gone.*pip install 'flwr==1"):  # noqa: SIM117
+        with importing_flower():
+            import flwr.gone  # noqa: F401
+
+
+def test_other_imports_fail_as_they_are():
+    with pytest.raises(ModuleNotFoundError, match="no_such_package") as failed, importing_flower():
+        import no_such_package  # noqa: F401
+    assert not isinstance(failed.value, FlowerError)
+
+
+def test_the_package_asks_for_the_oldest_version_and_has_no_ceiling():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [one for extra in ("flower", "dev") for one in project["optional-dependencies"][extra] if "flwr" in one]
+    assert len(asked) == 2
+    for one in asked:
+        assert one.partition(">=")[2] + ".0" == versions.OLDEST
+        assert "<" not in one
+
+
+def test_only_public_modules_of_flowers_are_used():
+    """A private module may go with the next version."""
+    texts = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
+    used = {module for text in texts for module in re.findall(r"^ *(?:from|import) (flwr[\w.]*)", text, re.MULTILINE)}
+    allowed = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy", "flwr.simulation"}
+    assert used - allowed == {"flwr.serverapp.strategy.strategy_utils"}

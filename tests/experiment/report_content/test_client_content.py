@@ -1,0 +1,74 @@
+"""Clusters of clients on a run's page."""
+
+import pytest
+import torch
+
+from fedkin.experiment.config import Config
+from fedkin.experiment.report_content.client_content import _caption
+from pages import client_record, clustered, record, scaling, view
+
+
+def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
+    shown = clustered(
+        config,
+        client_record(1, [-1, 0, 0, 0], [None, 0.1, 0.2, 0.3]),
+        client_record(2, [-1, 1, 0, 1], [None, 0.5, 0.6, 0.7]),
+        clusters=[0, 27, 1, 2],
+    )
+    assert shown.clients is not None
+    assert (shown.clients.clients, shown.clients.steps) == (["0", "1", "2", "3"], [1, 2])
+    assert shown.clients.clusters.tolist() == [[-1, -1], [0, 1], [0, 0], [0, 1]]
+    assert shown.clients.hidden == ["A", "BB", "B", "C"]
+    assert shown.clients.scores == pytest.approx({0: 0.6, 1: 0.6})
+    assert shown.clients.caption.startswith(
+        "After round 2: 2 clusters of 1 and 2 clients, 1 client without a cluster yet."
+    )
+    assert shown.lead == (
+        "2 clusters of clients were found. They match the true clusters exactly (ARI 1.00).\n"
+        "4 clients hold 20 samples; these never left them. It took 2 rounds."
+    )
+    assert "which no method sees" in shown.notes[0]
+    spread = next(curve for curve in shown.curves if curve.title == "Accuracy across clients")
+    assert spread.series["median"] == pytest.approx([0.2, 0.6])
+    assert spread.series["10th percentile"] == pytest.approx([0.12, 0.52])
+    assert {curve.x_label for curve in shown.curves} == {"round"}
+
+
+def test_one_model_for_all_is_called_so(config: Config) -> None:
+    shown = clustered(config, client_record(1, [0, 0, 0, 0]))
+    assert shown.lead.startswith("One model was trained for all clients.\n")
+    assert shown.clients is not None
+    assert (shown.clients.hidden, shown.clients.scores) == ([], {})
+    assert shown.clients.caption == "After round 1: 1 cluster of 4 clients."
+
+
+def test_a_model_for_each_is_called_so(config: Config) -> None:
+    shown = clustered(config, client_record(1, [0, 1, 2, 3]))
+    assert shown.lead.startswith("Each client trained a model of its own.\n")
+
+
+def test_clusters_that_nobody_knows_yet_are_none(config: Config) -> None:
+    shown = clustered(config, client_record(1, [-1] * 4))
+    assert shown.lead.endswith("So far: 1 round.")
+
+
+def test_runs_without_clusters_of_clients_show_none(config: Config) -> None:
+    assert view(config, torch.zeros(4, 3), scaling("none", (3,)), record(1)).clients is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([0, 0, 1, 1], "2 clusters of 2 clients each."),
+        ([0, 1, 2, 3], "4 clusters of 1 client each."),
+        ([0, 1, 1, 1], "2 clusters of 1 and 3 clients."),
+        ([0, 1, 2, 2], "3 clusters of 1, 1 and 2 clients."),
+        ([-1, -1, -1, -1], "0 clusters, 4 clients without a cluster yet."),
+    ],
+)
+def test_sizes_of_clusters_are_reported(labels: list[int], words: str) -> None:
+    assert _caption("round 1", labels, False, False) == f"After round 1: {words}"
+
+
+def test_sizes_of_many_clusters_are_given_by_their_range() -> None:
+    assert _caption("round 1", [0, *range(20)], False, False) == "After round 1: 20 clusters of 1 to 2 clients."

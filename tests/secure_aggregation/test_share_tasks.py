@@ -1,0 +1,240 @@
+"""A server that lies about who dropped out: no client gives it both kinds of shares of anybody."""
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedkin.core import Payload, Task
+from fedkin.core.errors import FedkinError
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
+from fedkin.secure_aggregation.sealed_shares import OWN, PAIRS
+from fedkin.secure_aggregation.shamir import threshold
+from fedkin.secure_aggregation.share_tasks import MAX_SUMS, reveal_shares, send_shares
+from fedkin.secure_aggregation.sum_tasks import masked
+from fedkin.secure_aggregation.sums import summed
+from fedkin.secure_aggregation.taking_part import REVEALED
+from fedkin.secure_aggregation.unmasking import Holdings, opened_by
+from lying import TERMS, Watched, give
+from nodes import RUN, federation, nodes_of
+
+MIXED = "survivors and dropped are not different clients of the sum"
+USED = {"refused": "its tag has been used for another request"}
+
+
+def heard(clients: int = 6) -> Watched:
+    """A federation whose sum is over, between clients that remember."""
+    fed = Watched(clients)
+    assert summed(fed, give, fed.all(), TERMS)[0].clients == list(range(clients))
+    fed.as_real()
+    for client, request in fed.requests["masked"].items():
+        masked.run([fed.clients[client]], [request])
+    return fed
+
+
+def lists(fed: Watched, dropped: list[int]) -> Payload:
+    """What the server says to the clients about who dropped out."""
+    request = fed.requests["reveal_shares"][0]
+    return request | {"survivors": [i for i in request["ids"] if i not in dropped], "dropped": dropped}
+
+
+def told(fed: Watched, client: int, request: Payload) -> Payload:
+    [reply] = reveal_shares.run([fed.clients[client]], [request])
+    return reply
+
+
+@pytest.mark.parametrize("first", [[], [1]], ids=["first a survivor", "first dropped"])
+def test_a_client_says_once_who_dropped_out(first):
+    fed = heard()
+    second = [1] if not first else []
+    reply = told(fed, 0, lists(fed, first))
+    assert reply.keys() == {"own", "pairs"}
+    assert len(reply["own"]) == 6 - len(first)
+    assert len(reply["pairs"]) == len(first)
+    assert told(fed, 0, lists(fed, second)) == USED
+    again = told(fed, 0, lists(fed, first))  # as after a reply that was lost
+    assert all(torch.equal(again[name], reply[name]) for name in reply)
+
+
+def test_not_even_another_group_or_order_gets_it_the_other_kind():
+    fed = heard()
+    told(fed, 0, lists(fed, []))
+    request = lists(fed, [1])
+    smaller = {"ids": request["ids"][:5], "keys": request["keys"][:5], "survivors": [0, 2, 3, 4]}
+    for lie in (request | smaller, request | {"survivors": [5, 4, 3, 2, 0]}, request | {"survivors": [0, 2, 3, 4, 5]}):
+        assert told(fed, 0, lie).keys() == {"refused"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"survivors": [0, 1, 2, 3, 4, 5], "dropped": [1]},
+            MIXED,
+        ),
+        ({"survivors": [0, 0, 2, 3, 4]}, MIXED),
+        ({"survivors": [0, 1, 2, 3, 9]}, MIXED),
+        ({"survivors": [1, 2, 3, 4, 5]}, "it is not among the survivors"),
+        ({"survivors": [0, 1, 2, 3], "dropped": [4, 5]}, "fewer than 5 survivors"),
+        ({"survivors": [0], "dropped": [1, 2, 3, 4, 5]}, "fewer than 5 survivors"),
+        ({"ids": [0, 1], "keys": torch.zeros(2, 32, dtype=torch.uint8)}, "fewer than 3 clients to sum over"),
+    ],
+)
+def test_lists_that_no_honest_server_sends_are_refused(changes, reason):
+    fed = heard()
+    assert told(fed, 0, lists(fed, []) | changes) == {"refused": reason}
+    assert REVEALED not in fed.clients[0].state
+
+
+def test_however_it_lies_a_server_recovers_one_key_of_a_client_at_most():
+    """It tells some that client 1 dropped out and the others that it did not; no split gives it enough of both."""
+    clients = 6
+    for believers in range(clients):
+        for believing in combinations([0, 2, 3, 4, 5], believers):
+            fed = heard(clients)
+            got: dict[int, set[int]] = {PAIRS: set(), OWN: set()}
+            for client in (0, 2, 3, 4, 5):
+                kinds = [1] if client in believing else []
+                for dropped in (kinds, [] if kinds else [1]):  # and then it tries the other
+                    reply = told(fed, client, lists(fed, dropped))
+                    if "refused" not in reply:
+                        got[PAIRS if dropped else OWN].add(client)
+            assert got[PAIRS] | got[OWN] == {0, 2, 3, 4, 5}
+            assert not got[PAIRS] & got[OWN]
+            assert min(map(len, got.values())) < threshold(clients)
+        if believers > 2:
+            break  # the rest is the same with the kinds exchanged
+
+
+def test_each_share_that_is_given_opens_what_it_should_and_nothing_else():
+    fed = heard()
+    request = lists(fed, [1])
+    held = Holdings(request["ids"])
+    for client, reply in fed.replies["send_shares"].items():
+        held.add(client, reply["publics"][0], reply["shares"][0])
+    reply = told(fed, 0, request)
+    assert sorted(opened_by(held, 0, request["survivors"], request["dropped"], reply)) == [0, 1, 2, 3, 4, 5]
+    assert opened_by(held, 3, request["survivors"], request["dropped"], reply) is None
+    as_own = {"own": torch.cat([reply["own"][:1], reply["pairs"], reply["own"][1:]]), "pairs": reply["pairs"][:0]}
+    assert opened_by(held, 0, request["ids"], [], as_own) is None
+
+
+def test_every_sum_has_new_keys_so_that_one_that_was_revealed_is_worth_nothing_again():
+    fed = Watched(5, failures=[(3, 1)])
+    assert summed(fed, give, fed.all(), TERMS)[0].clients == [0, 2, 3, 4]
+    revealed = fed.replies["send_shares"][1]["publics"]
+    fed.as_real()
+    assert summed(fed, give, fed.all(), TERMS)[0].clients == [0, 1, 2, 3, 4]
+    assert not set(map(tuple, fed.replies["send_shares"][1]["publics"][0].tolist())) & set(
+        map(tuple, revealed[0].tolist())
+    )
+
+
+def test_keys_that_were_revealed_serve_no_other_question():
+    """After it has had the key of client 1, a server asks it something else under the same masks."""
+    fed = heard()
+    request = fed.requests["masked"][1]
+    [first] = masked.run([fed.clients[1]], [request])
+    [again] = masked.run([fed.clients[1]], [request])
+    assert torch.equal(first["masked"], again["masked"])
+    [other] = masked.run([fed.clients[1]], [request | {"payload": {"other": 1}}])
+    assert other == USED
+
+
+@pytest.mark.parametrize("kind", [PAIRS, OWN])
+def test_a_server_cannot_put_its_own_keys_of_a_sum_in_a_clients_place(kind):
+    fed = heard()
+    request = fed.requests["masked"][0]
+    publics = request["publics"].clone()
+    publics[3, kind] = torch.randint(256, (32,), generator=torch.Generator().manual_seed(0)).byte()
+    [reply] = masked.run([fed.clients[0]], [request | {"publics": publics}])
+    assert reply == {"refused": "it cannot open its shares of others' keys", "sealed": [3]}
+    moved = request["shares"].clone()
+    moved[3, kind] = request["shares"][4, kind]
+    [reply] = masked.run([fed.clients[0]], [request | {"shares": moved}])
+    assert reply["sealed"] == [3]
+    [own] = masked.run([fed.clients[0]], [request | {"publics": publics[[3, 1, 2, 3, 4, 5]]}])
+    assert own["sealed"] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ids": [0, 1]}, "fewer than 3 clients to sum over"),
+        ({"ids": [1, 2, 3, 4, 5, 6]}, "its key is another"),
+        ({"tags": torch.zeros(MAX_SUMS + 1, 16, dtype=torch.uint8)}, f"more than {MAX_SUMS} sums at once"),
+    ],
+)
+def test_shares_are_not_sent_to_whom_no_sum_is_shared_with(changes, reason):
+    fed = heard()
+    assert send_shares.run([fed.clients[0]], [fed.requests["send_shares"][0] | changes]) == [{"refused": reason}]
+    broken = fed.requests["send_shares"][0]["keys"].clone()
+    broken[3] = 0
+    [reply] = send_shares.run([fed.clients[0]], [fed.requests["send_shares"][0] | {"keys": broken}])
+    assert reply == {"refused": "a key is invalid"}
+
+
+def test_shares_of_many_sums_are_distributed_at_once_as_they_are_one_by_one():
+    fed = heard()
+    request, tags = fed.requests["send_shares"][0], torch.arange(48, dtype=torch.uint8).view(3, 16)
+    [together] = send_shares.run([fed.clients[0]], [request | {"tags": tags}])
+    assert together["shares"].shape == (3, 6, 2, 48)
+    for at, tag in enumerate(tags):
+        [alone] = send_shares.run([fed.clients[0]], [request | {"tags": tag[None]}])
+        assert torch.equal(alone["shares"][0], together["shares"][at])
+        assert torch.equal(alone["publics"][0], together["publics"][at])
+
+
+def test_a_site_remembers_whatever_the_server_goes_back_to(tmp_path: Path) -> None:
+    """A server that says the run is where it was gets no second answer, though the site forgets the rest."""
+    sites = [Site(f"site-{i}", tmp_path / str(i), torch.ones(1, 3), packages=None) for i in range(6)]
+    fed = federation(nodes_of(sites))
+    asked = watched(fed)
+    assert summed(fed, give, fed.all(), TERMS)[0].clients == [0, 1, 2, 3, 4, 5]
+
+    def told(exchange: int, task: Task, payload: Payload) -> Payload:
+        return sites[0].answer(Request(RUN, 0, fed.seed, exchange, 0, task.name), payload)[0]
+
+    honest = asked["reveal_shares"]
+    lie = honest | {"survivors": [0, 2, 3, 4, 5], "dropped": [1]}
+    assert told(9, reveal_shares, honest).keys() == {"own", "pairs"}
+    for exchange in (9, 4, 3, 2):  # later ones are forgotten but for what lasts
+        assert told(exchange, reveal_shares, lie) == USED
+    assert told(3, masked, asked["masked"] | {"payload": {"more": 1}}) == USED
+    assert told(1, reveal_shares, lie) == {"refused": "its key is another"}  # its secret is forgotten with the rest
+    with pytest.raises(FedkinError, match="'survivors' is not what it should be"):
+        told(4, reveal_shares, lie | {"survivors": ["0"]})
+
+
+def watched(fed: Any) -> dict[str, Payload]:
+    """What client 0 is asked from now on, by name of the task."""
+    asked: dict[str, Payload] = {}
+    deliver = fed.deliver
+
+    def seen(task: Task, payloads: Any) -> Any:
+        asked[task.name.rpartition(".")[2]] = payloads[0]
+        return deliver(task, payloads)
+
+    fed.deliver = seen
+    return asked
+
+
+def test_only_those_who_shared_masks_can_have_dropped_out():
+    """Otherwise a server could have few share masks, and then drop most of those from the sum."""
+    fed = heard()
+    request = fed.requests["masked"][0] | {"tag": torch.ones(16, dtype=torch.uint8)}
+    distributed = {"ids": request["ids"], "keys": request["keys"], "tags": request["tag"][None]}
+    shares = [send_shares.run([fed.clients[i]], [distributed])[0] for i in range(5)]
+    of_five = {
+        "dealers": [0, 1, 2, 3, 4],
+        "publics": torch.stack([reply["publics"][0] for reply in shares]),
+        "shares": torch.stack([reply["shares"][0, 0] for reply in shares]),
+    }
+    assert masked.run([fed.clients[0]], [request | of_five])[0].keys() == {"masked"}
+    lie = lists(fed, [4]) | {"tag": request["tag"]}
+    assert told(fed, 0, lie) == {"refused": "it shares no masks with just these clients"}
+    assert told(fed, 5, lie) == {"refused": "it shares no masks with just these clients"}  # it has hidden nothing
+    assert told(fed, 0, lie | {"survivors": [0, 1, 2, 3, 4], "dropped": []}).keys() == {"own", "pairs"}

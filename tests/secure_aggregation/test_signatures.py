@@ -1,0 +1,161 @@
+"""Keys of secure sums that sites sign, and a server that would put its own in their place."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_public_key,
+)
+
+from fedkin.core import FedkinError, State, task
+from fedkin.core.files import FileError
+from fedkin.deploy.certificates import make_key
+from fedkin.engines.flower_engine.grid import FlowerFederation
+from fedkin.engines.site import Site
+from fedkin.experiment.checkpoint import settle, snapshot
+from fedkin.secure_aggregation.masks import public_key
+from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text, public_keys, public_text
+from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.sums import Sum, summed
+from nodes import federation, nodes_of
+
+NAMES = ["a", "b", "c", "d"]
+UNLISTED = "the key of client {} is signed by nobody that its own site file lists"
+
+
+@task
+def tell_rows(clients, payloads):
+    return [{"rows": float(len(client))} for client in clients]
+
+
+def keys(folder: Path) -> dict[str, str]:
+    """Public keys of sites, whose private ones are made."""
+    return {name: make_key(folder / name / "site.key").read_text().strip() for name in NAMES}
+
+
+def sites(folder: Path, listed: dict[str, str], owners: str = "abcd") -> FlowerFederation:
+    """A federation of four sites of 1, 2, 3 and 4 rows, with the keys of these owners."""
+    made = [
+        Site(
+            name,
+            folder / name,
+            torch.ones(rows, 2),
+            key=folder / owner / "site.key",
+            listed=listed,
+            packages=None,
+        )
+        for rows, (name, owner) in enumerate(zip(NAMES, owners, strict=True), 1)
+    ]
+    return federation(nodes_of(made))
+
+
+def rows_of(fed: FlowerFederation) -> dict[int, Sum]:
+    return summed(fed, tell_rows, fed.all(), [Term("rows")], attempts=2)
+
+
+def test_sites_that_know_each_others_keys_sum_as_others_do(tmp_path: Path) -> None:
+    fed = sites(tmp_path, keys(tmp_path))
+    found = rows_of(fed)[0]
+    assert fed.missing == {}
+    assert float(found.totals["rows"]) == pytest.approx(10)
+    assert sorted(fed.signed) == [0, 1, 2, 3]
+
+
+def test_a_server_cannot_put_its_own_key_in_a_sites_place(tmp_path: Path) -> None:
+    listed = keys(tmp_path)
+    fed = sites(tmp_path, listed)
+    rows_of(fed)
+    mine = os.urandom(32)
+    fed.keys[1] = torch.tensor(list(public_key(mine)), dtype=torch.uint8)
+    make_key(tmp_path / "server.key")
+    forged = SiteIdentity(fed.run, tmp_path / "server.key").sign(public_key(mine))
+    for signed in (fed.signed[1], forged, forged | {"signer": listed["b"]}, {"signer": "", "signature": ""}):
+        fed.signed[1] = signed
+        assert rows_of(fed) == {}
+        assert {fed.missing[client] for client in (0, 2, 3)} <= {
+            UNLISTED.format(1), "fewer than 3 clients to sum over", "others of its sum were lost"
+        }  # fmt: skip
+        assert fed.missing[0] == UNLISTED.format(1)
+        fed.keys[1] = torch.tensor(list(public_key(mine)), dtype=torch.uint8)  # it had asked for the right one
+
+
+def test_without_a_list_the_server_is_trusted_to_pass_keys_on(tmp_path: Path) -> None:
+    keys(tmp_path)
+    fed = sites(tmp_path, {})
+    rows_of(fed)
+    fed.keys[1] = torch.tensor(list(public_key(os.urandom(32))), dtype=torch.uint8)
+    assert rows_of(fed)[0].clients == [0, 2, 3]  # they have all answered with masks that the server knows a part of
+    assert fed.missing == {1: "its key is another"}
+
+
+def test_one_site_cannot_be_several_clients_of_a_sum(tmp_path: Path) -> None:
+    fed = sites(tmp_path, keys(tmp_path), "abbb")
+    assert rows_of(fed) == {}
+    assert fed.missing[0] == "the keys of clients 1 and 2 are of the same site"
+    fed = sites(tmp_path / "2", keys(tmp_path / "2"), "abca")
+    assert rows_of(fed) == {}
+    assert fed.missing[0] == "the keys of clients 0 and 3 are of the same site"
+
+
+def test_a_run_that_resumes_still_has_the_signatures(tmp_path: Path) -> None:
+    fed = sites(tmp_path, keys(tmp_path))
+    rows_of(fed)
+    again = sites(tmp_path, {name: one["signer"] for name, one in zip(NAMES, fed.signed.values(), strict=True)})
+    settle(again, State, {**snapshot(fed, State(steps=1))})
+    assert again.signed == fed.signed
+    asked = again.exchange
+    assert float(rows_of(again)[0].totals["rows"]) == pytest.approx(10)
+    assert again.exchange == asked + 3  # nobody was asked for a key
+
+
+def test_what_was_signed_for_another_run_or_key_is_worth_nothing(tmp_path: Path) -> None:
+    listed = keys(tmp_path)
+    own, other = (SiteIdentity("ab", tmp_path / name / "site.key", listed) for name in "ab")
+    key = public_key(os.urandom(32))
+    assert own.objection(0, {0: b"", 1: key}, {1: other.sign(key)}) is None
+    before = SiteIdentity("aa", tmp_path / "b" / "site.key").sign(key)
+    for signed in ({1: before}, {1: other.sign(key[::-1])}, {1: other.sign(key) | {"signature": "no"}}, {}):
+        assert own.objection(0, {0: b"", 1: key}, signed) == UNLISTED.format(1)
+    assert SiteIdentity("ab", None, {}).sign(key) == {}
+    assert SiteIdentity("ab", None, {}).objection(0, {1: key}, {}) is None
+    assert SiteIdentity("ab", None, listed).objection(0, {1: key}, {1: other.sign(key)}) is None
+    text = own_public_text(tmp_path / "a" / "site.key")
+    assert own.objection(0, {0: b"", 1: key}, {1: {"signer": text, "signature": own.sign(key)["signature"]}}) == (
+        "the keys of clients 0 and 1 are of the same site"
+    )
+
+
+def test_both_halves_of_a_key_and_flowers_form_of_it_have_one_text(tmp_path: Path) -> None:
+    written = make_key(tmp_path / "site.key").read_bytes()
+    pem = load_ssh_public_key(written).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    assert own_public_text(tmp_path / "site.key") == public_text(pem) == written.decode().strip()
+    assert public_keys({"a": f"{written.decode().strip()} somebody@somewhere"}, "") == {"a": public_text(pem)}
+    assert public_text(b"") == public_text(pem[:50]) == ""
+
+
+@pytest.mark.parametrize("line", ["", "site.key.pub", "ecdsa-sha2-nistp384 AAAA", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"])
+def test_a_line_that_is_no_public_key_is_refused(line: str) -> None:
+    with pytest.raises(FedkinError) as caught:
+        public_keys({"north": line}, "[keys] in site.toml")
+    words = "[keys] in site.toml has no public key of 'north'; give the line of its site.key.pub, ecdsa-..."
+    assert str(caught.value) == words
+
+
+def test_a_file_that_is_no_private_key_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "site.key"
+    with pytest.raises(FileError, match=r"^Cannot read .*site.key: No such file"):
+        own_public_text(path)
+    make_key(path)
+    with pytest.raises(FileError, match=r"site.key.pub is no private key as `fedkin federation key` writes it.$"):
+        own_public_text(tmp_path / "site.key.pub")
+    pem = generate_private_key(SECP384R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(pem)
+    with pytest.raises(FileError, match=r"site.key is no private key"):
+        own_public_text(path)

@@ -1,0 +1,337 @@
+"""Secure sums: what crosses, what the server learns, and who may be missing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fedkin.core import Client, Federation, FedkinError, Task, task
+from fedkin.core.noise import Secret
+from fedkin.core.trusted_packages import trusted_packages
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
+from fedkin.methods.clients.ifca import IFCAMethod
+from fedkin.secure_aggregation.share_tasks import send_key
+from fedkin.secure_aggregation.sum_tasks import Term, masked
+from fedkin.secure_aggregation.sums import check_enough, secure, summed, sums_of_all
+
+TERMS = [Term("x", (2, 3), "count"), Term("count"), Term("loss")]
+
+
+@task
+def tell(clients, payloads):
+    return [
+        {"x": client.x + payload["add"], "count": client.id + 1, "loss": 0.25 * client.id, "note": "not for you"}
+        for client, payload in zip(clients, payloads, strict=True)
+    ]
+
+
+def sites(n: int = 5) -> list[Client]:
+    return [Client(i, torch.arange(6.0).view(2, 3) / 7 + i) for i in range(n)]
+
+
+def federation(n: int = 5, **options: object) -> LocalFederation:
+    return LocalFederation(sites(n), workers=1, **options)
+
+
+def ask(fed: Federation, **options: object) -> dict:
+    return summed(fed, tell, fed.all(add=0.5), TERMS, **options)
+
+
+def expected(ids: list[int]) -> dict[str, torch.Tensor]:
+    return {
+        "x": sum((i + 1) * (sites()[i].x + 0.5).double() for i in ids),
+        "count": torch.tensor(sum(i + 1.0 for i in ids)).double(),
+        "loss": torch.tensor(sum(0.25 * i for i in ids)).double(),
+    }
+
+
+def assert_sum(sum_: object, ids: list[int]) -> None:
+    assert sum_.clients == ids
+    assert sum_.totals.keys() == expected(ids).keys()
+    for name, total in expected(ids).items():
+        torch.testing.assert_close(sum_.totals[name], total, rtol=0, atol=1e-8)
+
+
+class Watched(LocalFederation):
+    """Keeps everything that crosses."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)
+        self.seen: list[tuple[str, int, dict, object]] = []
+
+    def deliver(self, task: Task, payloads: dict) -> object:
+        for client, reply in super().deliver(task, payloads):
+            self.seen.append((task.name.rpartition(".")[2], client, payloads[client], reply))
+            yield client, reply
+
+    def requests(self, task: str) -> dict[int, dict]:
+        """The last requests to do a task, by client."""
+        return {client: payload for name, client, payload, _ in self.seen if name == task}
+
+    def replies(self, task: str) -> list[dict]:
+        return [reply for name, _, _, reply in self.seen if name == task]
+
+
+def test_sums_come_out_weighted_and_of_numbers_too():
+    fed = federation()
+    [found] = ask(fed).values()
+    assert_sum(found, [0, 1, 2, 3, 4])
+    assert fed.missing == {}
+    assert fed.exchange == 4
+    assert_sum(ask(fed)[0], [0, 1, 2, 3, 4])
+    assert fed.exchange == 7  # keys are asked for once
+
+
+def test_clusters_have_sums_of_their_own_and_two_are_too_few():
+    fed = federation()
+    found = ask(fed, clusters={0: 7, 1: 2, 2: 7, 3: 2, 4: 7})
+    assert list(found) == [7]
+    assert_sum(found[7], [0, 2, 4])
+    assert fed.missing == dict.fromkeys([1, 3], "fewer than 3 clients to sum over")
+
+
+def test_nothing_crosses_but_keys_and_numbers_that_tell_nothing():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    ask(fed)
+    one_sum = ["send_shares"] * 5 + ["masked"] * 5 + ["reveal_shares"] * 5
+    assert [name for name, *_ in fed.seen] == ["send_key"] * 5 + 2 * one_sum
+    for name, client, _, reply in fed.seen:
+        if name == "send_key":
+            assert reply.keys() == {"key"}
+            assert not torch.equal(reply["key"], fed.clients[client].state["sums_key"])
+        elif name == "masked":
+            assert reply.keys() == {"masked"}
+            assert reply["masked"].dtype == torch.int64
+            given = torch.cat([sites()[client].x.flatten() + 0.5, torch.tensor([client + 1.0, 0.25 * client])])
+            assert ((reply["masked"].double() / 2**32 - given).abs() > 1e3).all()
+        else:
+            assert reply.keys() <= {"publics", "shares", "own", "pairs"}
+            assert {value.dtype for value in reply.values()} == {torch.uint8}
+    replies = [reply["masked"] for reply in fed.replies("masked")]
+    for one, other in zip(replies[:5], replies[5:], strict=True):
+        assert not (one == other).any()  # the same numbers behind other masks
+
+
+def test_masks_do_not_cancel_where_clients_are_asked_different_things():
+    fed = federation()
+    payloads = {client: {"add": 0.5 if client == 2 else 0.25} for client in fed.ids}
+    sum_ = summed(fed, tell, payloads, TERMS)[0]  # a server that knows the others' parts would learn that of 2
+    assert sum_.clients == fed.ids
+    assert (sum_.totals["count"] - 15).abs() > 1e3
+    alike = {client: {"add": 0.25} for client in fed.ids}
+    assert float(summed(fed, tell, alike, TERMS)[0].totals["count"]) == pytest.approx(15)
+
+
+def test_what_a_client_hides_does_not_depend_on_who_is_asked_beside_it():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    requests = fed.requests("masked")
+    together = masked.run(list(fed.clients.values()), list(requests.values()))
+    for client, reply in zip(fed.clients.values(), together, strict=True):
+        [alone] = masked.run([client], [requests[client.id]])
+        assert torch.equal(alone["masked"], reply["masked"])
+
+
+def test_the_key_stays_and_its_other_half_never_leaves():
+    client = Client(0, torch.zeros(1, 1))
+    first, again = (send_key.run([client], [{}])[0]["key"] for _ in range(2))
+    other = send_key.run([Client(0, torch.zeros(1, 1))], [{}])[0]["key"]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)  # by default not even the seed of a run tells it
+    assert first.dtype == client.state["sums_key"].dtype == torch.uint8
+
+
+def test_a_cluster_that_lost_somebody_does_not_hold_up_the_other():
+    fed = Watched(sites(6), workers=1, failures=[(2, 0)])
+    found = ask(fed, clusters=dict(enumerate([0, 1, 0, 1, 0, 1])))
+    assert list(found) == [1]
+    assert found[1].clients == [1, 3, 5]
+    assert fed.missing == {0: "lost on purpose", **dict.fromkeys([2, 4], "fewer than 3 clients to sum over")}
+    assert fed.exchange == 4
+
+
+def test_too_many_attempts_are_given_up():
+    lost = {2: range(9), 3: range(9, 15), 4: range(15, 19), 5: range(19, 22)}  # more than a third each time
+    fed = federation(25, failures=[(exchange, client) for exchange, clients in lost.items() for client in clients])
+    assert ask(fed) == {}
+    assert fed.exchange == 5
+    assert fed.missing == {
+        **dict.fromkeys(range(22), "lost on purpose"),
+        **dict.fromkeys(range(22, 25), "others of its sum were lost"),
+    }
+
+
+@task
+def unfit(clients, payloads):
+    replies = {1: {"x": torch.tensor([0.0, torch.nan])}, 2: {"x": torch.tensor([0.0, 3e8])}, 3: {"x": torch.zeros(3)}}
+    return [replies.get(client.id, {"x": torch.ones(2)}) for client in clients]
+
+
+def test_numbers_unfit_for_a_sum_are_missing_by_name():
+    fed = federation(7)
+    found = summed(fed, unfit, fed.all(), [Term("x", (2,))])
+    assert found[0].clients == [0, 4, 5, 6]
+    torch.testing.assert_close(found[0].totals["x"], torch.full((2,), 4.0).double())
+    assert fed.missing == {
+        1: "'x' is not finite",
+        2: "a number is beyond 1.53e+08, the maximum for a secure sum of 7 clients",
+        3: "'x' has shape (3,) where (2,) was expected",
+    }
+
+
+def test_a_client_that_lost_its_memory_is_left_out_once_and_asked_for_its_new_key():
+    fed = federation()
+    ask(fed)
+    fed.clients[3].state.clear()
+    assert_sum(ask(fed)[0], [0, 1, 2, 4])
+    assert fed.missing == {3: "its key is another"}
+    assert_sum(ask(fed)[0], [0, 1, 2, 3, 4])
+
+
+def test_clients_refuse_to_be_uncovered():
+    """Whatever a server asks: no sum of two, and none in which masks of one client cannot hide another's."""
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    request, client = fed.requests("masked")[0], fed.clients[0]
+    two = request | {"ids": [0, 1], "keys": request["keys"][:2]}
+    without = request | {"ids": [1, 2, 3], "keys": request["keys"][1:4]}
+    twice = request | {"keys": request["keys"][[0, 1, 2, 3, 3]]}
+    more = request | {"ids": [*request["ids"], 5]}
+    few = request | {name: request[name][:3] for name in ("dealers", "publics", "shares")}
+    absent = request | {name: request[name][1:] for name in ("dealers", "publics", "shares")}
+    named_twice = request | {"ids": [*request["ids"], 0], "keys": request["keys"][[0, 1, 2, 3, 4, 0]]}
+    told = masked.run([client] * 7, [two, without, twice, more, named_twice, few, absent])
+    assert [reply["refused"] for reply in told] == [
+        "fewer than 3 clients to sum over",
+        "its key is another",
+        "two clients have the same key",
+        "clients and keys are not one each",
+        "clients and keys are not one each",
+        "fewer than 4 of 5 clients are dealers",
+        "it is not among the dealers",
+    ]
+    assert all(reply.keys() == {"refused"} for reply in told)
+
+
+def test_a_task_of_fedkin_is_found_by_its_name_where_it_was_never_imported():
+    """As at a client of its own, which knows of the server's method by this name alone."""
+    script = """
+import sys, torch
+from fedkin.core import Client
+from fedkin.secure_aggregation.share_tasks import send_key, send_shares
+from fedkin.secure_aggregation.sum_tasks import masked
+clients = [Client(i, torch.zeros(4, 2)) for i in range(3)]
+keys = torch.stack([reply["key"] for reply in send_key.run(clients, [{}] * 3)])
+group = {"ids": [0, 1, 2], "keys": keys}
+distributed = send_shares.run(clients, [group | {"tags": torch.zeros(1, 16).byte()}] * 3)
+publics = torch.stack([reply["publics"][0] for reply in distributed])
+terms = [{"name": "classes", "shape": [], "factor": None}]
+asked = {"task": "fedkin.methods.clients.client_tasks.describe", "terms": terms, "payload": {}}
+request = group | asked | {"tag": torch.zeros(16).byte(), "dealers": [0, 1, 2], "publics": publics}
+shares = [{"shares": torch.stack([reply["shares"][0, i] for reply in distributed])} for i in range(3)]
+assert "fedkin.methods" not in sys.modules
+for reply in masked.run(clients, [request | own for own in shares]):
+    assert reply.keys() == {"masked"}, reply
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_a_task_that_is_not_known_is_told():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    for name in ("fedkin.core.client.forget", "fedkin.nowhere.forget", "nowhere.forget", "forget"):
+        with pytest.raises(FedkinError, match=f"^Task '{name}' is not known here"):
+            masked.run([fed.clients[0]], [fed.requests("masked")[0] | {"task": name}])
+
+
+def test_a_task_of_another_package_is_summed_where_that_is_trusted(tmp_path, monkeypatch):
+    (tmp_path / "trusted_here.py").write_text(
+        "from fedkin.core import task\n\n@task\ndef tell(clients, payloads):\n    return [{'x': 1.0}] * len(clients)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    terms = [{"name": "x", "shape": [], "factor": None}]
+    request = fed.requests("masked")[0] | {"task": "trusted_here.tell", "terms": terms}
+    with (
+        trusted_packages(["fedkin"]),
+        pytest.raises(FedkinError, match="'trusted_here' is not from fedkin, so this client does not"),
+    ):
+        masked.run([fed.clients[0]], [request])
+    assert "trusted_here" not in sys.modules
+    with trusted_packages(["fedkin", "trusted_here"]):
+        [reply] = masked.run([fed.clients[0]], [request])
+    assert reply.keys() == {"masked"}
+
+
+@task(moves_data=True)
+def bring(clients, payloads):
+    return [{"x": client.x} for client in clients]
+
+
+def test_samples_are_not_sent_away_in_a_sum():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    with pytest.raises(FedkinError, match=r"bring' would have samples sent away, so it is not summed"):
+        masked.run([fed.clients[0]], [fed.requests("masked")[0] | {"task": bring.name}])
+
+
+def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
+    fed = Watched(sites(), workers=1, failures=[(1, 0), (3, 3), (5, 1), (5, 2), (8, 4)])
+    totals = sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+    assert len(fed.replies("masked")) == 2 * 5  # no sum over some, whose difference to that of all would be the others'
+    assert {len(request["survivors"]) for request in fed.requests("reveal_shares").values()} == {5}
+    for name, total in expected([0, 1, 2, 3, 4]).items():
+        torch.testing.assert_close(totals[name], total, rtol=0, atol=1e-8)
+
+
+def test_a_sum_of_all_has_an_end():
+    fed = federation(failures=[(exchange, 3) for exchange in range(2, 99)])
+    fed.min_clients = 5
+    sentence = r"^Client 3 gave nothing to a sum in 20 attempts \(lost on purpose\); too few clients remain\.$"
+    with pytest.raises(FedkinError, match=sentence):
+        sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+
+
+def test_who_gives_nothing_to_a_sum_of_all_is_left_out():
+    fed = federation(failures=[(exchange, 3) for exchange in range(2, 99)])
+    totals = sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+    assert list(fed.left_out) == [3]
+    for name, total in expected([0, 1, 2, 4]).items():
+        torch.testing.assert_close(totals[name], total, rtol=0, atol=1e-8)
+
+
+def test_two_clients_are_too_few():
+    check_enough(3)
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2 would take part"):
+        check_enough(2)
+
+
+def test_only_methods_that_say_so_work_with_sums():
+    fed = federation()
+    with pytest.raises(FedkinError, match=r"^Local needs more than sums over clients\.$"):
+        secure(fed, LocalMethod())
+    with pytest.raises(FedkinError, match=r"^With secure sums, 'start' must be 'random', not 'kmeans'\.$"):
+        secure(fed, IFCAMethod(start="kmeans"))
+    assert not fed.secure_sums
+    secure(fed, FedAvgMethod())
+    assert fed.secure_sums
+
+
+def test_a_tag_is_answered_for_one_request_only():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    client, request = fed.clients[0], fed.requests("masked")[0]
+    client.noise = Secret()
+
+    def answer(add):
+        (reply,) = masked.run([client], [request | {"payload": {"add": add}}])
+        return reply
+
+    first = answer(0.5)["masked"]
+    assert torch.equal(answer(0.5)["masked"], first)
+    assert answer(0.25) == {"refused": "its tag has been used for another request"}
