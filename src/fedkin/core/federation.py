@@ -174,9 +174,8 @@ class Federation(ABC):
     ) -> dict[int, Payload]:
         """Send `task`, and send it again to clients without a usable reply, up to `attempts` times in all.
 
-        Clients that never gave one are in `missing`.
-
-        A client that refuses for good, or has sent five unusable replies, is not asked again.
+        Clients that never gave one are in `missing`. A client that refuses for good, or has sent five unusable replies,
+        is not asked again.
         """
         replies: dict[int, Payload] = {}
         refused: dict[int, str] = {}
@@ -193,11 +192,8 @@ class Federation(ABC):
             finally:
                 self.needs_all = False
             unusable.update(i for i, reason in self.missing.items() if isinstance(reason, Unusable))
-            refused.update(
-                (i, reason)
-                for i, reason in self.missing.items()
-                if isinstance(reason, Refusal) or unusable[i] >= MAX_UNUSABLE
-            )
+            refused |= {i: reason for i, reason in self.missing.items() if isinstance(reason, Refusal)}
+            refused |= {i: reason for i, reason in self.missing.items() if unusable[i] >= MAX_UNUSABLE}
         self.missing = dict(sorted((self.missing | refused).items()))
         return dict(sorted(replies.items()))
 

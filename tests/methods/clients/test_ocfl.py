@@ -14,8 +14,9 @@ import planted
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.ocfl import OCFLMethod, OCFLState, temperature
+from fedkin.methods.clients.split_state import Round
 from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import Round, UpdateDistances
+from fedkin.methods.clients.update_splits import UpdateDistances
 
 CLUSTERS = [1, 0, 0, 2, 1, 2, 0, 1, 2, 0, 2, 1]
 SWAPS = {0: [], 1: [(0, 1), (2, 3)], 2: [(2, 3), (4, 5)]}

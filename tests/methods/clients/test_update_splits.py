@@ -9,8 +9,9 @@ from torch import Tensor
 import planted
 from fedkin.core import Federation
 from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.methods.clients.split_state import Round, SplitState
 from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod
+from fedkin.methods.clients.update_splits import UpdateMethod
 
 CLUSTERS = [0, 3, 0, 3, 0, 3]
 

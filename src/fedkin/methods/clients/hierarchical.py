@@ -13,8 +13,9 @@ from torch import Tensor
 from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
+from fedkin.methods.clients.split_state import Round, SplitState
 from fedkin.methods.clients.update_similarities import cosine_distances, cosine_similarities
-from fedkin.methods.clients.update_splits import OneSplitMethod, Round, SplitState
+from fedkin.methods.clients.update_splits import OneSplitMethod
 
 Distance = Literal["cosine", "euclidean", "manhattan", "similarity"]
 Linkage = Literal["average", "complete", "single", "ward"]

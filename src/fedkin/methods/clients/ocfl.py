@@ -14,8 +14,9 @@ from fedkin.clustering import from_distances
 from fedkin.core import Federation, State
 from fedkin.core.method import Count, Fraction
 from fedkin.methods.clients.client_method import PositiveFraction
+from fedkin.methods.clients.split_state import Round, SplitState
 from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod
+from fedkin.methods.clients.update_splits import UpdateDistances, UpdateMethod
 
 
 @dataclass(frozen=True)

@@ -9,67 +9,21 @@ update.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
 from fedkin.methods.clients.client_tasks import labels_of
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
+from fedkin.methods.clients.round_record import round_record
+from fedkin.methods.clients.split_state import Round, SplitRound, SplitState, by_cluster
 from fedkin.methods.clients.update_similarities import length_compared, nearest
-from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent, descend
-
-MeansOf = Callable[[int, int], Means]
-
-
-@dataclass(frozen=True)
-class SplitState(ClientMethodState):
-    """State of methods that split clusters by updates: the history of splits.
-
-    Attributes
-    ----------
-    splits : list of dict
-        In order of time: ``round``, counted from 1; ``cluster``, the number of the cluster divided; ``model``
-        ``(size,)``, its model before the split; ``clients``, those that replied; ``parts``, the part of each client;
-        ``distances`` ``(n, n)`` between their updates; ``clusters``, the cluster that each part becomes, where the
-        first part keeps the old number; ``directions`` ``(parts, size)``, the parts' mean updates.
-    pending : dict of str to int
-        Clients that missed a split of their cluster, and its position in `splits`.
-    """
-
-    splits: list[dict[str, Any]] = field(default_factory=list)
-    pending: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Round:
-    """Updates of one cluster's members in a round, the input of `UpdateMethod.divided`.
-
-    Attributes
-    ----------
-    cluster : int
-    clients : list of int
-        Members that replied.
-    updates : Tensor
-        float32 ``(n, size)``, in order of `clients`.
-    compared : Tensor
-        ``(n, some)``: the leading part of the updates that is compared.
-    weights : list of float
-        Weights of the updates in a mean.
-    """
-
-    cluster: int
-    clients: list[int]
-    updates: Tensor
-    compared: Tensor
-    weights: list[float]
 
 
 @dataclass(frozen=True)
@@ -128,7 +82,7 @@ class UpdateMethod(ClientMethod):
 
         A split takes effect at once: the same updates are averaged over the new clusters.
         """
-        work, watching = _Working(state, positions(fed)), self.watching(state)
+        work, watching = SplitRound(state, positions(fed)), self.watching(state)
         losses: dict[int, float] = {}
         kept: dict[int, tuple[Tensor, float]] = {}
         means = self.means_of(*state.models.shape)
@@ -140,7 +94,7 @@ class UpdateMethod(ClientMethod):
                 kept[client] = reply["update"], self.weight(reply)
             else:
                 means.add(work.cluster(client), reply["update"], self.weight(reply), client)
-        watched = [self._watch(fed, state, part, work) for part in _by_cluster(kept, work, self._compared(state))]
+        watched = [self._watch(fed, state, part, work) for part in by_cluster(kept, work, self._compared(state))]
         if kept:
             means = work.means(kept, self.means_of)
         unsettled = self.unsettled(state, watched)
@@ -156,7 +110,7 @@ class UpdateMethod(ClientMethod):
         values = {"splits": len(work.splits), "fired": len(work.splits) > len(state.splits)}
         return after, round_record(fed, losses, work.labels, **values | _merged(watched))
 
-    def _watch(self, fed: Federation, state: Any, part: Round, work: _Working) -> UpdateDistances:
+    def _watch(self, fed: Federation, state: Any, part: Round, work: SplitRound) -> UpdateDistances:
         """Divide one cluster if `divided` says so; return its clients' distances."""
         parts, distances, values = self.divided(fed, state, part)
         if parts is not None and len(set(parts)) > 1:
@@ -212,89 +166,6 @@ class OneSplitMethod(UpdateMethod):
                 "would never be clustered; set it no higher than that."
             )
         return super().init(fed)
-
-
-class _Working:
-    """Working copy of the parts of a `SplitState` that a round changes.
-
-    Attributes
-    ----------
-    models, labels, splits, pending
-        As in `SplitState`.
-    """
-
-    def __init__(self, state: SplitState, position: dict[int, int]) -> None:
-        self.models, self.labels = state.models, state.labels.clone()
-        self.splits, self.pending = list(state.splits), dict(state.pending)
-        self.position = position
-
-    def cluster(self, client: int) -> int:
-        """Return the client's cluster."""
-        return int(self.labels[self.position[client]])
-
-    def starts(self, clients: Sequence[int]) -> dict[int, Tensor]:
-        """Return the model each client trains: its cluster's, or that of the split it missed."""
-        models = list(self.models)
-        return {
-            client: self.splits[self.pending[str(client)]]["model"]
-            if str(client) in self.pending
-            else models[self.cluster(client)]
-            for client in clients
-        }
-
-    def place(self, client: int, update: Tensor, compared: int) -> None:
-        """Assign a client that missed a split to a part; if its new cluster was divided since, it stays pending."""
-        at = self.pending.pop(str(client))
-        cluster = nearest(self.splits[at], update, compared)
-        for later in range(at + 1, len(self.splits)):
-            if self.splits[later]["cluster"] == cluster:
-                self.pending[str(client)] = later
-                return
-        self.labels[self.position[client]] = cluster
-
-    def divide(self, part: Round, parts: list[int], distances: Tensor, number: int, means_of: MeansOf) -> None:
-        """Split a cluster in round `number`; its members that did not reply become pending, of unknown cluster."""
-        count = max(parts) + 1
-        means = means_of(count, part.updates.shape[1])
-        for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
-            means.add(to, update, weight)
-        clusters = [part.cluster, *range(len(self.models), len(self.models) + count - 1)]
-        split = {
-            "round": number,
-            "cluster": part.cluster,
-            "model": self.models[part.cluster].clone(),
-            "clients": part.clients,
-            "parts": parts,
-            "distances": distances,
-            "clusters": clusters,
-            "directions": means.all(),
-        }
-        parts_of = dict(zip(part.clients, parts, strict=True))
-        for client in [client for client in self.position if self.cluster(client) == part.cluster]:
-            self.labels[self.position[client]] = clusters[parts_of[client]] if client in parts_of else UNKNOWN
-            if client not in parts_of:
-                self.pending[str(client)] = len(self.splits)
-        self.models = torch.cat([self.models, self.models[part.cluster].expand(count - 1, -1)])
-        self.splits.append(split)
-
-    def means(self, updates: Mapping[int, tuple[Tensor, float]], means_of: MeansOf) -> Means:
-        """Return the mean updates of the current clusters."""
-        means = means_of(*self.models.shape)
-        for client, (update, weight) in updates.items():
-            means.add(self.cluster(client), update, weight, client)
-        return means
-
-
-def _by_cluster(updates: Mapping[int, tuple[Tensor, float]], work: _Working, compared: int) -> list[Round]:
-    """Group the round's updates by cluster."""
-    members: dict[int, list[int]] = {}
-    for client in updates:
-        members.setdefault(work.cluster(client), []).append(client)
-    rounds = []
-    for cluster, clients in sorted(members.items()):
-        stack = torch.stack([updates[client][0] for client in clients])
-        rounds.append(Round(cluster, clients, stack, stack[:, :compared], [updates[client][1] for client in clients]))
-    return rounds
 
 
 def _merged(watched: Sequence[UpdateDistances]) -> dict[str, Any]:

@@ -11,11 +11,7 @@ silent, the implementation follows the authors' code:
 * clusters are compared by cosine, and only within a batch.
 
 Different from both: in the first round the model-contrastive term's anchor is the network that a client starts from,
-where the code has a global one drawn separately. Losses are means over the clusters in a batch, as in the code, not
-over all k.
-
-``form`` selects between paper and code where their losses differ, ``views`` between fast augmentation and that of the
-code, ``start`` the initial models of clients.
+where the code has a global one drawn separately. Losses are means over a batch's clusters, not over all k.
 
 Two options are not from the paper. ``decorrelation`` is CCFC++ (Yan, Liu, Ning and Zhang, arXiv 2402.12852): to prevent
 dimensional collapse of latents when clients differ, the loss includes the mean squared correlation of dimensions, by
@@ -115,8 +111,7 @@ class CCFCMethod(SampleMethod):
         clusters of its own, so that scores are meaningful within a client only. New samples take the nearest cluster of
         any client's network. Models are still sent to the server and back, so traffic is the same.
     precision : {"float32", "bfloat16"}
-        Precision of matrix products and convolutions in training. "bfloat16" is faster on some processors that have
-        instructions for it.
+        Precision of matrix products and convolutions in training. "bfloat16" is faster on some processors.
     aggregation : {"mean", "median", "trimmed-mean"}
         How the clients' models are combined: by their mean weighted by samples, or by the coordinate-wise median or
         trimmed mean, without a fifth of the values at either end, in which clients count equally.
@@ -173,7 +168,7 @@ class CCFCMethod(SampleMethod):
             phase, found = "clusters", self._train(fed, state, ccfc_tasks.learn_clusters, missing)
         state = state.next(
             models=state.models | found.models,
-            centroids=state.centroids | self._averaged_centroids(fed, state, found.centroids),
+            centroids=state.centroids | self._averaged(fed, state, found.centroids),
             finished=state.steps + 1 >= self.pretrain_rounds + self.cluster_rounds,
         )
         if state.steps >= self.pretrain_rounds:
@@ -220,11 +215,7 @@ class CCFCMethod(SampleMethod):
         for client, reply in fed.stream(task, asked, expected):
             name = self._name(client)
             means.add(names.index(name), reply["model"], reply["samples"], client)
-            found.answered.append(client)
-            if "centroids" in reply:
-                found.centroids.append((name, reply["centroids"]))
-            if "loss" in reply:
-                found.losses.append((reply["loss"], reply["samples"]))
+            found.add(client, name, reply)
         missing.update(fed.missing)
         found.models = {name: means.of(at) for at, name in enumerate(names) if means.weights[at]}
         if found.models and not self.standalone:
@@ -243,24 +234,19 @@ class CCFCMethod(SampleMethod):
         if state.centroids and not clients:
             return state
         payloads, expected = self._payloads(fed, state, clients), {"centroids": (None, self.latent)}
-        last = state.steps >= self.pretrain_rounds + self.cluster_rounds
-        attempts = FINAL_ATTEMPTS if last else 1
+        attempts = FINAL_ATTEMPTS if state.finished else 1
         replies = fed.ask_again(ccfc_tasks.locate, payloads, attempts, expected)
         if not (replies or state.centroids):  # the second phase needs centroids
             replies = fed.ask_again(ccfc_tasks.locate, payloads, MAX_ATTEMPTS - attempts, expected)
         missing.update(fed.missing)
         found = [(self._name(i), reply["centroids"]) for i, reply in replies.items()]
         if not (found or state.centroids):
-            raise FedkinError(
-                f"No client has sent centroids in {MAX_ATTEMPTS} attempts; there are no clusters without them."
-            )
+            raise FedkinError(f"No client has sent centroids in {MAX_ATTEMPTS} attempts; clusters need them.")
         models = {self._name(i): ccfc_tasks.initial_model(payloads[i]) for i in replies} | state.models
-        centroids = state.centroids | self._averaged_centroids(fed, state, found)
+        centroids = state.centroids | self._averaged(fed, state, found)
         return dataclasses.replace(state, models=models, centroids=centroids)
 
-    def _averaged_centroids(
-        self, fed: Federation, state: CCFCState, found: Sequence[tuple[str, Tensor]]
-    ) -> dict[str, Tensor]:
+    def _averaged(self, fed: Federation, state: CCFCState, found: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
         """Return k-means centroids of the centroids received under each name, scaled to length 1 (line 19)."""
         if self.standalone or not found:
             return {name: normalize(own, dim=1) for name, own in found}

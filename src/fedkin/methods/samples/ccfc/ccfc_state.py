@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedkin.core import State
+from fedkin.core import Payload, State
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,14 @@ class RoundReplies:
     models: dict[str, Tensor] = field(default_factory=dict)
     centroids: list[tuple[str, Tensor]] = field(default_factory=list)
     losses: list[tuple[float, int]] = field(default_factory=list)
+
+    def add(self, client: int, name: str, reply: Payload) -> None:
+        """Add all of a reply but its model, which is averaged."""
+        self.answered.append(client)
+        if "centroids" in reply:
+            self.centroids.append((name, reply["centroids"]))
+        if "loss" in reply:
+            self.losses.append((reply["loss"], reply["samples"]))
 
     @property
     def loss(self) -> float | None:

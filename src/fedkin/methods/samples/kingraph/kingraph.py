@@ -26,23 +26,12 @@ from fedkin.data.reading.arrays import common_shape
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
-from fedkin.methods.samples.kingraph.kingraph_space import (
-    KinGraphState,
-    cut_nodes,
-    points_of,
-    receive_clusters,
-)
+from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState, cut_nodes, points_of, receive_clusters
 from fedkin.methods.samples.kingraph.node_clusters import clustered
 from fedkin.methods.samples.kingraph.node_votes import kept_shares, shares_of, vote, vote_share
-from fedkin.methods.samples.kingraph.own_micro_clusters import (
-    KEPT_OF_FORGOTTEN,
-    SUSPICIOUS,
-    OwnPath,
-    are_clients,
-    unsmoothed_nodes,
-    without_clients,
-)
+from fedkin.methods.samples.kingraph.own_micro_clusters import KEPT_OF_FORGOTTEN, OwnPath, without_clients
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
+from fedkin.methods.samples.kingraph.smoothing_check import checked_smoothing, is_suspicious
 from fedkin.methods.samples.private_releases import send_shape
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
 from fedkin.secure_aggregation.client_sums import can_hide
@@ -304,26 +293,8 @@ class KinGraphMethod(SampleMethod):
         If clusters are found `again`, smoothing stays as first decided, so that clients are not asked for anything.
         """
         after, values = self.clusters_of(state, fed.rng("communities"))
-        suspicious = values.get("largest_client_share", 0.0) >= SUSPICIOUS and len(fed.ids) > 1
-        if state.smoothing and suspicious and not again:
-            after, values = self._without_smoothing(fed, after, values)
+        if state.smoothing and not again and len(fed.ids) > 1 and is_suspicious(values):
+            after, values = checked_smoothing(fed, (after, values), self.clusters_of, self.smoothing == "auto")
         self.conclude(fed, after)
         answered = [client for client in fed.present if client not in fed.missing]
         return after.next(), Record(answered, dict(fed.missing), values)
-
-    def _without_smoothing(
-        self, fed: Federation, state: KinGraphState, values: dict[str, Any]
-    ) -> tuple[KinGraphState, dict[str, Any]]:
-        """Return clusters without smoothing if smoothing has separated clients and is "auto"; add a warning."""
-        means = unsmoothed_nodes(fed, state.space, state.own)
-        if means is None:
-            return state, values
-        other, without = self.clusters_of(replace(state, centroids=means, smoothing=0), fed.rng("communities"))
-        share, plain = values["largest_client_share"], without["largest_client_share"]
-        values = {**values, "share_without_smoothing": plain}
-        if not are_clients(share, plain):
-            return state, values
-        why = f"Smoothing made clients stand out: of a cluster {share:.0%} is at one client, without it {plain:.0%}"
-        if self.smoothing == "auto":
-            return other, {**without, "warning": f"{why}. Clusters are those without smoothing."}
-        return state, {**values, "warning": f'{why}; set method.smoothing to 0 or "auto".'}

@@ -1,10 +1,4 @@
-"""Micro-clusters found by each client itself: one round for their means and sizes.
-
-After smoothing, the clusters found may be merely the clients: each point moves towards its nearest points at the same
-client. If there are clusters, this widens the gaps between them. If there are none, all points of a client move
-together, and away from those of other clients. The means of the same micro-clusters before smoothing distinguish these
-cases: clusters of a single client remain in the first case, and not in the second.
-"""
+"""Micro-clusters found by each client itself: one round for their means and sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.whitening import MIN_SAMPLES, whitened
@@ -31,15 +24,10 @@ from fedkin.nn.network_forms import MANY
 _DIFFERENCES_ATTEMPTS = 6
 _OVERSUPPLY = 5
 """Maximum number of micro-clusters from all clients, as a multiple of the maximum number of nodes."""
-SUSPICIOUS = 0.5
-"""Largest client's fraction of a cluster from which clusters are also found without smoothing."""
 KEPT_OF_FORGOTTEN = (
     "the axes of its space, which are found from sums over all clients' samples, and with them the others' "
     "micro-clusters; whether points were smoothed"
 )
-_LOST = 0.5
-"""Minimum of that fraction without smoothing, relative to the one with it, for clusters that are more than merely the
-clients. On CIFAR-10 it is 0.11 and 0.13, on MNIST and Fashion-MNIST with one class at each client 1.00 and 0.85."""
 
 
 @task(
@@ -179,56 +167,6 @@ class OwnPath:
         owners = torch.tensor(list(sent)).repeat_interleave(sizes)
         own = torch.stack([owners, nodes.labels, counts], dim=1)
         return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own), record
-
-
-@task(takes={"space": SPACE}, holds={"means": reals("nodes", None)})
-def send_unsmoothed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the means of a client's micro-clusters, computed from its points before smoothing."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        labels = client.state.get("micro_clusters")
-        if labels is None:
-            raise FedkinError("The client has no micro-clusters.")
-        points = client_points(client, payload["space"])
-        counts = labels.bincount()
-        sums = torch.zeros(len(counts), points.shape[1]).index_add_(0, labels, points)
-        replies.append({"means": sums / counts.clamp_min(1)[:, None]})
-    return replies
-
-
-def unsmoothed_nodes(fed: Federation, space: Payload, own: Tensor) -> Tensor | None:
-    """Return the means of the nodes, computed from points before smoothing.
-
-    Parameters
-    ----------
-    fed : Federation
-    space : dict
-        Parameters of `points_of`.
-    own : Tensor
-        int64 ``(p, 3)``, client, node and samples of each micro-cluster, in order of clients.
-
-    Returns
-    -------
-    Tensor or None
-        float32 ``(m, d)``; ``None`` if a client that has sent micro-clusters does not reply.
-    """
-    clients, sizes = (part.tolist() for part in own[:, 0].unique_consecutive(return_counts=True))
-    width = space["directions"].shape[1]
-    replies = fed.ask(send_unsmoothed, {client: {"space": space} for client in clients}, {"means": ("nodes", width)})
-    if any(
-        client not in replies or len(replies[client]["means"]) != size
-        for client, size in zip(clients, sizes, strict=True)
-    ):
-        return None
-    means = torch.cat([replies[client]["means"] for client in clients])
-    nodes, counts = own[:, 1], own[:, 2].float()
-    weights = torch.zeros(int(nodes.max()) + 1).index_add_(0, nodes, counts)
-    return torch.zeros(len(weights), width).index_add_(0, nodes, means * counts[:, None]) / weights[:, None]
-
-
-def are_clients(share: float, without: float) -> bool:
-    """Whether clusters are merely clients, by the largest client's fraction of a cluster with and without smoothing."""
-    return share >= SUSPICIOUS and without < _LOST * share
 
 
 def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:

@@ -8,7 +8,7 @@ import torch
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.own_micro_clusters import are_clients, send_unsmoothed, unsmoothed_nodes
+from fedkin.methods.samples.kingraph.smoothing_check import are_clients, send_unsmoothed, unsmoothed_nodes
 
 
 def noise(clients: int = 4, each: int = 600, apart: float = 0.0) -> list[Client]:
