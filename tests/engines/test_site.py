@@ -181,7 +181,7 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
     for name in METHODS:
         resolve("method", name)
     known = {task.name for task in _TASKS.values() if task.accounted and task.name.startswith("fedkin.")}
-    private = "fedkin.methods.samples.kingraph.private_kingraph."
+    private = "fedkin.methods.samples.kingraph.private_kingraph_tasks."
     assert known == {
         arrange_columns.name,
         shapes.name,
