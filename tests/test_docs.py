@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from pydantic import BaseModel
 
@@ -325,3 +326,20 @@ def test_the_guide_on_hospitals_shows_the_problems_as_they_are_told(
     assert end.value.code == 2
     assert capsys.readouterr().err == next(block for block in guide() if block.startswith("fedkin: "))
     assert not (hospitals / "runs").exists()
+
+
+def test_the_guide_on_hospitals_shows_what_looks_wrong_as_it_is_told(
+    hospitals: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cleveland, budapest = (hospitals / "heart" / f"{name}.csv" for name in ("cleveland", "budapest"))
+    rows = pd.read_csv(cleveland)
+    rows.loc[:7, "cholesterol"] = 9999
+    rows.to_csv(cleveland, index=False)
+    rows = pd.read_csv(budapest)
+    rows.assign(max_heart_rate=rows["max_heart_rate"] / 60, sex=rows["sex"].str[0]).to_csv(budapest, index=False)
+    with pytest.raises(SystemExit) as end:
+        main(shlex.split(guide()[0])[1:])
+    assert not end.value.code
+    shown = [block for block in guide() if block.startswith("fedkin: ")][1]
+    said = capsys.readouterr().err
+    assert all(line in said.splitlines() for line in shown.splitlines()), said

@@ -66,6 +66,18 @@ def test_a_site_file_that_is_refused_is_reported_to_the_site_alone(
     assert "site.toml" in caplog.text
 
 
+def test_what_looks_wrong_in_its_table_is_told_to_the_site_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 3 else row},{row % 7}\n" for row in range(40)))
+    assert len(Roster(nodes).greet()) == 1
+    note = "Column 'a' holds 9999, far above all other values, in 3 rows of north; if it stands for a missing value, "
+    assert capsys.readouterr().out == f"fedkin: {note}empty these cells.\n"
+    assert (tmp_path / "site" / "private" / "notes.txt").read_text() == f"{note}empty these cells.\n"
+    assert len(Roster(nodes).greet()) == 1
+    assert capsys.readouterr().out == ""
+
+
 def test_where_its_files_are_is_the_sites_own_affair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

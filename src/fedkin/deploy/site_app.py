@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 
 from fedkin.core import FedkinError, Payload
 from fedkin.core.files import write_atomically
+from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import expanded
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.node_app import client_app as answering
@@ -15,6 +19,8 @@ from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 
 RESULTS = "results"
+NOTES = "notes.txt"
+"""What looks wrong in the site's table, in its private folder."""
 
 
 def client_app() -> ClientApp:
@@ -60,4 +66,16 @@ def site_of(context: Context) -> Site:
         raise FedkinError("The SuperNode was started without a site's file: --node-config 'site=\"PATH.toml\"'.")
     file = read_site(expanded(path))
     torch.set_num_threads(file.threads)
-    return file.site()
+    site = file.site()
+    if site.table is not None:
+        _say_once(notes_on_cells({site.name: site.table}), site.folder / NOTES)
+    return site
+
+
+def _say_once(notes: Sequence[str], path: Path) -> None:
+    """Print notes to the site's log unless they are in its private folder already: every message starts a process."""
+    text = "".join(f"{note}\n" for note in notes)
+    if text != (path.read_text("utf-8") if path.is_file() else ""):
+        write_atomically(path, text)
+        for note in notes:
+            print(f"fedkin: {note}", flush=True)

@@ -37,10 +37,10 @@ def test_values_kinds_shapes_options_and_files_are_one_list(tmp_path):
         f"{c} has more than one column 'dose'; each needs a name of its own.",
         f"{d} cannot be read as .csv (the file is empty).",
         f"{e} is empty (0 rows, 2 columns of features).",
-        "Column 'sex' differs in kind: category at clients a.csv, c.csv; number at client b.csv. Name it in "
-        "categorical, or in drop.",
-        "Column 'seen' differs in kind: category at clients a.csv, c.csv; date at client b.csv. Name it in "
-        "categorical, or in drop.",
+        "Column 'sex' differs in kind: category such as 'f' at clients a.csv, c.csv; number at client b.csv. Write it "
+        "in one way, or name it in categorical, or in drop.",
+        "Column 'seen' differs in kind: category such as 'u' at clients a.csv, c.csv; date at client b.csv. Write it "
+        "in one way, or name it in categorical, or in drop.",
     ]
 
 

@@ -94,6 +94,25 @@ def test_all_problems_come_in_one_error():
     assert "'c'" in second
 
 
+def test_another_unit_and_other_codes_at_one_client_are_noted():
+    other = table(number("weight", *range(40_000, 40_009)), number("smoker", *[1, 2, 2] * 3))
+    one = table(number("weight", *range(40, 49)), number("smoker", *[0, 1, 1] * 3))
+    found = prepare(federation(one, other, one), names=["north", "south", "west"])
+    assert found.notes[:2] == [
+        "All values of column 'weight' at client south are above those of the others, about 909 times as large in the "
+        "mean; are they in another unit?",
+        "Column 'smoker' holds 0 and 1 at clients north, west, but 1 and 2 at client south; do these codes mean the "
+        "same?",
+    ]
+
+
+def test_numbers_beside_truth_values_must_be_0_to_1():
+    truths = table((Column("smoker", "boolean", ("no", "yes")), [0.0, 1.0] * 4))
+    assert prepare(federation(truths, table(number("smoker", *[0, 1] * 4)))).notes[0].endswith("with 1 for true.")
+    with pytest.raises(FedkinError, match="but numbers from 1 to 2 at client south"):
+        prepare(federation(truths, table(number("smoker", *[1, 2] * 4))), names=["north", "south"])
+
+
 def test_new_rows_go_through_the_same():
     fed = federation(table(number("a", *range(20)), category("b", *["x", "y"] * 10)))
     found = prepare(fed)

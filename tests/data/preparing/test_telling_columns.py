@@ -1,36 +1,153 @@
-"""Columns that distinguish clients, and categories spelt in several ways."""
+"""Columns that distinguish clients, and categories that are spelt in several ways."""
 
+import pytest
 import torch
 
-from fedkin.data.preparing.telling_columns import notes_on_categories, notes_on_ranges, spelt_alike
+from fedkin.data.preparing.telling_columns import (
+    notes_on_categories,
+    notes_on_codes,
+    notes_on_ranges,
+    spelt_alike,
+    wrong_truths,
+)
 
 
-def test_names_that_differ_in_case_or_blanks_are_alike():
-    assert spelt_alike(["Ulm", "Bonn", "ulm ", "U lm", "Köln"]) == [["Ulm", "ulm ", "U lm"]]
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["Ulm", "ulm ", "U lm"],
+        ["cardio", "Cardio."],
+        ["X-ray", "x_ray", "Xray"],
+        ["Köln", "Koeln"],
+        ["Straße", "STRASSE"],
+    ],
+)
+def test_names_that_differ_in_spelling_alone_are_alike(names):
+    assert spelt_alike(["Bonn", *names]) == [names]
+
+
+def test_signs_beside_digits_and_at_the_end_tell_names_apart():
+    assert spelt_alike(["A+", "A-", "A", "1.5", "15", "I50.1", "I501", "1-2", "12", "<5", ">5"]) == []
 
 
 def test_spellings_and_values_that_no_two_clients_share_are_mentioned():
-    notes = notes_on_categories("town", [["Ulm", "Bonn"], ["ulm"], []], ["Ulm", "Bonn", "ulm"])
+    notes = notes_on_categories("town", {"north": ["Ulm", "Bonn"], "south": ["ulm"], "west": []})
     assert notes == [
-        "Categories 'Ulm' and 'ulm' of column 'town' differ in case or blanks alone and count as different; spell them "
-        "alike if they are the same.",
+        "Categories of column 'town' that differ in spelling alone count as different: 'Ulm' (client north), 'ulm' "
+        "(client south); spell them alike if they are the same.",
         "Column 'town' distinguishes clients, for no two of them share a frequent value; name it in drop if it is no "
-        "feature of samples.",
+        "feature of samples, or spell its values alike if they are the same.",
     ]
-    assert notes_on_categories("town", [["a", "b"], ["b"]], ["a", "b"]) == []
-    assert notes_on_categories("town", [["a", "b"], []], ["a", "b"]) == []
+    assert notes_on_categories("town", {"north": ["a", "b"], "south": ["b"]}) == []
+    assert notes_on_categories("town", {"north": ["a", "b"], "south": []}) == []
+    alone = notes_on_categories("town", {"north": ["a", "A"], "south": ["a"]})
+    assert alone == [
+        "Categories of column 'town' that differ in spelling alone count as different: 'a', 'A'; spell them alike if "
+        "they are the same."
+    ]
+
+
+def test_clients_without_any_category_of_the_others_are_named():
+    by_client = {"a": ["M", "F"], "b": ["male", "female"], "c": ["M"], "d": ["männlich", "weiblich"], "e": ["F"]}
+    assert notes_on_categories("sex", by_client) == [
+        "Column 'sex' has no frequent value of the other clients at client b and at client d; spell its values alike "
+        "if they are the same."
+    ]
+
+
+def reply(filled, **ends):
+    low, high = (torch.tensor([own[at] for own in ends.values()], dtype=torch.float64) for at in (0, 1))
+    return {
+        "names": [*ends],
+        "filled": torch.full((len(ends),), float(filled), dtype=torch.float64),
+        "sum": filled * (low + high) / 2,
+        "min": low,
+        "max": high,
+    }
 
 
 def test_ranges_that_do_not_overlap_are_mentioned():
-    def reply(filled, year, age):
-        ends = ([year, age[0]], [year, age[1]])
-        low, high = (torch.tensor(own, dtype=torch.float64) for own in ends)
-        return {"names": ["year", "age"], "filled": torch.tensor([float(filled)] * 2), "min": low, "max": high}
-
-    clients = [reply(9, 2020, (20, 40)), reply(9, 2018, (41, 60)), reply(9, 2019, (39, 50))]
+    clients = {
+        "Client 0": reply(9, year=(2020, 2020), age=(20, 40)),
+        "Client 1": reply(9, year=(2018, 2018), age=(41, 60)),
+        "Client 2": reply(9, year=(2019, 2019), age=(39, 50)),
+    }
     assert notes_on_ranges(["year", "age"], clients) == [
         "Column 'year' distinguishes clients, for no two of them share a value: their ranges do not overlap; name it "
         "in drop if it is no feature of samples."
     ]
     assert notes_on_ranges(["age"], clients) == []
-    assert notes_on_ranges(["year"], [clients[0], reply(4, 2018, (1, 2))]) == []
+    few = {"Client 0": clients["Client 0"], "Client 1": reply(4, year=(2018, 2018), age=(1, 2))}
+    assert notes_on_ranges(["year"], few) == []
+
+
+def test_clients_with_another_unit_are_named():
+    kilograms, grams = {"weight": (45, 120)}, {"weight": (48_000, 113_000)}
+    clients = {"a": reply(90, **kilograms), "b": reply(90, **grams), "c": reply(90, **kilograms)}
+    assert notes_on_ranges(["weight"], clients) == [
+        "All values of column 'weight' at client b are above those of the others, about 976 times as large in the "
+        "mean; are they in another unit?"
+    ]
+    two = {**clients, "d": reply(90, **grams), "e": reply(90, **grams)}
+    assert notes_on_ranges(["weight"], two) == [
+        "All values of column 'weight' at clients a, c are below those of the others, about 976 times smaller in the "
+        "mean; are they in another unit?"
+    ]
+    assert notes_on_ranges(["weight"], {"a": reply(90, **kilograms), "b": reply(90, **grams)}) == [
+        "Column 'weight' distinguishes clients, for no two of them share a value: their ranges do not overlap; name it "
+        "in drop if it is no feature of samples, or give it one unit."
+    ]
+
+
+def test_a_range_of_its_own_without_another_unit_and_dates_are_mentioned():
+    clients = {"a": reply(9, age=(20, 90)), "b": reply(9, age=(1, 17)), "c": reply(9, age=(19, 70))}
+    end = "those of the others; name the column in drop if it is no feature of samples."
+    assert notes_on_ranges(["age"], {"a": clients["a"], "b": reply(9, age=(-3, -1)), "c": clients["c"]}) == [
+        f"All values of column 'age' at client b are below {end}"
+    ]
+    assert notes_on_ranges(["age"], clients, dates=["age"]) == [
+        f"All values of column 'age' at client b are below {end}"
+    ]
+
+
+def test_a_maximum_far_above_those_of_all_others_is_mentioned():
+    clients = {"a": reply(9, sugar=(60, 300)), "b": reply(9, sugar=(50, 9999)), "c": reply(9, sugar=(55, 240))}
+    assert notes_on_ranges(["sugar"], clients) == [
+        "Column 'sugar' has values at client b that are up to 33 times as large as any other client's; are they in "
+        "another unit, or do they stand for missing ones?"
+    ]
+    assert notes_on_ranges(["sugar"], clients, dates=["sugar"]) == []
+    assert notes_on_ranges(["sugar"], {**clients, "d": reply(9, sugar=(0, 900))}) == []
+
+
+def codes(*clients):
+    """Report on one column of each client, whose values are given, as clients do."""
+    values = [torch.tensor(own, dtype=torch.float64) for own in clients]
+    mean = torch.cat(values).mean()
+    replies = {
+        f"{at}": {
+            "names": ["smoker"], "filled": torch.tensor([len(own)]), "sum": own.sum()[None], "min": own.min()[None],
+            "max": own.max()[None],
+        }
+        for at, own in enumerate(values)
+    }  # fmt: skip
+    squares = {f"{at}": (own - mean).square().sum()[None] for at, own in enumerate(values)}
+    return notes_on_codes(["smoker"], mean[None], replies, squares)
+
+
+def test_two_codes_that_differ_between_clients_are_mentioned():
+    assert codes([0, 1, 1, 0, 1], [1, 2, 2, 1], [1, 1, 0, 0]) == [
+        "Column 'smoker' holds 0 and 1 at clients 0, 2, but 1 and 2 at client 1; do these codes mean the same?"
+    ]
+    assert codes([0, 1, 1], [0, 0, 1, 1], [1, 1]) == []
+    assert codes([0, 1, 1], [1, 2, 3]) == []
+    assert codes([0, 1, 1], [0.5, 1.5]) == []
+
+
+def test_numbers_beside_truth_values_must_be_such():
+    clients = {"a": reply(9, smoker=(0, 1)), "b": reply(9, smoker=(1, 2)), "c": reply(0, smoker=(0, 0))}
+    assert wrong_truths(["smoker"], clients) == [
+        "Column 'smoker' holds truth values at some clients, but numbers from 1 to 2 at client b; write it in one way, "
+        "or name it in drop."
+    ]
+    assert wrong_truths(["smoker"], {"a": clients["a"], "c": clients["c"]}) == []

@@ -130,6 +130,14 @@ def test_columns_taken_for_labels_are_told(tmp_path):
     assert (built.truth, built.features) == (None, ["v"])
 
 
+def test_codes_of_missing_values_are_told():
+    frames = {"n": pd.DataFrame({"a": [*range(30), 9999, 9999, 9999]}), "s": pd.DataFrame({"a": range(30)})}
+    assert ClientFiles(frames).build().notes == (
+        "Column 'a' holds 9999, far above all other values, in 3 rows of n; if it stands for a missing value, empty "
+        "these cells.",
+    )
+
+
 def test_files_that_are_not_read_are_told(tmp_path):
     (tmp_path / "a.csv").write_text("v\n1\n2\n")
     for name in ("b.xlsx", "notes.txt", "picture.png"):

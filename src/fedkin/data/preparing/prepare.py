@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
+from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, task
-from fedkin.core.errors import unknown_name
+from fedkin.core.errors import refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
@@ -25,9 +26,18 @@ from fedkin.data.preparing.scaling import (
     sum_of,
     table_columns,
 )
-from fedkin.data.preparing.schema import Schema, SchemaColumn, agree, plain, reports_by_name, shortened, without
+from fedkin.data.preparing.schema import (
+    Reports,
+    Schema,
+    SchemaColumn,
+    agree,
+    plain,
+    reports_by_name,
+    shortened,
+    without,
+)
 from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
-from fedkin.data.preparing.telling_columns import notes_on_ranges
+from fedkin.data.preparing.telling_columns import notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.table_options import AUTO
 from fedkin.secure_aggregation.sums import check_enough
@@ -190,10 +200,14 @@ def _prepared_tables(
 ) -> Preparation:
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
     schema = agree(reports, options.id, options.lacking, called)
-    sums = secure_sums(fed, schema.columns) if fed.secure_sums else _sums(fed, schema.columns, replies)
-    if not fed.secure_sums:
-        ranged = [column.name for column in schema.columns if column.kind in ("number", "date")]
-        schema.notes.extend(notes_on_ranges(ranged, replies.values()))
+    if fed.secure_sums:
+        sums = secure_sums(fed, schema.columns)
+    else:
+        by_name = {called[client]: reply for client, reply in replies.items()}
+        refuse(wrong_truths(_truths_or_numbers(schema, reports), by_name))
+        sums, squares = _sums(fed, schema.columns, replies)
+        own = {called[client]: squares[client] for client in replies}
+        schema.notes.extend(_notes_on_numbers(schema.columns, sums, by_name, own))
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
     schema, sums = _most_frequent(schema, sums)
@@ -202,6 +216,26 @@ def _prepared_tables(
     )
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *notes])
+
+
+def _truths_or_numbers(schema: Schema, reports: Reports) -> list[str]:
+    """Return the names of columns that are numbers because they are at some clients, and truth values at others."""
+    numbers = [column.name for column in schema.columns if column.kind == "number"]
+    return [name for name in numbers if any(name in own and own[name].kind == "boolean" for own in reports.values())]
+
+
+def _notes_on_numbers(
+    columns: Sequence[SchemaColumn],
+    sums: ColumnSums,
+    replies: Mapping[str, Mapping[str, Any]],
+    squares: Mapping[str, Tensor],
+) -> list[str]:
+    """Return notes on columns of numbers or dates that differ from client to client; the clients are given by name."""
+    at = [place for place, column in enumerate(columns) if column.kind in ("number", "date")]
+    names = [columns[place].name for place in at]
+    dates = [column.name for column in columns if column.kind == "date"]
+    own = {client: found[at] for client, found in squares.items()}
+    return [*notes_on_ranges(names, replies, dates), *notes_on_codes(names, sums.mean[at], replies, own)]
 
 
 def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
@@ -234,8 +268,13 @@ def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
     return Schema(tuple(columns), schema.id, notes), sums.pooled(kept)
 
 
-def _sums(fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int, Payload]) -> ColumnSums:
-    """Return sums over all clients, from their reports and from squares and frequencies that they are asked for now."""
+def _sums(
+    fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int, Payload]
+) -> tuple[ColumnSums, dict[int, Tensor]]:
+    """Return sums over all clients, and the squares of each.
+
+    They come from the clients' reports, and from squares and frequencies that they are asked for now.
+    """
     width = len(columns)
     filled, total = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
     low, high = torch.full((width,), torch.inf).double(), torch.full((width,), -torch.inf).double()
@@ -255,4 +294,5 @@ def _sums(fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int
     answers = fed.ask_until_all_reply(column_squares, payload, expected=expected)
     samples, squares = sum(reply["count"] for reply in replies.values()), sum_of(answers, "squares")
     counts_by_column = list(sum_of(answers, "counts").split(lengths))
-    return ColumnSums(samples, filled, total, squares, counts_by_column, low, high)
+    sums = ColumnSums(samples, filled, total, squares, counts_by_column, low, high)
+    return sums, {client: answer["squares"] for client, answer in answers.items()}

@@ -165,9 +165,9 @@ def _agreed(
 
 
 def _alike(names: Sequence[str]) -> list[str]:
-    """Return notes on columns whose names differ only in case or blanks, and are probably the same."""
+    """Return notes on columns whose names differ only in spelling, and are probably the same."""
     return [
-        f"Columns {' and '.join(repr(name) for name in own)} differ in case or blanks alone and count as different; "
+        f"Columns {' and '.join(repr(name) for name in own)} differ in spelling alone and count as different; "
         "give them one name if they are the same."
         for own in spelt_alike(names)
     ]
@@ -208,17 +208,17 @@ def _united(
 ) -> SchemaColumn | None:
     """Return the common column of all reports; if they disagree, ``None``, with a sentence added to `problems`."""
     kinds = {report.kind for report in reports.values()}
-    said = "; ".join(
-        f"{kind} at {_listed([i for i, own in reports.items() if own.kind == kind], client_names)}"
-        for kind in sorted(kinds)
-    )
+    having = {kind: [client for client, own in reports.items() if own.kind == kind] for kind in sorted(kinds)}
+    said = "; ".join(f"{kind}{_such_as(reports, kind)} at {_listed(own, client_names)}" for kind, own in having.items())
     if kinds == {"boolean", "category"}:
         kinds = {"category"}
     if kinds == {"boolean", "number"}:
         kinds = {"number"}
         notes.append(f"Column '{name}' differs in kind: {said}. It is taken as a number, with 1 for true.")
     if len(kinds) > 1:
-        problems.append(f"Column '{name}' differs in kind: {said}. Name it in categorical, or in drop.")
+        problems.append(
+            f"Column '{name}' differs in kind: {said}. Write it in one way, or name it in categorical, or in drop."
+        )
         return None
     kind = kinds.pop()
     levels = [report.categories for report in reports.values()]
@@ -232,9 +232,17 @@ def _united(
         return None
     if kind == "category":
         categories = tuple(in_order(level for own in levels for level in own))
-        notes.extend(notes_on_categories(name, levels, categories))
+        named = {client_names.get(client, str(client)): own.categories for client, own in reports.items()}
+        notes.extend(notes_on_categories(name, named))
         return SchemaColumn(name, kind, categories)
     return SchemaColumn(name, kind, levels[0])
+
+
+def _such_as(reports: Mapping[int, ColumnReport], kind: str) -> str:
+    """Return an example of a category, where clients report any."""
+    found = (level for own in reports.values() if own.kind == kind == "category" for level in own.categories)
+    example = next(found, None)
+    return "" if example is None else f" such as '{example}'"
 
 
 def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None, most: int = 5) -> str:

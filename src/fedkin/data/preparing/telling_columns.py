@@ -1,70 +1,267 @@
-"""Notes on columns that distinguish clients rather than samples, and on categories that are spelt differently."""
+"""Notes on columns that distinguish clients rather than samples, and on categories that are spelt differently.
+
+They are made from what clients report anyway: names of frequent categories, numbers of cells, sums, minima and maxima.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from fedkin.core.errors import listing
 
 _FEWEST = 5
 """Values of a client from which on its range says something."""
+_TIMES = 5.0
+"""Ratio of means, or of maxima, from which on clients seem to differ in unit; of maxima, of a column that overlaps, it
+is the square."""
+_NAMED, _PARTS = 5, 3
+"""Clients that a note names, and notes on clients that are apart from the others in one column."""
+_EXACT = 1e-9
+"""Relative difference that rounding makes."""
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
+_MARKS = re.compile(r"[\s_]|(?<=[^\W\d_])-(?=[^\W\d_])|(?<=[^\W\d_])\.")
+"""What does not tell names apart; beside digits and at the end a sign may, as in A+ and A-."""
 _APART = (
-    "Column '{}' distinguishes clients, for no two of them share {}; name it in drop if it is no feature of samples."
+    "Column '{}' distinguishes clients, for no two of them share {}; name it in drop if it is no feature of samples{}."
 )
+
+Ends = tuple[float, float]
+
+
+class Range(NamedTuple):
+    """Range of a column at a client, and the mean."""
+
+    low: float
+    high: float
+    mean: float
 
 
 def spelt_alike(names: Iterable[str]) -> list[list[str]]:
-    """Return groups of names that differ only in case or blanks, in the order of the first of each."""
+    """Return groups of names that differ only in spelling, in the order of the first of each.
+
+    That is in case, blanks, underscores, hyphens between letters, full stops after letters, and umlauts.
+    """
     same: dict[str, list[str]] = {}
     for name in names:
-        same.setdefault("".join(name.split()).casefold(), []).append(name)
+        same.setdefault(_MARKS.sub("", name.casefold().translate(_UMLAUTS)), []).append(name)
     return [own for own in same.values() if len(own) > 1]
 
 
-def notes_on_categories(column: str, by_client: Sequence[Sequence[str]], categories: Sequence[str]) -> list[str]:
+def notes_on_categories(column: str, by_client: Mapping[str, Sequence[str]]) -> list[str]:
     """Return notes on a column's categories: different spellings of one, and clients that have none in common.
 
     Parameters
     ----------
     column : str
         Name.
-    by_client : sequence of sequence of str
-        The categories that each client reports.
-    categories : sequence of str
-        All of them.
+    by_client : mapping of str to sequence of str
+        The categories that each client reports, by its name.
     """
     notes = []
+    categories = list(dict.fromkeys(name for own in by_client.values() for name in own))
     if alike := spelt_alike(categories):
-        listed = " and ".join(repr(one) for one in alike[0])
-        more = f" (and {len(alike) - 1} more)" if len(alike) > 1 else ""
+        listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
+        more = f" (and {len(alike) - _NAMED} more)" if len(alike) > _NAMED else ""
         notes.append(
-            f"Categories {listed}{more} of column '{column}' differ in case or blanks alone and count as different; "
-            "spell them alike if they are the same."
+            f"Categories of column '{column}' that differ in spelling alone count as different: {listed}{more}; spell "
+            "them alike if they are the same."
         )
-    known = [own for own in by_client if own]
-    if len(known) > 1 and len(categories) == sum(map(len, known)):
-        notes.append(_APART.format(column, "a frequent value"))
+    known = {client: set(own) for client, own in by_client.items() if own}
+    parts = _connected(known)
+    if len(parts) == len(known) > 1:
+        notes.append(_APART.format(column, "a frequent value", ", or spell its values alike if they are the same"))
+    elif len(parts) > 1:
+        apart = " and at ".join(map(_clients, parts[1 : _PARTS + 1]))
+        notes.append(
+            f"Column '{column}' has no frequent value of the other clients at {apart}; spell its values alike if they "
+            "are the same."
+        )
     return notes
 
 
-def notes_on_ranges(columns: Iterable[str], replies: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a note for each column of numbers or dates whose ranges at clients do not overlap.
+def _spelt(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) -> str:
+    """Return the spellings of one category, each with a client that has it."""
+    first = [next(client for client, own in by_client.items() if name in own) for name in group]
+    if len(set(first)) == 1:
+        return ", ".join(f"'{name}'" for name in group)
+    return ", ".join(f"'{name}' ({_clients([client])})" for name, client in zip(group, first, strict=True))
+
+
+def notes_on_ranges(
+    columns: Iterable[str], replies: Mapping[str, Mapping[str, Any]], dates: Iterable[str] = ()
+) -> list[str]:
+    """Return notes on columns of numbers or dates that are elsewhere at some clients than at others.
+
+    Their ranges do not overlap, or one client's maximum is many times those of all others.
 
     Parameters
     ----------
     columns : iterable of str
         Names.
-    replies : iterable of mapping
-        By client: the ``names`` of its columns, and float64 ``(columns,)`` ``filled``, ``min`` and ``max`` of each.
+    replies : mapping of str to mapping
+        By client's name: the ``names`` of its columns, and float64 ``(columns,)`` ``filled``, ``sum``, ``min`` and
+        ``max`` of each.
+    dates : iterable of str
+        Those of the columns that hold dates, which have no unit.
     """
-    ranges: dict[str, list[tuple[float, float]]] = {name: [] for name in columns}
-    for reply in replies:
-        own = zip(reply["names"], reply["filled"].tolist(), reply["min"].tolist(), reply["max"].tolist(), strict=True)
-        for name, filled, low, high in own:
+    ranges: dict[str, dict[str, Range]] = {name: {} for name in columns}
+    for client, reply in replies.items():
+        parts = (reply[key].tolist() for key in ("filled", "sum", "min", "max"))
+        for name, filled, total, low, high in zip(reply["names"], *parts, strict=True):
             if filled >= _FEWEST and name in ranges:
-                ranges[name].append((low, high))
+                ranges[name][client] = Range(low, high, total / filled)
+    without_unit = set(dates)
     return [
-        _APART.format(name, "a value: their ranges do not overlap")
+        note
         for name, found in ranges.items()
-        if len(found) > 1 and all(one[1] < other[0] for one, other in pairwise(sorted(found)))
+        if len(found) > 1
+        for note in _notes_on(name, found, has_unit=name not in without_unit)
     ]
+
+
+def _notes_on(name: str, found: Mapping[str, Range], has_unit: bool) -> list[str]:
+    """Return notes on the ranges of one column."""
+    parts = _overlapping(found)
+    ratios = [(own, _times(found, own, parts[0]) if has_unit else None) for own in parts[1:]]
+    if len(parts) == len(found):
+        unit = ", or give it one unit" if any(ratio for _, ratio in ratios) else ""
+        return [_APART.format(name, "a value: their ranges do not overlap", unit)]
+    if len(parts) > 1:
+        return [_outside(name, own, found, parts[0], ratio) for own, ratio in ratios[:_PARTS]]
+    return _note_on_maximum(name, found) if has_unit else []
+
+
+def _outside(
+    name: str, own: Sequence[str], found: Mapping[str, Range], others: Sequence[str], ratio: float | None
+) -> str:
+    above = found[own[0]].low > found[others[0]].high
+    where = f"All values of column '{name}' at {_clients(own)} are {'above' if above else 'below'} those of the others"
+    if ratio is None:
+        return f"{where}; name the column in drop if it is no feature of samples."
+    times = f"about {ratio:,.0f} times as large" if above else f"about {1 / ratio:,.0f} times smaller"
+    return f"{where}, {times} in the mean; are they in another unit?"
+
+
+def _note_on_maximum(name: str, found: Mapping[str, Range]) -> list[str]:
+    """Return a note if one client's largest value is many times that of every other."""
+    second, most = sorted(found, key=lambda client: found[client].high)[-2:]
+    if 0 < found[second].high * _TIMES**2 < found[most].high and found[most].low >= 0:
+        return [
+            f"Column '{name}' has values at client {most} that are up to {found[most].high / found[second].high:,.0f} "
+            "times as large as any other client's; are they in another unit, or do they stand for missing ones?"
+        ]
+    return []
+
+
+def _times(found: Mapping[str, Range], own: Sequence[str], others: Sequence[str]) -> float | None:
+    """Return the ratio of two parts' means; ``None`` if they are not positive or hardly differ."""
+    one, other = (sum(found[client].mean for client in part) / len(part) for part in (own, others))
+    if min(found[client].low for client in (*own, *others)) < 0 or not (one > 0 and other > 0):
+        return None
+    return one / other if max(one / other, other / one) >= _TIMES else None
+
+
+def _overlapping(found: Mapping[str, Range]) -> list[list[str]]:
+    """Return clients in parts whose ranges overlap, the part of most clients first."""
+    parts: list[list[str]] = []
+    reached = 0.0
+    for client in sorted(found, key=lambda client: found[client][:2]):
+        if parts and found[client].low <= reached:
+            parts[-1].append(client)
+            reached = max(reached, found[client].high)
+        else:
+            parts.append([client])
+            reached = found[client].high
+    return _largest_first(parts, found)
+
+
+def _connected(known: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return clients in parts that share values, the part of most clients first."""
+    parts: list[tuple[list[str], set[str]]] = []
+    for client, own in known.items():
+        met = [part for part in parts if part[1] & own]
+        joined = ([name for part in met for name in part[0]] + [client], own.union(*(part[1] for part in met)))
+        parts = [*(part for part in parts if part not in met), joined]
+    return _largest_first([part[0] for part in parts], known)
+
+
+def _largest_first(parts: Iterable[list[str]], order: Iterable[str]) -> list[list[str]]:
+    at = {client: place for place, client in enumerate(order)}
+    return sorted((sorted(part, key=at.__getitem__) for part in parts), key=lambda part: (-len(part), at[part[0]]))
+
+
+def _clients(names: Sequence[str]) -> str:
+    named = [name.removeprefix("Client ") for name in names]
+    return f"{'client' if len(named) == 1 else 'clients'} {listing(named, _NAMED)}"
+
+
+def notes_on_codes(
+    columns: Iterable[str], means: Tensor, replies: Mapping[str, Mapping[str, Any]], squares: Mapping[str, Tensor]
+) -> list[str]:
+    """Return a note for each column that has two whole numbers at every client, and not the same two.
+
+    At a client all values are minimum or maximum if, and only if, the variance is as large as these allow.
+
+    Parameters
+    ----------
+    columns : iterable of str
+        Names.
+    means : Tensor
+        float64 ``(columns,)``: of all clients.
+    replies : mapping of str to mapping
+        As of `notes_on_ranges`.
+    squares : mapping of str to Tensor
+        By client's name, float64 ``(columns,)``: sums of squared distances from `means`.
+    """
+    notes = []
+    for at, (name, mean) in enumerate(zip(columns, means.tolist(), strict=True)):
+        pairs: dict[Ends, list[str]] = {}
+        others = False
+        for client, reply in replies.items():
+            place = reply["names"].index(name) if name in reply["names"] else None
+            if place is None or (filled := float(reply["filled"][place])) == 0:
+                continue
+            low, high = float(reply["min"][place]), float(reply["max"][place])
+            own = float(reply["sum"][place]) / filled
+            variance = float(squares[client][at]) / filled - (own - mean) ** 2
+            whole = low.is_integer() and high.is_integer()
+            if whole and abs((high - own) * (own - low) - variance) <= _EXACT * (high - low) ** 2:
+                pairs.setdefault((low, high), []).append(client)
+            else:
+                others = True
+        pairs = {ends: clients for ends, clients in pairs.items() if ends[0] < ends[1]}
+        if len(pairs) > 1 and not others:
+            listed = ", but ".join(f"{a:.15g} and {b:.15g} at {_clients(own)}" for (a, b), own in pairs.items())
+            notes.append(f"Column '{name}' holds {listed}; do these codes mean the same?")
+    return notes
+
+
+def wrong_truths(columns: Iterable[str], replies: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each column of truth values that holds numbers other than 0 to 1 at some client.
+
+    Parameters
+    ----------
+    columns : iterable of str
+        Names of those that are truth values at some client, and numbers at others.
+    replies : mapping of str to mapping
+        As of `notes_on_ranges`.
+    """
+    problems = []
+    for name in columns:
+        beyond = {}
+        for client, reply in replies.items():
+            if name in reply["names"] and (place := reply["names"].index(name)) >= 0 and reply["filled"][place]:
+                low, high = float(reply["min"][place]), float(reply["max"][place])
+                if low < 0 or high > 1:
+                    beyond[client] = f"from {low:.15g} to {high:.15g}"
+        if beyond:
+            first = next(iter(beyond.values()))
+            problems.append(
+                f"Column '{name}' holds truth values at some clients, but numbers {first} at {_clients([*beyond])}; "
+                "write it in one way, or name it in drop."
+            )
+    return problems

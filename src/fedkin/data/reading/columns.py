@@ -27,7 +27,10 @@ MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null"
 MISSING |= {"-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 """Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
 
-_BOOLEANS = (("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"))
+_BOOLEANS = (
+    ("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("falsch", "wahr"),
+    ("non", "oui"),
+)  # fmt: skip
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 _NAMES = (str, int, float, bool, np.generic, UUID)
 _NAMED_BY = ("isoformat", "closed_left")

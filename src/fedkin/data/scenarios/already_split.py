@@ -14,6 +14,7 @@ from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_options import TableOptions
@@ -62,6 +63,7 @@ class ClientFiles:
             raise FedkinError(
                 f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
             )
+        tables = {site.name: site.table for site in sites if site.table is not None}
         clients, tests = [], []
         for i, site in enumerate(sites):
             rows = torch.arange(len(site))
@@ -77,7 +79,7 @@ class ClientFiles:
             list(dict.fromkeys(name for site in sites for name in site.features)),
             [site.name for site in sites],
             tests,
-            notes=(*_ignored(self.data), *_label_notes(sites, self.label, labelled)),
+            notes=(*_ignored(self.data), *_label_notes(sites, self.label, labelled), *notes_on_cells(tables)),
         )
 
 

@@ -1,0 +1,113 @@
+"""Notes on what clients' cells hold, which need the cells themselves: they are made where the data are, and not sent.
+
+Probable codes of missing values, such as 9999, and rare spellings of a category. What the clients' reports show is
+noted in `fedkin.data.preparing.telling_columns`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedkin.core.errors import listing
+from fedkin.core.table import Column, Table
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.preparing.telling_columns import spelt_alike
+
+_REPEATED = 3
+"""Cells from which on a value is no single slip."""
+_DISTINCT, _LOOKED_AT = 10, 10_000
+"""Other values that a measure has at least, so that codes and grades are none; among so many cells."""
+_CATEGORIES = 1_000
+"""Beyond so many texts a column is no category whose spellings matter."""
+_NAMED = 5
+"""Clients that a note names."""
+
+Values = npt.NDArray[np.float64]
+Place = Literal["far above all other values", "far below all other values", "its only negative value"]
+
+
+def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
+    """Return notes on the tables of clients, which are given by name."""
+    return [*_notes_on_codes(tables), *_notes_on_spellings(tables)]
+
+
+def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note for each value that seems to stand for an empty cell, with the clients that have it."""
+    found: dict[tuple[str, str, Place], list[str]] = {}
+    for client, table in tables.items():
+        for column, value, place, rows in _codes(table):
+            found.setdefault((column.name, _shown(value, column), place), []).append(f"{rows} rows of {client}")
+    return [
+        f"Column '{name}' holds {value}, {place}, in {listing(where, _NAMED)}; if it stands for a missing value, empty "
+        "these cells."
+        for (name, value, place), where in found.items()
+    ]
+
+
+def _codes(table: Table) -> Iterator[tuple[Column, float, Place, int]]:
+    """Yield columns with a value at an end that is repeated and far from all others, and in how many rows."""
+    if not len(table):
+        return
+    values = table.values.numpy()
+    empty = np.isnan(values)
+    low, high = np.where(empty, np.inf, values).min(0), np.where(empty, -np.inf, values).max(0)
+    repeated = [(values == end).sum(0) >= _REPEATED for end in (low, high)]
+    for at, column in enumerate(table.columns):
+        if column.kind in ("number", "date") and low[at] < high[at]:
+            own = values[~empty[:, at], at]
+            for end, often in zip((low, high), repeated, strict=True):
+                if often[at] and (place := _place(own, float(end[at]), column.kind == "number")):
+                    yield column, float(end[at]), place, int((own == end[at]).sum())
+
+
+def _place(own: Values, value: float, is_number: bool) -> Place | None:
+    """Return where a value at an end is, if it is farther from all others than 90 % of these are from each other.
+
+    Or if it is the only negative one, as -1 is beside concentrations.
+    """
+    others = own[own != value]
+    if len(np.unique(others[:_LOOKED_AT])) < _DISTINCT:
+        return None
+    below = bool(value < others.min())
+    if is_number and value < 0 <= others.min():
+        return "its only negative value"
+    middle = others[others != (others.max() if below else others.min())]  # a code may be at the other end, too
+    least, most = np.quantile(middle, (0.05, 0.95))
+    if 2 * len(others) < len(own) or np.abs(others - value).min() <= most - least:
+        return None
+    return "far below all other values" if below else "far above all other values"
+
+
+def _shown(value: float, column: Column) -> str:
+    """Return a value as it stands in the table, or nearly."""
+    if column.kind == "date":
+        return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
+    return f"{value:.15g}"
+
+
+def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note for each column in which rare categories, which do not leave the client, are others' spellings."""
+    notes: dict[str, str] = {}
+    for client, table in tables.items():
+        for at, column in enumerate(table.columns):
+            if column.kind != "category" or column.name in notes or len(column.categories) > _CATEGORIES:
+                continue
+            alike = spelt_alike(column.categories)
+            if not alike:
+                continue
+            codes = table.values[:, at]
+            counts = codes[~codes.isnan()].long().bincount(minlength=len(column.categories)).tolist()
+            rows = dict(zip(column.categories, counts, strict=True))
+            rare = [group for group in alike if min(rows[name] for name in group) < MIN_MEMBERS]
+            if rare:
+                listed = listing([" and ".join(f"'{name}' ({rows[name]} rows)" for name in group) for group in rare], 3)
+                notes[column.name] = (
+                    f"Column '{column.name}' of {client} holds {listed}, which count as different; spell them alike if "
+                    "they are the same."
+                )
+    return [*notes.values()]

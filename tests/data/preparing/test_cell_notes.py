@@ -1,0 +1,73 @@
+"""Codes of missing values and rare spellings, noted where the data are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedkin.data.preparing.cell_notes import notes_on_cells
+from fedkin.data.reading.client_files import load_clients
+
+
+def pressures(rows=60, seed=0):
+    return np.random.default_rng(seed).normal(130, 12, rows).round(1)
+
+
+def notes(clients):
+    return notes_on_cells({one.name: one.table for one in load_clients(clients) if one.table is not None})
+
+
+def coded(code, every=10, **columns):
+    values = pressures()
+    values[::every] = code
+    return pd.DataFrame({"pressure": values, **columns})
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "place"),
+    [
+        (9999, "9999", "far above all other values"),
+        (999.9, "999.9", "far above all other values"),
+        (-999, "-999", "its only negative value"),
+        (-1, "-1", "its only negative value"),
+        (0, "0", "far below all other values"),
+    ],
+)
+def test_a_repeated_value_far_from_all_others_is_noted_with_its_clients(code, shown, place):
+    clients = {"north": coded(code), "south": coded(code, every=20), "west": pd.DataFrame({"pressure": pressures()})}
+    assert notes(clients) == [
+        f"Column 'pressure' holds {shown}, {place}, in 6 rows of north, 3 rows of south; if it stands for a missing "
+        "value, empty these cells."
+    ]
+
+
+def test_codes_at_both_ends_and_a_date_are_noted():
+    both = coded(9999)
+    both.loc[1::10, "pressure"] = -999
+    dates = pd.Series(pd.date_range("2023-01-01", periods=60))
+    dates[::10] = pd.Timestamp("1900-01-01")
+    found = notes([both.assign(seen=dates)])
+    assert [note.partition(" in ")[0] for note in found] == [
+        "Column 'pressure' holds -999, its only negative value,",
+        "Column 'pressure' holds 9999, far above all other values,",
+        "Column 'seen' holds 1900-01-01, far below all other values,",
+    ]
+
+
+def test_slips_counts_grades_and_skewed_values_are_no_codes():
+    rng = np.random.default_rng(1)
+    one = coded(9999, every=40)  # two rows
+    counts = {"stays": rng.poisson(1, 60), "grade": rng.choice([1, 2, 9], 60), "is": rng.integers(0, 2, 60)}
+    skewed = {"crp": np.exp(2 * rng.normal(size=60)).round(1), "dose": rng.poisson(20, 60) * (rng.random(60) < 0.4)}
+    base = {"excess": rng.normal(0, 3, 60).round(0), "capped": rng.exponential(10, 60).clip(0, 12)}
+    assert notes([one.assign(**counts, **skewed, **base)]) == []
+    assert notes([np.zeros((5, 2))]) == []
+
+
+def test_rare_spellings_are_noted_where_they_are():
+    towns = ["Ulm"] * 30 + ["ulm"] * 2 + ["Bonn"] * 28
+    assert notes({"north": coded(130, town=towns), "south": coded(130, town=["Ulm"] * 60)}) == [
+        "Column 'town' of north holds 'Ulm' (30 rows) and 'ulm' (2 rows), which count as different; spell them alike "
+        "if they are the same."
+    ]
+    often = ["Ulm"] * 30 + ["ulm"] * 30  # the clients' reports say so
+    assert notes([coded(130, town=often)]) == []
