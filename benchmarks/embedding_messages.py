@@ -165,7 +165,7 @@ def by_halves(clients: Iterable[Client], state: Any, min_size: int, seed: int) -
         rng, halves = derive_generator(seed, "halves", client.id), []
         for rows in _halves(client, rng):
             assert client.y is not None
-            bits, _ = true_bits(Client.newcomer(client.x[rows], client.y[rows], rng), how)
+            bits, _ = true_bits(Client.unseen(client.x[rows], client.y[rows], rng), how)
             halves.append(flipped(bits.flatten(), FLIP, rng))
         messages.append(torch.stack(halves))
     sent = torch.stack(messages).double().numpy()

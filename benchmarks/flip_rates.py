@@ -123,8 +123,7 @@ def clean_bits(population: Population, method: EmbeddingMethod, seed: int) -> li
             state, _ = method.step(federation, state)
     how = {**dataclasses.asdict(method), "encoder": state.encoder, "vector": state.vector, "segments": state.segments}
     return [
-        true_bits(Client.newcomer(c.x, c.y, derive_generator(seed, "filling", c.id)), how)[0]
-        for c in population.clients
+        true_bits(Client.unseen(c.x, c.y, derive_generator(seed, "filling", c.id)), how)[0] for c in population.clients
     ]
 
 

@@ -113,13 +113,13 @@ class LyingFederation(LocalFederation):
     ----------
     fields : dict of str to set of str
         By task, the fields of the liar's honest replies.
-    told : int
+    lies : int
         How many lies it has told.
     """
 
     def __init__(self, clients: list[Client], lie: Lie | None = None, seed: int = 0) -> None:
         super().__init__(clients, seed=seed, workers=1)
-        self.lie, self.told = lie, 0
+        self.lie, self.lies = lie, 0
         self.fields: dict[str, set[str]] = {}
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
@@ -127,15 +127,15 @@ class LyingFederation(LocalFederation):
             if client == LIAR and isinstance(reply, dict):
                 self.fields.setdefault(task.name, set()).update(reply)
                 if self.lie is not None and self.lie.task == task.name:
-                    reply = self._told(reply, self.lie)
+                    reply = self._with_lie(reply, self.lie)
             yield client, reply
 
-    def _told(self, reply: Payload, lie: Lie) -> Any:
+    def _with_lie(self, reply: Payload, lie: Lie) -> Any:
         if lie.field == "":
-            self.told += 1
+            self.lies += 1
             return WHOLE[lie.kind]
         if lie.field in reply and (answer := dict(lies(reply[lie.field])).get(lie.kind, self)) is not self:
-            self.told += 1
+            self.lies += 1
             return {**reply, lie.field: answer}
         return reply
 

@@ -80,7 +80,7 @@ def mean_step(
 ) -> torch.Tensor:
     """The mean update of some clients that all start from `model`."""
     held = [fed.clients[i] for i in members]
-    return torch.stack([-0.5 * planted.slope(module, model, one.x, one.y) for one in held]).mean(0)
+    return torch.stack([-0.5 * planted.gradient(module, model, one.x, one.y) for one in held]).mean(0)
 
 
 def moves(fed: LocalFederation, client: int, to: int) -> None:

@@ -105,7 +105,7 @@ def run(method: Any, people: Sequence[Client], secure_sums: bool = False, **engi
     return Run(fed, states, records, exchanges, method.result(states[-1]))
 
 
-def slope(spec: dict[str, Any], vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def gradient(spec: dict[str, Any], vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Gradient of the mean loss by autograd, ``(parameters,)``; apart from all of the library's own training."""
     module = Classifier.of(spec).module(vector).train()
     cross_entropy(module(x), y).backward()

@@ -28,9 +28,9 @@ class Warned(Progress):
 
 
 class Listens:
-    """Stands in for a tool: keeps what it gets in `heard`, and fails where `fails` says so."""
+    """Stands in for a tool: keeps what it gets in `calls`, and fails where `fails` says so."""
 
-    heard: ClassVar[list[Any]] = []
+    calls: ClassVar[list[Any]] = []
     fails: ClassVar[Callable[[str, int], bool]]
 
     def __init__(self, subject: Subject) -> None:
@@ -38,16 +38,16 @@ class Listens:
 
     def begin(self, known):
         self._may_fail("begin")
-        self.heard.append(("begin", self.subject.name, known))
+        self.calls.append(("begin", self.subject.name, known))
         return {"id": "seven"}
 
     def step(self, step, numbers):
         self._may_fail("step", step)
-        self.heard.append(step)
+        self.calls.append(step)
 
     def end(self, status, files):
         self._may_fail("end")
-        self.heard.append((status, [file.name for file in files]))
+        self.calls.append((status, [file.name for file in files]))
 
     @classmethod
     def _may_fail(cls, call: str, step: int = 0) -> None:

@@ -119,4 +119,4 @@ def test_linkage_does_not_divide_rows_that_point_the_same_way():
 def test_linkage_tries_no_more_clusters_than_allowed():
     distances = planted_distances(list(range(6)) * 3)
     assert len(set(from_distances.average_linkage(distances))) == 6
-    assert len(set(from_distances.average_linkage(distances, most=3))) <= 3
+    assert len(set(from_distances.average_linkage(distances, maximum=3))) <= 3

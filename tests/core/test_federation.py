@@ -207,12 +207,12 @@ def test_ask_until_all_reply_takes_chosen_clients():
 
 
 def test_a_client_without_a_usable_reply_is_left_out_once_enough_others_replied():
-    fed, heard = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30), []
-    fed.on_left_out = heard.append
+    fed, said = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30), []
+    fed.on_left_out = said.append
     assert list(fed.ask_until_all_reply(double, {})) == [0, 2]
     assert fed.left_out == {1: "switched off"}
     assert fed.present == [0, 2]
-    assert heard == ["Client 1 is left out of the run: switched off."]
+    assert said == ["Client 1 is left out of the run: switched off."]
 
 
 @pytest.mark.parametrize("answer", [{"x": 10**400}, {"x": "\ud800"}, [1], {"x": {1: 2}}, {"x": object()}])

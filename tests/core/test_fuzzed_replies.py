@@ -38,11 +38,11 @@ def test_a_damaged_reply_makes_its_client_missing_or_is_as_declared(source: str)
         crossing = data.draw(st.sampled_from(crossings))
         reply = data.draw(damaged_tree(crossing.reply))
         fed = Sending(reply, crossing.reply)
-        heard = fed.ask(crossing.task, fed.all())
-        assert heard.keys() >= {0, 2}
-        if 1 in heard:
+        replies = fed.ask(crossing.task, fed.all())
+        assert replies.keys() >= {0, 2}
+        if 1 in replies:
             ends["used"] += 1
-            assert heard[1] is reply
+            assert replies[1] is reply
             assert is_declared(reply, crossing.task)
         else:
             ends["missing"] += 1

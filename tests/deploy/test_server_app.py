@@ -154,8 +154,8 @@ def test_whoever_is_refused_is_in_the_record_and_the_run_goes_on(data: Path, tmp
         """Node 3 calls itself site-0 from the third record on, with what it says is its token."""
         reply, asked = answer(message, context), read(message.content).text("kind")
         if asked == HELLO and context.node_config["partition-id"] == 3 and nodes.started[nodes.node(3)] != "2026-01-01":
-            told = {**read(reply.content).tree(), "name": "site-0", "identity": "token"}
-            return Message(content(told), reply_to=message)
+            changed = {**read(reply.content).tree(), "name": "site-0", "identity": "token"}
+            return Message(content(changed), reply_to=message)
         return reply
 
     def restart(message: Any, partition: int) -> None:

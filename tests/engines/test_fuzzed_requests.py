@@ -81,8 +81,8 @@ def _numbers(value: Any) -> Iterator[int]:
 
 @pytest.mark.skipif(not CASES, reason="all runs are made with FEDKIN_FUZZ only")
 def test_every_task_of_the_library_is_among_the_requests() -> None:
-    heard = {name for source in crossed.tried() for name in crossed.crossings(source)}
-    assert [task.name for task in all_tasks() if task.name.startswith("fedkin.") and task.name not in heard] == []
+    sent = {name for source in crossed.tried() for name in crossed.crossings(source)}
+    assert [task.name for task in all_tasks() if task.name.startswith("fedkin.") and task.name not in sent] == []
 
 
 def test_a_damaged_text_of_a_request_is_refused_or_a_request() -> None:

@@ -43,15 +43,15 @@ def test_a_metric_is_a_row_of_every_client_cluster_and_round_in_the_users_own_la
 
 
 def test_callbacks_stop_by_a_metric() -> None:
-    heard: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     stop = fedkin.EarlyStopping(monitor="validation_kappa", patience=1, min_delta=9.0)
     options = {**OPTIONS, "rounds": 9}
     model = fedkin.FedAvg(**options).fit(
-        CLIENTS, validation=0.3, metrics={"kappa": cohen_kappa_score}, callbacks=[stop, heard.append]
+        CLIENTS, validation=0.3, metrics={"kappa": cohen_kappa_score}, callbacks=[stop, records.append]
     )
     assert len(model.records_) == 2
     last = model.metrics_[(model.metrics_["metric"] == "kappa") & model.metrics_["cluster"].isna()].iloc[-1]
-    assert (last["split"], last["value"]) == ("validation", heard[-1]["metrics"]["validation_kappa"])
+    assert (last["split"], last["value"]) == ("validation", records[-1]["metrics"]["validation_kappa"])
 
 
 @pytest.mark.parametrize(

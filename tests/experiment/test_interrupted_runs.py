@@ -114,7 +114,7 @@ def test_a_refused_start_leaves_the_folder_free(tmp_path: Path, monkeypatch: pyt
 
 def test_two_that_start_together_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path / "whole")
-    build, heard = Blobs.build, []
+    build, refusals = Blobs.build, []
 
     def meanwhile(*arguments: object) -> object:
         with monkeypatch.context() as patch:
@@ -123,13 +123,13 @@ def test_two_that_start_together_do_not_mix(tmp_path: Path, monkeypatch: pytest.
             )  # it looked when there was nothing yet
             with pytest.raises(FedkinError) as refused:
                 run(tmp_path / "run")
-        heard.append(str(refused.value))
+        refusals.append(str(refused.value))
         return build(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Blobs, "build", meanwhile)
     run(tmp_path / "run")
-    assert len(heard) == 1
-    assert "Another process is at work in" in heard[0]
+    assert len(refusals) == 1
+    assert "Another process is at work in" in refusals[0]
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 

@@ -94,20 +94,20 @@ def test_nothing_to_report_is_refused(more: list[str], tmp_path: Path) -> None:
 
 
 def test_progress_is_reported_within_a_step(tmp_path: Path) -> None:
-    heard: list[tuple] = []
+    calls: list[tuple] = []
 
     class Watch(Progress):
         def phase(self, text: str) -> None:
-            heard.append((text,))
+            calls.append((text,))
 
         def part(self, done: int, total: int) -> None:
-            heard.append((done, total))
+            calls.append((done, total))
 
         def step(self, line: dict, timing: dict) -> None:
-            heard.append((line["step"], "done", timing["seconds"] >= 0))
+            calls.append((line["step"], "done", timing["seconds"] >= 0))
 
     execute(load_config("toy", ["scenario.name=toy", "engine.chunk=1", "method.rounds=1"]), tmp_path / "run", Watch())
-    step = heard[heard.index(("Step 1",)) :]
+    step = calls[calls.index(("Step 1",)) :]
     assert step == [("Step 1",), (1, 3), (2, 3), (3, 3), (1, "done", True), ("Writing the results",)]
 
 
@@ -178,26 +178,26 @@ def test_a_late_step_writes_no_more_than_an_early_one(tmp_path: Path, monkeypatc
 
 
 def test_callbacks_follow_a_run_and_stop_it(tmp_path: Path) -> None:
-    heard: list[object] = []
+    calls: list[object] = []
 
     class Second(Callback):
         def begin(self) -> None:
-            heard.append("begin")
+            calls.append("begin")
 
         def stops(self, line: dict) -> bool:
             return line["step"] == 2
 
         def checkpoint(self, tree: Mapping[str, object], timing: dict, line: dict | None) -> None:
-            heard.append((timing["step"], line and line["step"], tree["format"]))
+            calls.append((timing["step"], line and line["step"], tree["format"]))
 
         def step(self, line: dict, timing: dict) -> None:
-            heard.append(line["step"])
+            calls.append(line["step"])
 
         def end(self, status: str) -> None:
-            heard.append(status)
+            calls.append(status)
 
     outcome = execute(load_config("toy", OPTIONS), tmp_path / "run", callbacks=[Second()])
-    assert heard == ["begin", (0, None, 2), (1, 1, 2), 1, (2, 2, 2), 2, "finished"]
+    assert calls == ["begin", (0, None, 2), (1, 1, 2), 1, (2, 2, 2), 2, "finished"]
     assert len(outcome.records) == 2
 
 

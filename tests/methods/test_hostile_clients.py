@@ -17,18 +17,18 @@ SAMPLES, FEDCREF = "fedkin.methods.samples", "fedkin.methods.samples.fedcref.fed
 @pytest.mark.parametrize("name", list(hostile.SMALL) if CASES else NAMES)
 def test_a_lie_harms_nobody_else(name: str) -> None:
     lies = hostile.cases(name)
-    told = 0
+    lies = 0
     for lie in random.Random(name).sample(lies, min(len(lies), max(6, CASES // len(NAMES)))):
         try:
             fed, result, records = hostile.run(name, lie)
         except FedkinError as error:
-            told += _names_the_liar(error)
+            lies += _names_the_liar(error)
             continue
-        told += fed.told
+        lies += fed.lies
         assert result
         for record in records:
             assert set(record.missing) <= {hostile.LIAR}
-    assert told
+    assert lies
 
 
 def _names_the_liar(error: FedkinError) -> bool:
@@ -41,7 +41,10 @@ def _names_the_liar(error: FedkinError) -> bool:
     ("name", "lie"),
     [
         ("kmeans", hostile.Lie(f"{SAMPLES}.centralized.send_samples", "points", "1e20")),
-        ("kin-graph private", hostile.Lie(f"{SAMPLES}.kingraph.private_kingraph_tasks.send_noisy_sums", "counts", "1e20")),
+        (
+            "kin-graph private",
+            hostile.Lie(f"{SAMPLES}.kingraph.private_kingraph_tasks.send_noisy_sums", "counts", "1e20"),
+        ),
         ("dec", hostile.Lie(f"{SAMPLES}.dec.send_flat_samples", "x", "torch.float64")),
         ("sda-fc", hostile.Lie(f"{SAMPLES}.synthetic_samples.synthesise", "x", "torch.float64")),
         ("sda-fc", hostile.Lie(f"{SAMPLES}.synthetic_samples.synthesise", "x", "1e20")),
@@ -52,7 +55,7 @@ def _names_the_liar(error: FedkinError) -> bool:
 )
 def test_samples_scores_and_losses_that_cannot_be_are_refused(name: str, lie: hostile.Lie) -> None:
     fed, result, records = hostile.run(name, lie)
-    assert fed.told
+    assert fed.lies
     assert result
     named = [*fed.left_out, *(client for record in records for client in record.missing)]
     assert set(named) == (set() if name == "ifca seeded" else {hostile.LIAR})  # whose lie is told before the first step
@@ -83,6 +86,6 @@ def test_with_all_clients_needed_one_that_fails_ends_the_run() -> None:
 def test_a_client_that_denies_all_of_its_samples_is_missing() -> None:
     lie = hostile.Lie("fedkin.methods.samples.uifca.choose_and_train", "samples", "zeros")
     fed, result, records = hostile.run("uifca", lie)
-    assert fed.told
+    assert fed.lies
     assert result
     assert {hostile.LIAR: "'samples' is not what it should be"} in [record.missing for record in records]

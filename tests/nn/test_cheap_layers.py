@@ -14,8 +14,8 @@ def test_tanh_is_torchs_up_to_rounding(n):
     x = torch.linspace(-12, 12, n).requires_grad_()
     plain, cheap = nn.Tanh()(x), TanhBySigmoid()(x)
     torch.testing.assert_close(cheap, plain, rtol=0, atol=2e-7)
-    slopes = [torch.autograd.grad(y.sum(), x)[0] for y in (plain, cheap)]
-    torch.testing.assert_close(slopes[1], slopes[0], rtol=1e-5, atol=2e-6)
+    gradients = [torch.autograd.grad(y.sum(), x)[0] for y in (plain, cheap)]
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=2e-6)
     torch.testing.assert_close(TanhBySigmoid()(x.detach()), plain.detach(), rtol=0, atol=2e-7)
 
 

@@ -45,16 +45,16 @@ def plain_gradient(module, x, y):
     module = copy.deepcopy(module)
     loss = cross_entropy(module(x), y)
     loss.backward()
-    slopes = [torch.zeros_like(part) if part.grad is None else part.grad for part in module.parameters()]
-    return loss.detach(), torch.cat([slope.flatten() for slope in slopes]), vector_of(module)
+    gradients = [torch.zeros_like(part) if part.grad is None else part.grad for part in module.parameters()]
+    return loss.detach(), torch.cat([gradient.flatten() for gradient in gradients]), vector_of(module)
 
 
 def assert_as_plain(module, x, y, channels_last):
     resident = Resident(module, channels_last)
     resident.load(vector_of(module))
-    loss, slopes, after = plain_gradient(module, x, y)
+    loss, gradients, after = plain_gradient(module, x, y)
     torch.testing.assert_close(resident.gradient(x, y), loss, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(resident.grad, slopes, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(resident.grad, gradients, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(resident.vector(), after, rtol=1e-5, atol=1e-6)
 
 
@@ -71,12 +71,12 @@ def test_pooling_goes_first_and_gives_the_same(activation):
     module = nn.Sequential(activation, nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True))
     x = torch.randn(4, 2, 9, 9, generator=rng("x")).requires_grad_()
     plain = module(x.clone())
-    (slopes,) = torch.autograd.grad(plain.square().sum(), x)
+    (gradients,) = torch.autograd.grad(plain.square().sum(), x)
     swapped = pool_first(copy.deepcopy(module))
     assert isinstance(swapped[0], nn.MaxPool2d)
     found = swapped(x)
     assert torch.equal(found, plain)
-    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), x)[0], slopes)
+    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), x)[0], gradients)
 
 
 class Reversed(nn.Sequential):

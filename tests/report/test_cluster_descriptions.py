@@ -10,7 +10,7 @@ def view(**changes):
     fields = {
         "clusters": [0, 1], "sentences": ["Cluster 0: <old>.", "Cluster 1: young."], "columns": ["age", "noise"],
         "effects": [0.9, 0.0], "cells": [["70 ± 5", "30 ± 5"], ["1", "1"]], "shifts": [[1.0, -9.0], [0.0, 0.0]],
-        "notes": ["Without south."], "least_effect": 0.06,
+        "notes": ["Without south."], "min_effect": 0.06,
     }  # fmt: skip
     return ClusterDescriptions(**{**fields, **changes})
 

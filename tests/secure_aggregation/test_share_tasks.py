@@ -25,7 +25,7 @@ MIXED = "survivors and dropped are not different clients of the sum"
 USED = {"refused": "its tag has been used for another request"}
 
 
-def heard(clients: int = 6) -> Watched:
+def after_a_sum(clients: int = 6) -> Watched:
     """A federation whose sum is over, between clients that remember."""
     fed = Watched(clients)
     assert summed(fed, give, fed.all(), TERMS)[0].clients == list(range(clients))
@@ -41,31 +41,31 @@ def lists(fed: Watched, dropped: list[int]) -> Payload:
     return request | {"survivors": [i for i in request["ids"] if i not in dropped], "dropped": dropped}
 
 
-def told(fed: Watched, client: int, request: Payload) -> Payload:
+def answer(fed: Watched, client: int, request: Payload) -> Payload:
     [reply] = reveal_shares.run([fed.clients[client]], [request])
     return reply
 
 
 @pytest.mark.parametrize("first", [[], [1]], ids=["first a survivor", "first dropped"])
 def test_a_client_says_once_who_dropped_out(first):
-    fed = heard()
+    fed = after_a_sum()
     second = [1] if not first else []
-    reply = told(fed, 0, lists(fed, first))
+    reply = answer(fed, 0, lists(fed, first))
     assert reply.keys() == {"own", "pairs"}
     assert len(reply["own"]) == 6 - len(first)
     assert len(reply["pairs"]) == len(first)
-    assert told(fed, 0, lists(fed, second)) == USED
-    again = told(fed, 0, lists(fed, first))  # as after a reply that was lost
+    assert answer(fed, 0, lists(fed, second)) == USED
+    again = answer(fed, 0, lists(fed, first))  # as after a reply that was lost
     assert all(torch.equal(again[name], reply[name]) for name in reply)
 
 
 def test_not_even_another_group_or_order_gets_it_the_other_kind():
-    fed = heard()
-    told(fed, 0, lists(fed, []))
+    fed = after_a_sum()
+    answer(fed, 0, lists(fed, []))
     request = lists(fed, [1])
     smaller = {"ids": request["ids"][:5], "keys": request["keys"][:5], "survivors": [0, 2, 3, 4]}
     for lie in (request | smaller, request | {"survivors": [5, 4, 3, 2, 0]}, request | {"survivors": [0, 2, 3, 4, 5]}):
-        assert told(fed, 0, lie).keys() == {"refused"}
+        assert answer(fed, 0, lie).keys() == {"refused"}
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_not_even_another_group_or_order_gets_it_the_other_kind():
     ],
 )
 def test_lists_that_no_honest_server_sends_are_refused(changes, reason):
-    fed = heard()
-    assert told(fed, 0, lists(fed, []) | changes) == {"refused": reason}
+    fed = after_a_sum()
+    assert answer(fed, 0, lists(fed, []) | changes) == {"refused": reason}
     assert REVEALED not in fed.clients[0].state
 
 
@@ -94,12 +94,12 @@ def test_however_it_lies_a_server_recovers_one_key_of_a_client_at_most():
     clients = 6
     for believers in range(clients):
         for believing in combinations([0, 2, 3, 4, 5], believers):
-            fed = heard(clients)
+            fed = after_a_sum(clients)
             got: dict[int, set[int]] = {PAIRS: set(), OWN: set()}
             for client in (0, 2, 3, 4, 5):
                 kinds = [1] if client in believing else []
                 for dropped in (kinds, [] if kinds else [1]):  # and then it tries the other
-                    reply = told(fed, client, lists(fed, dropped))
+                    reply = answer(fed, client, lists(fed, dropped))
                     if "refused" not in reply:
                         got[PAIRS if dropped else OWN].add(client)
             assert got[PAIRS] | got[OWN] == {0, 2, 3, 4, 5}
@@ -110,12 +110,12 @@ def test_however_it_lies_a_server_recovers_one_key_of_a_client_at_most():
 
 
 def test_each_share_that_is_given_opens_what_it_should_and_nothing_else():
-    fed = heard()
+    fed = after_a_sum()
     request = lists(fed, [1])
     held = Holdings(request["ids"])
     for client, reply in fed.replies["send_shares"].items():
         held.add(client, reply["publics"][0], reply["shares"][0])
-    reply = told(fed, 0, request)
+    reply = answer(fed, 0, request)
     assert sorted(opened_by(held, 0, request["survivors"], request["dropped"], reply)) == [0, 1, 2, 3, 4, 5]
     assert opened_by(held, 3, request["survivors"], request["dropped"], reply) is None
     as_own = {"own": torch.cat([reply["own"][:1], reply["pairs"], reply["own"][1:]]), "pairs": reply["pairs"][:0]}
@@ -135,7 +135,7 @@ def test_every_sum_has_new_keys_so_that_one_that_was_revealed_is_worth_nothing_a
 
 def test_keys_that_were_revealed_serve_no_other_question():
     """After it has had the key of client 1, a server asks it something else under the same masks."""
-    fed = heard()
+    fed = after_a_sum()
     request = fed.requests["masked"][1]
     [first] = masked.run([fed.clients[1]], [request])
     [again] = masked.run([fed.clients[1]], [request])
@@ -146,7 +146,7 @@ def test_keys_that_were_revealed_serve_no_other_question():
 
 @pytest.mark.parametrize("kind", [PAIRS, OWN])
 def test_a_server_cannot_put_its_own_keys_of_a_sum_in_a_clients_place(kind):
-    fed = heard()
+    fed = after_a_sum()
     request = fed.requests["masked"][0]
     publics = request["publics"].clone()
     publics[3, kind] = torch.randint(256, (32,), generator=torch.Generator().manual_seed(0)).byte()
@@ -169,7 +169,7 @@ def test_a_server_cannot_put_its_own_keys_of_a_sum_in_a_clients_place(kind):
     ],
 )
 def test_shares_are_not_sent_to_whom_no_sum_is_shared_with(changes, reason):
-    fed = heard()
+    fed = after_a_sum()
     assert send_shares.run([fed.clients[0]], [fed.requests["send_shares"][0] | changes]) == [{"refused": reason}]
     broken = fed.requests["send_shares"][0]["keys"].clone()
     broken[3] = 0
@@ -178,7 +178,7 @@ def test_shares_are_not_sent_to_whom_no_sum_is_shared_with(changes, reason):
 
 
 def test_shares_of_many_sums_are_distributed_at_once_as_they_are_one_by_one():
-    fed = heard()
+    fed = after_a_sum()
     request, tags = fed.requests["send_shares"][0], torch.arange(48, dtype=torch.uint8).view(3, 16)
     [together] = send_shares.run([fed.clients[0]], [request | {"tags": tags}])
     assert together["shares"].shape == (3, 6, 2, 48)
@@ -195,18 +195,18 @@ def test_a_site_remembers_whatever_the_server_goes_back_to(tmp_path: Path) -> No
     asked = watched(fed)
     assert summed(fed, give, fed.all(), TERMS)[0].clients == [0, 1, 2, 3, 4, 5]
 
-    def told(exchange: int, task: Task, payload: Payload) -> Payload:
+    def answer(exchange: int, task: Task, payload: Payload) -> Payload:
         return sites[0].answer(Request(RUN, 0, fed.seed, exchange, 0, task.name), payload)[0]
 
     honest = asked["reveal_shares"]
     lie = honest | {"survivors": [0, 2, 3, 4, 5], "dropped": [1]}
-    assert told(9, reveal_shares, honest).keys() == {"own", "pairs"}
+    assert answer(9, reveal_shares, honest).keys() == {"own", "pairs"}
     for exchange in (9, 4, 3, 2):  # later ones are forgotten but for what lasts
-        assert told(exchange, reveal_shares, lie) == USED
-    assert told(3, masked, asked["masked"] | {"payload": {"more": 1}}) == USED
-    assert told(1, reveal_shares, lie) == {"refused": "its key is another"}  # its secret is forgotten with the rest
+        assert answer(exchange, reveal_shares, lie) == USED
+    assert answer(3, masked, asked["masked"] | {"payload": {"more": 1}}) == USED
+    assert answer(1, reveal_shares, lie) == {"refused": "its key is another"}  # its secret is forgotten with the rest
     with pytest.raises(FedkinError, match="'survivors' is not what it should be"):
-        told(4, reveal_shares, lie | {"survivors": ["0"]})
+        answer(4, reveal_shares, lie | {"survivors": ["0"]})
 
 
 def watched(fed: Any) -> dict[str, Payload]:
@@ -224,7 +224,7 @@ def watched(fed: Any) -> dict[str, Payload]:
 
 def test_only_those_who_shared_masks_can_have_dropped_out():
     """Otherwise a server could have few share masks, and then drop most of those from the sum."""
-    fed = heard()
+    fed = after_a_sum()
     request = fed.requests["masked"][0] | {"tag": torch.ones(16, dtype=torch.uint8)}
     distributed = {"ids": request["ids"], "keys": request["keys"], "tags": request["tag"][None]}
     shares = [send_shares.run([fed.clients[i]], [distributed])[0] for i in range(5)]
@@ -235,6 +235,6 @@ def test_only_those_who_shared_masks_can_have_dropped_out():
     }
     assert masked.run([fed.clients[0]], [request | of_five])[0].keys() == {"masked"}
     lie = lists(fed, [4]) | {"tag": request["tag"]}
-    assert told(fed, 0, lie) == {"refused": "it shares no masks with just these clients"}
-    assert told(fed, 5, lie) == {"refused": "it shares no masks with just these clients"}  # it has hidden nothing
-    assert told(fed, 0, lie | {"survivors": [0, 1, 2, 3, 4], "dropped": []}).keys() == {"own", "pairs"}
+    assert answer(fed, 0, lie) == {"refused": "it shares no masks with just these clients"}
+    assert answer(fed, 5, lie) == {"refused": "it shares no masks with just these clients"}  # it has hidden nothing
+    assert answer(fed, 0, lie | {"survivors": [0, 1, 2, 3, 4], "dropped": []}).keys() == {"own", "pairs"}

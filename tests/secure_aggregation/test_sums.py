@@ -204,8 +204,8 @@ def test_clients_refuse_to_be_uncovered():
     few = request | {name: request[name][:3] for name in ("dealers", "publics", "shares")}
     absent = request | {name: request[name][1:] for name in ("dealers", "publics", "shares")}
     named_twice = request | {"ids": [*request["ids"], 0], "keys": request["keys"][[0, 1, 2, 3, 4, 0]]}
-    told = masked.run([client] * 7, [two, without, twice, more, named_twice, few, absent])
-    assert [reply["refused"] for reply in told] == [
+    replies = masked.run([client] * 7, [two, without, twice, more, named_twice, few, absent])
+    assert [reply["refused"] for reply in replies] == [
         "fewer than 3 clients to sum over",
         "its key is another",
         "two clients have the same key",
@@ -214,7 +214,7 @@ def test_clients_refuse_to_be_uncovered():
         "fewer than 4 of 5 clients are dealers",
         "it is not among the dealers",
     ]
-    assert all(reply.keys() == {"refused"} for reply in told)
+    assert all(reply.keys() == {"refused"} for reply in replies)
 
 
 def test_a_task_of_fedkin_is_found_by_its_name_where_it_was_never_imported():

@@ -17,7 +17,7 @@ from fedkin.studies.run_pool import RunWorker, run_all
 TOY = ["scenario.name=toy", "engine.workers=1"]
 
 
-class Heard(Progress):
+class Steps(Progress):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ class Heard(Progress):
 
 def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path: Path, toy: None) -> None:
     with RunWorker() as worker:
-        first, second = Heard(), Heard()
+        first, second = Steps(), Steps()
         assert worker.run(load_config("toy", TOY), tmp_path / "first", 300, 300, first)
         process = worker._process
         assert worker.memory > 10**7 or sys.platform != "linux"
         with pytest.raises(FedkinError, match=r"'nowhere.csv' does not exist"):
-            worker.run(load_config("kfed", ["data.source=nowhere.csv"]), tmp_path / "refused", 300, 300, Heard())
+            worker.run(load_config("kfed", ["data.source=nowhere.csv"]), tmp_path / "refused", 300, 300, Steps())
         with pytest.raises(FedkinError, match="it failed with RuntimeError: The size of tensor"):
-            worker.run(load_config("toy", ["data.source=iris"]), tmp_path / "failed", 300, 300, Heard())
+            worker.run(load_config("toy", ["data.source=iris"]), tmp_path / "failed", 300, 300, Steps())
         assert worker.run(load_config("toy", [*TOY, "seed=1"]), tmp_path / "second", 300, 300, second)
         assert worker._process is process
         assert first.steps == second.steps == [1, 2, 3, 4]
@@ -56,22 +56,22 @@ def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path
 def test_a_run_that_was_stopped_is_resumed(tmp_path: Path, toy: None) -> None:
     config = load_config("toy", [*TOY, "method.rounds=3", "method.pause=0.5"])
 
-    class Interrupter(Heard):
+    class Interrupter(Steps):
         def step(self, line: Any, timing: dict) -> None:
             raise KeyboardInterrupt
 
     with RunWorker() as worker:
-        assert not worker.run(config, tmp_path / "run", 300, 0.05, Heard())  # it has not even started
+        assert not worker.run(config, tmp_path / "run", 300, 0.05, Steps())  # it has not even started
         assert worker._process is None
         assert not (tmp_path / "run").exists()
         with pytest.raises(KeyboardInterrupt):
             worker.run(config, tmp_path / "run", 300, 300, Interrupter())
         assert worker._process is None
-        heard = Heard()
-        assert worker.run(config, tmp_path / "run", 300, 300, heard)
-        assert not worker.run(load_config("toy", [*TOY, "method.pause=9"]), tmp_path / "long", 0.3, 300, Heard())
+        steps = Steps()
+        assert worker.run(config, tmp_path / "run", 300, 300, steps)
+        assert not worker.run(load_config("toy", [*TOY, "method.pause=9"]), tmp_path / "long", 0.3, 300, Steps())
         assert worker._process is None
-    assert heard.steps in ([2, 3], [3])  # a step may have ended between the message and the signal
+    assert steps.steps in ([2, 3], [3])  # a step may have ended between the message and the signal
     resume(tmp_path / "run")
     assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 3
 

@@ -36,9 +36,9 @@ class CellMoments(NamedTuple):
     deviations: Tensor
     known: Tensor
 
-    def waiting(self, least: int) -> Tensor:
+    def waiting(self, minimum: int) -> Tensor:
         """Return which cells have samples enough to split but no known directions yet: bool ``(m,)``."""
-        return (self.counts >= 2 * least) & ~self.known
+        return (self.counts >= 2 * minimum) & ~self.known
 
 
 def scatter_pairs(centres: int, d: int) -> tuple[Tensor, Tensor]:
@@ -87,15 +87,15 @@ def cell_deviations(second: Tensor, shift: Tensor, pairs: tuple[Tensor, Tensor])
     return torch.cat([leading, leading.new_zeros(m, 2 - leading.shape[1], d)], dim=1).float()
 
 
-def split_cells(cells: CellMoments, least: int, most: int) -> Tensor:
-    """Split cells, fullest first, into four, two or none, up to `most` in all; return their centres."""
+def split_cells(cells: CellMoments, minimum: int, maximum: int) -> Tensor:
+    """Split cells, fullest first, into four, two or none, up to `maximum` in all; return their centres."""
     counts, means, deviations, _ = cells
-    room, found = most - len(means), []
+    room, found = maximum - len(means), []
     lengths = deviations.square().sum(2)
     scale = _SAME * means.square().sum(1).clamp_min(_SAME)
     for cell in counts.argsort(descending=True, stable=True).tolist():
         mean, (first, second) = means[cell], deviations[cell]
-        parts = min(int(counts[cell]) // least, room + 1, 4) if lengths[cell, 0] > scale[cell] else 1
+        parts = min(int(counts[cell]) // minimum, room + 1, 4) if lengths[cell, 0] > scale[cell] else 1
         if parts < 2:
             found.append(mean[None])
             continue

@@ -24,7 +24,7 @@ if it finds more clusters than the graph, which finds too few where most nearest
 TOO_FEW_NODES = 100
 """Number of nodes below which ten clusters are often found as one."""
 
-_MOST, _PER_CLUSTER = 10, 3
+_MAX_CLUSTERS, _PER_CLUSTER = 10, 3
 """Clusters that are looked for at most, and micro-clusters of each on average at least."""
 
 _DRAWS = 21
@@ -91,7 +91,7 @@ def _cut(tree: Points, number: int) -> ClusterLabels:
 def _best(x: Points) -> tuple[float, ClusterLabels]:
     """Return the greatest silhouette of the cuts of a Ward tree, and the clusters of that cut."""
     tree = linkage(x, "ward")
-    cuts = [_cut(tree, number) for number in range(2, min(_MOST, len(x) // _PER_CLUSTER) + 1)]
+    cuts = [_cut(tree, number) for number in range(2, min(_MAX_CLUSTERS, len(x) // _PER_CLUSTER) + 1)]
     scored = [(float(silhouette_score(x, labels)), labels) for labels in cuts if 1 < labels.max() + 1 < len(x)]
     return max(scored, key=lambda pair: pair[0], default=(-1.0, np.zeros(len(x), dtype=np.int64)))
 

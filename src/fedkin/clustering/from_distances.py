@@ -20,7 +20,7 @@ Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans", "linkage"]
 Similarity = Literal["corrected", "paper"]
 NoiseRule = Literal["cluster", "nearest"]
 
-MOST_CLUSTERS = 10
+MAX_CLUSTERS = 10
 """Maximum number of clusters that is tried where it is not given."""
 
 
@@ -76,18 +76,18 @@ def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[in
     return _plain(np.where(is_noise, clusters[means.argmin(1)], labels))
 
 
-def average_linkage(distances: Tensor, most: int = MOST_CLUSTERS, most_alike: float = 0.5) -> list[int]:
-    """Cluster cosine distances by average linkage, cut at the greatest silhouette into 2 to `most` clusters.
+def average_linkage(distances: Tensor, maximum: int = MAX_CLUSTERS, max_similarity: float = 0.5) -> list[int]:
+    """Cluster cosine distances by average linkage, cut at the greatest silhouette into 2 to `maximum` clusters.
 
     They are one cluster if clusters point the same way: the mean cosine between rows of different clusters, over that
     of rows of the same cluster, estimates the cosine of the clusters' own directions without the noise of single rows.
-    Above `most_alike`, the rows are not divided.
+    Above `max_similarity`, the rows are not divided.
     """
     n, found = len(distances), dict[float, Any]()
     square = distances.numpy()
     if n > 2:
         tree = linkage(squareform(square, checks=False), "average")
-        for count in range(2, min(most, n - 1) + 1):
+        for count in range(2, min(maximum, n - 1) + 1):
             labels = fcluster(tree, count, "maxclust")
             if 1 < len(np.unique(labels)) < n:
                 found.setdefault(float(silhouette_score(square, labels, metric="precomputed")), labels)
@@ -96,7 +96,7 @@ def average_linkage(distances: Tensor, most: int = MOST_CLUSTERS, most_alike: fl
     best = found[max(found)]
     same = best[:, None] == best
     between, within = 1 - square[~same].mean(), 1 - square[same & ~np.eye(n, dtype=bool)].mean()
-    return _plain(best - 1) if between <= most_alike * within else [0] * n
+    return _plain(best - 1) if between <= max_similarity * within else [0] * n
 
 
 def _plain(labels: Any) -> list[int]:

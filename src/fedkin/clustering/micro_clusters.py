@@ -56,10 +56,10 @@ def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator)
     rng : torch.Generator
         Draws among more than 10,000 points.
     """
-    most = int(math.sqrt(len(points)) / 8)
-    if neighbours < 1 or most < 2:  # with one neighbour two points become one
+    limit = int(math.sqrt(len(points)) / 8)
+    if neighbours < 1 or limit < 2:  # with one neighbour two points become one
         return points
-    neighbours = min(neighbours, most)
+    neighbours = min(neighbours, limit)
     searched = torch.arange(len(points))
     if len(points) > SEARCHED:
         searched = torch.randperm(len(points), generator=rng)[:SEARCHED].sort().values
@@ -70,39 +70,39 @@ def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator)
     return (points + _sum_of(points, searched[near])) / (neighbours + 1)
 
 
-def summarise(points: Tensor, clusters: int, least: int, rng: torch.Generator) -> Summary:
-    """Form at most `clusters` micro-clusters of a client's points, each of at least `least` points.
+def summarise(points: Tensor, clusters: int, minimum: int, rng: torch.Generator) -> Summary:
+    """Form at most `clusters` micro-clusters of a client's points, each of at least `minimum` points.
 
     Of many points, Lloyd's algorithm runs for twelve iterations from random ones; micro-clusters need not be stable,
-    only small. Then the smallest one below `least` joins the one with the nearest mean, until none is left. Where
-    points are so few that `least` alone decides, that would waste many: there all points are halved, and each half
-    again while both halves have `least` points. Points then move to nearer means while they leave enough behind.
+    only small. Then the smallest one below `minimum` joins the one with the nearest mean, until none is left. Where
+    points are so few that `minimum` alone decides, that would waste many: there all points are halved, and each half
+    again while both halves have `minimum` points. Points then move to nearer means while they leave enough behind.
 
     Parameters
     ----------
     points : Tensor
-        float32 ``(n, d)``, n >= `least`.
-    clusters, least : int
+        float32 ``(n, d)``, n >= `minimum`.
+    clusters, minimum : int
         At least 1.
     rng : torch.Generator
         Draws the first centres.
     """
-    if clusters >= len(points) // least:
-        return merged(points, _moved(points, _halved(points, least), least), least)
+    if clusters >= len(points) // minimum:
+        return merged(points, _moved(points, _halved(points, minimum), minimum), minimum)
     order = torch.randperm(len(points), generator=rng)
     fitted = points if len(points) <= _FITTED * clusters else points[order[: _FITTED * clusters]]
     centres = weighted_lloyd(fitted, torch.ones(len(fitted)), points[order[:clusters]], _ITERATIONS)
     labels = nearest_centroids(points, centres)
-    return merged(points, labels, least)
+    return merged(points, labels, minimum)
 
 
-def _halved(points: Tensor, least: int) -> Tensor:
-    """Bisect points recursively into cells of at least `least` points: int64 ``(n,)``."""
+def _halved(points: Tensor, minimum: int) -> Tensor:
+    """Bisect points recursively into cells of at least `minimum` points: int64 ``(n,)``."""
     labels = torch.zeros(len(points), dtype=torch.int64)
     waiting, cells = [torch.arange(len(points))], 0
     while waiting:
         cell = waiting.pop()
-        order, size = _leading_order(points[cell], least)
+        order, size = _leading_order(points[cell], minimum)
         if size:
             waiting += [cell[order[size:]], cell[order[:size]]]
         else:
@@ -111,7 +111,7 @@ def _halved(points: Tensor, least: int) -> Tensor:
     return labels
 
 
-def _leading_order(points: Tensor, least: int) -> tuple[Tensor, int]:
+def _leading_order(points: Tensor, minimum: int) -> tuple[Tensor, int]:
     """Sort points along their principal direction, and return the order and the size of the first half at the best cut.
 
     The best cut leaves the least scatter in the halves.
@@ -119,7 +119,7 @@ def _leading_order(points: Tensor, least: int) -> tuple[Tensor, int]:
     The size is 0 if there are too few points for two halves, or all are the same.
     """
     order, count = torch.arange(len(points)), len(points)
-    if count < 2 * least:
+    if count < 2 * minimum:
         return order, 0
     centred = (points - points.mean(0)).double()
     values, directions = torch.linalg.eigh(centred.T @ centred)
@@ -128,13 +128,13 @@ def _leading_order(points: Tensor, least: int) -> tuple[Tensor, int]:
     along, order = (centred @ directions[:, -1]).sort(stable=True)
     sums, before = along.cumsum(0)[:-1], torch.arange(1, count)
     between = sums.square() / before + (sums[-1] + along[-1] - sums).square() / (count - before)
-    return order, least + int(between[least - 1 : count - least].argmax())
+    return order, minimum + int(between[minimum - 1 : count - minimum].argmax())
 
 
-def _moved(points: Tensor, labels: Tensor, least: int) -> Tensor:
+def _moved(points: Tensor, labels: Tensor, minimum: int) -> Tensor:
     """Reassign points to nearer means for two rounds; return the labels.
 
-    A micro-cluster keeps `least` points, but for those more than twice as far from its mean as from another.
+    A micro-cluster keeps `minimum` points, but for those more than twice as far from its mean as from another.
     """
     for _ in range(_MOVES):
         counts = labels.bincount()
@@ -144,15 +144,15 @@ def _moved(points: Tensor, labels: Tensor, least: int) -> Tensor:
         left, labels = counts.tolist(), labels.clone()
         for point in (nearest != labels).nonzero()[:, 0].tolist():
             own = int(labels[point])
-            if left[own] > least or misplaced[point]:
+            if left[own] > minimum or misplaced[point]:
                 left[own] -= 1
                 labels[point] = nearest[point]
         labels = labels.unique(return_inverse=True)[1]
     return labels
 
 
-def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
-    """Return clusters of `points` ``(n, d)``, those below `least` members merged into the nearest; none is empty."""
+def merged(points: Tensor, labels: Tensor, minimum: int) -> Summary:
+    """Return clusters of `points` ``(n, d)``, those below `minimum` members merged into the nearest; none is empty."""
     labels = labels.unique(return_inverse=True)[1]
     counts = labels.bincount()
     sums = points.new_zeros(len(counts), points.shape[1]).index_add_(0, labels, points)
@@ -161,7 +161,7 @@ def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
     while alive.sum() > 1:
         sizes = torch.where(alive, counts, torch.iinfo(torch.int64).max)
         smallest = int(sizes.argmin())
-        if counts[smallest] >= least:
+        if counts[smallest] >= minimum:
             break
         means = sums / counts[:, None]
         distances = (means - means[smallest]).square().sum(1)
@@ -178,8 +178,8 @@ def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
     return Summary(sums[kept] / counts[kept, None], counts[kept], renumbered[target][labels])
 
 
-def merged_nodes(centroids: Tensor, counts: Tensor, most: int, rng: torch.Generator) -> Summary:
-    """Merge micro-clusters to at most `most` nodes, weighted means with added counts.
+def merged_nodes(centroids: Tensor, counts: Tensor, maximum: int, rng: torch.Generator) -> Summary:
+    """Merge micro-clusters to at most `maximum` nodes, weighted means with added counts.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def merged_nodes(centroids: Tensor, counts: Tensor, most: int, rng: torch.Genera
         float32 ``(m, d)``.
     counts : Tensor
         int64 ``(m,)``, their weights.
-    most : int
+    maximum : int
         At least 1.
     rng : torch.Generator
         Draws the first centres among the centroids.
@@ -197,9 +197,9 @@ def merged_nodes(centroids: Tensor, counts: Tensor, most: int, rng: torch.Genera
     Summary
         Its `labels` are the node of each of the m micro-clusters.
     """
-    if len(centroids) <= most:
+    if len(centroids) <= maximum:
         return Summary(centroids, counts, torch.arange(len(centroids)))
-    start = centroids[torch.randperm(len(centroids), generator=rng)[:most]]
+    start = centroids[torch.randperm(len(centroids), generator=rng)[:maximum]]
     centres = weighted_lloyd(centroids, counts.float(), start, _FEW_ITERATIONS)
     labels = nearest_centroids(centroids, centres).unique(return_inverse=True)[1]
     together = torch.zeros(int(labels.max()) + 1, dtype=torch.int64).index_add_(0, labels, counts)

@@ -79,6 +79,6 @@ class Client:
         return replace(self, x=self.x[index], y=y, table=table)
 
     @classmethod
-    def newcomer(cls, x: Tensor, y: Tensor | None, rng: torch.Generator) -> Client:
+    def unseen(cls, x: Tensor, y: Tensor | None, rng: torch.Generator) -> Client:
         """Return a client outside of any federation; `rng` draws its noise, too, so that it is reproducible."""
         return cls(0, x, y, rng=rng, noise=rng)

@@ -74,10 +74,10 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def listing(names: Sequence[str], most: int = 20) -> str:
-    """Join names by commas: the first `most` of them, and how many more there are."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+def listing(names: Sequence[str], maximum: int = 20) -> str:
+    """Join names by commas: the first `maximum` of them, and how many more there are."""
+    shown = ", ".join(names[:maximum])
+    return shown if len(names) <= maximum else f"{shown} and {len(names) - maximum:,} more"
 
 
 def all_problems(problems: Sequence[str]) -> FedkinError:

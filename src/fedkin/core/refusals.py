@@ -125,10 +125,10 @@ def _generally_wrong(value: Any) -> str | None:
         if value.numel() > _MAX_ELEMENTS:
             return "is too large"
         if value.is_floating_point() and value.numel():
-            least, greatest = extremes(value)
-            if not are_finite(least, greatest):
+            lowest, highest = extremes(value)
+            if not are_finite(lowest, highest):
                 return "is not finite"
-            return None if max(-least, greatest) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
+            return None if max(-lowest, highest) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
         return None
     if isinstance(value, bool):
         return None

@@ -56,11 +56,11 @@ class Array:
             return f"is of {value.dtype} where {self.dtype} was expected"
         if not value.numel() or self.dtype in (None, torch.uint8) or self.maximum == inf:
             return None
-        least, greatest = extremes(value)
-        if self.minimum <= least and greatest <= self.maximum:
+        lowest, highest = extremes(value)
+        if self.minimum <= lowest and highest <= self.maximum:
             return None
         within = f"is not within {self.minimum:g} to {self.maximum:g}"
-        return within if are_finite(least, greatest) else "is not finite"
+        return within if are_finite(lowest, highest) else "is not finite"
 
     def _fits(self, shape: Sequence[int], lengths: dict[str, int]) -> bool:
         wanted = self.shape or ()
@@ -249,5 +249,5 @@ def are_finite(*numbers: float) -> bool:
 
 def extremes(tensor: Tensor) -> tuple[float, float]:
     """Return the minimum and maximum of a tensor; NaN if any element is. Unlike `torch.isfinite` it needs no memory."""
-    least, greatest = tensor.aminmax()
-    return float(least), float(greatest)
+    lowest, highest = tensor.aminmax()
+    return float(lowest), float(highest)

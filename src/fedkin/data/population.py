@@ -190,19 +190,19 @@ class Population:
         return dataclasses.replace(self, clients=[*others[:at], *nobody, *later], names=names, truth=truth)
 
     def _emptied(self, forgotten: Sequence[int]) -> Population:
-        gone = set(forgotten)
+        left_out = set(forgotten)
         drift, arrivals = self.drift, self.arrivals
         if drift is not None:
-            kept = [i for i in drift.clients.tolist() if i not in gone]
+            kept = [i for i in drift.clients.tolist() if i not in left_out]
             drift = dataclasses.replace(drift, clients=torch.tensor(kept, dtype=torch.int64))
         if arrivals is not None:
             arrivals = arrivals.clone()
-            arrivals[list(gone)] = 0
+            arrivals[list(left_out)] = 0
         return dataclasses.replace(
             self,
-            clients=[_emptied(client) if client.id in gone else client for client in self.clients],
-            truth=self.truth and [own[:0] if i in gone else own for i, own in enumerate(self.truth)],
-            tests=[(x[:0], y[:0]) if i in gone else (x, y) for i, (x, y) in enumerate(self.tests)],
+            clients=[_emptied(client) if client.id in left_out else client for client in self.clients],
+            truth=self.truth and [own[:0] if i in left_out else own for i, own in enumerate(self.truth)],
+            tests=[(x[:0], y[:0]) if i in left_out else (x, y) for i, (x, y) in enumerate(self.tests)],
             drift=drift,
             arrivals=arrivals,
             forgotten=tuple(forgotten),

@@ -97,8 +97,8 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         labels, listed = config.method.clusters == "clients", config.federation.listed
         engine, order = config.engine, list(ledger.sites)
         wanted = engine.sites or len(listed)
-        gone = {order[one] if isinstance(one, int) and one < len(order) else str(one) for one in engine.forgotten}
-        roster = Roster(grid, ledger.sites, progress.phase, labels, ledger.keys, listed, engine.newcomers, gone)
+        names = {order[one] if isinstance(one, int) and one < len(order) else str(one) for one in engine.forgotten}
+        roster = Roster(grid, ledger.sites, progress.phase, labels, ledger.keys, listed, engine.newcomers, names)
         members = roster.gather(wanted, engine.patience)
         order = order or [member.name for member in members]
         _keep_ledger(folder, ledger.run, roster, order)
@@ -125,7 +125,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         run = prepare(config, folder, population, fed, progress, [attendance])
         outcome = run.finish()
         _hand_out(fed, run, outcome)
-        _say(f"Done; results are in {folder}")
+        _log(f"Done; results are in {folder}")
         return outcome
 
 
@@ -133,17 +133,17 @@ class _LogProgress(Progress):
     """Progress as lines of the server's log."""
 
     def phase(self, text: str) -> None:
-        _say(text)
+        _log(text)
 
     def step(self, line: RecordLine, timing: Timing) -> None:
         missing = "".join(f"; site {site} missing ({reason})" for site, reason in line["missing"].items())
-        _say(f"Step {line['step']} in {timing['seconds']:.1f} s{missing}")
+        _log(f"Step {line['step']} in {timing['seconds']:.1f} s{missing}")
 
     def warn(self, text: str) -> None:
-        _say(text)
+        _log(text)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"fedkin: {text}", flush=True)
 
 
@@ -182,7 +182,7 @@ def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
     found = run.method.result(outcome.state)
     parts = {i: _part(run, found, i) for i in fed.ids if i not in fed.spare and i not in run.population.forgotten}
     for client, reason in fed.conclude(parts).items():
-        _say(f"Site '{fed.names[client]}' has not kept its results: {reason}")
+        _log(f"Site '{fed.names[client]}' has not kept its results: {reason}")
 
 
 def _part(run: Run, found: dict[str, Any], client: int) -> Payload:

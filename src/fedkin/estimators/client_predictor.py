@@ -130,9 +130,9 @@ class ClientPredictor(ForgettingEstimator):
         data = data_and_labels(x, y, NEW, self._label, needed=False)
         samples = self._prepared(data.x, NEW)
         labels = self._labels(data.y, len(samples)) if self._method.assigns_by_labels(self.result_) else None
-        newcomer = Client.newcomer(samples, labels, derive_generator(self._seed, "assign"))
+        unseen = Client.unseen(samples, labels, derive_generator(self._seed, "assign"))
         with self._on_device(), one_thread():
-            return int(self._method.assign(self.result_, newcomer))
+            return int(self._method.assign(self.result_, unseen))
 
     def _of_each(
         self, x: Any, client: int | str | None, cluster: int | None, function: Callable[[Tensor], NDArray[Any]]

@@ -81,48 +81,48 @@ class ForgettingEstimator(Estimator):
         return certificate
 
     def _forget_client(self, at: int, data: Any, y: Any, retrain: bool, fit: dict[str, Any]) -> dict[str, Any]:
-        gone = self._forgotten | {at}
-        if len(gone) == len(self.client_names_):
+        forgotten = self._forgotten | {at}
+        if len(forgotten) == len(self.client_names_):
             raise FedkinError(f"There is no client but '{self.client_names_[at]}'; nothing would be left.")
         method: Method[Any] = self._made()
         state = method.without(self._state, {at}) if self._method.forgets and not retrain else None
-        people = None if state is None else self._people(data, y)
-        if people is None or state is None:
-            self._fit_without(gone, data, y, fit)
+        clients = None if state is None else self._kept_clients(data, y)
+        if clients is None or state is None:
+            self._fit_without(forgotten, data, y, fit)
         else:
-            self._again(method, state, people, gone)
+            self._again(method, state, clients, forgotten)
         return {
             "client": self.client_names_[at],
-            "way": "retrained" if people is None else "exact",
-            "still_holds": [] if people is None else kept_of(self._method, self.preparation_),
+            "way": "retrained" if clients is None else "exact",
+            "still_holds": [] if clients is None else kept_of(self._method, self.preparation_),
             "not_covered": list(_NOT_COVERED),
         }
 
-    def _fit_without(self, gone: frozenset[int], data: Any, y: Any, fit: dict[str, Any]) -> None:
+    def _fit_without(self, forgotten: frozenset[int], data: Any, y: Any, fit: dict[str, Any]) -> None:
         earlier = self.certificates_
-        self._leaving = (gone, self._run_seed)
+        self._leaving = (forgotten, self._run_seed)
         try:
             self.fit(data, y, **fit)
         finally:
             self.__dict__.pop("_leaving", None)
         self.certificates_ = earlier
 
-    def _again(self, method: Method[Any], state: State, people: list[Client], gone: frozenset[int]) -> None:
+    def _again(self, method: Method[Any], state: State, clients: list[Client], forgotten: frozenset[int]) -> None:
         """Repeat the last step with the remaining clients."""
         with self._on_device(), one_thread():
-            fed = self._federation(people)
-            fed.away = set(gone)
+            fed = self._federation(clients)
+            fed.away = set(forgotten)
             state, record = do_step(method, fed, state)
-            self._forgotten = gone
-            self._take(method, state, people, fed)
+            self._forgotten = forgotten
+            self._take(method, state, clients, fed)
         self.records_ = [*self.records_[:-1], {**self.records_[-1], **record.values}]
 
     def _forget_rows(self, at: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
         raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or use MUFC.")
 
-    def _federation(self, people: Sequence[Client]) -> LocalFederation:
+    def _federation(self, clients: Sequence[Client]) -> LocalFederation:
         """Build a federation of the clients of `fit`, with other random numbers than before."""
-        fed = LocalFederation(people, self._run_seed)
+        fed = LocalFederation(clients, self._run_seed)
         fed.client_names = self.client_names_
         fed.exchange = _SPACING * (len(self.certificates_) + 1)
         return fed
@@ -140,14 +140,14 @@ class ForgettingEstimator(Estimator):
             self._state = outcome.state
             self._private = [dict(client.state) for client in clients]
 
-    def _take(self, method: Method[Any], state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
+    def _take(self, method: Method[Any], state: Any, clients: Sequence[Client], fed: LocalFederation) -> None:
         """Set the attributes from a new state, and store what the clients remember after it."""
         self._state = state
-        self._private = [{} if one.id in self._forgotten else dict(one.state) for one in people]
+        self._private = [{} if one.id in self._forgotten else dict(one.state) for one in clients]
         self.result_ = method.result(state)
         self.n_clusters_ = int(self.result_["n_clusters"])
 
-    def _people(self, data: Any, y: Any) -> list[Client] | None:
+    def _kept_clients(self, data: Any, y: Any) -> list[Client] | None:
         """Build the clients of `fit` with what they remember, prepared as then; ``None`` where that was not kept."""
         return None
 

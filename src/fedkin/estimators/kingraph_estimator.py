@@ -134,9 +134,9 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         extractor = {} if self._extractor is None else {"features": self._extractor.name}
         return super()._made(**wanted, **extractor)
 
-    def _take(self, method: Any, state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
-        super()._take(method, state, people, fed)
-        self._keep_graph(state, people)
+    def _take(self, method: Any, state: Any, clients: Sequence[Client], fed: LocalFederation) -> None:
+        super()._take(method, state, clients, fed)
+        self._keep_graph(state, clients)
 
     def _keep_graph(self, state: Any, clients: Sequence[Client]) -> None:
         self.scales_, self._graph = self.result_["scales"], state

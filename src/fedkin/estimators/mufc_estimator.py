@@ -39,14 +39,14 @@ class MUFC(SampleClusterer, method=mufc.MUFCMethod):
     """
 
     def _forget_rows(self, at: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
-        people = self._people(data, y)
-        wanted = self._rows(rows, len(people[at]))
+        clients = self._kept_clients(data, y)
+        wanted = self._rows(rows, len(clients[at]))
         method = cast(mufc.MUFCMethod, self._made())
-        fed = self._federation(people)
+        fed = self._federation(clients)
         fed.away = set(self._forgotten)
         with one_thread():
             state, done = method.unlearned(fed, cast(mufc.MUFCState, self._state), {at: wanted})
-            self._take(method, state, people, fed)
+            self._take(method, state, clients, fed)
         return {"client": self.client_names_[at], "way": "exact", **done}
 
     def _rows(self, rows: ArrayLike, count: int) -> torch.Tensor:

@@ -117,32 +117,32 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     def _set_clusters(self, clients: Sequence[Client]) -> None:
         """Set the clusters of the clients' samples, -1 for forgotten clients, and memberships if there are any."""
         self.__dict__.pop("memberships_", None)
-        gone = self._forgotten
+        away = self._forgotten
         nothing = [torch.full((len(client),), FORGOTTEN) for client in clients]
-        found = [none if one.id in gone else one.state["clusters"] for one, none in zip(clients, nothing, strict=True)]
+        found = [none if one.id in away else one.state["clusters"] for one, none in zip(clients, nothing, strict=True)]
         self.labels_ = ByClient([clusters.numpy() for clusters in found], self.client_names_)
         if not self._method.soft:
             return
         nobody = torch.zeros(0, self.n_clusters_)
-        parts = [nobody if one.id in gone else self._method.client_memberships(self.result_, one) for one in clients]
+        parts = [nobody if one.id in away else self._method.client_memberships(self.result_, one) for one in clients]
         if all(part is not None for part in parts):
             self.memberships_ = ByClient([part.numpy() for part in parts], self.client_names_)
 
-    def _people(self, data: Any, y: Any) -> list[Client]:
-        clients, names = self._clients(data, y)
+    def _kept_clients(self, data: Any, y: Any) -> list[Client]:
+        given, names = self._clients(data, y)
         if names != self.client_names_:
             raise FedkinError(f"The clients are {names}, but those of fit were {self.client_names_}.")
-        people = []
-        for one, private, labels, name in zip(clients, self._private, self.labels_, names, strict=True):
+        clients = []
+        for one, private, labels, name in zip(given, self._private, self.labels_, names, strict=True):
             x = self.preparation_.of(one)
             if len(x) != len(labels):
                 raise FedkinError(f"Client {name} has {len(x)} rows, but had {len(labels)} in fit.")
-            people.append(Client(one.id, x, state=dict(private), table=one.table))
-        return people
+            clients.append(Client(one.id, x, state=dict(private), table=one.table))
+        return clients
 
-    def _take(self, method: Any, state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
-        super()._take(method, state, people, fed)
-        self._set_clusters(people)
+    def _take(self, method: Any, state: Any, clients: Sequence[Client], fed: LocalFederation) -> None:
+        super()._take(method, state, clients, fed)
+        self._set_clusters(clients)
         encoding = self.preparation_.encoding
         described = encoding is not None and not method.is_private()
         self._profile = profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None

@@ -32,8 +32,8 @@ def sentences(
     columns : sequence of DescribedColumn, optional
         Those of the profile, where they are known already.
     """
-    telling = [one for one in columns or described(profile) if one.effect >= MIN_EFFECT]
-    return [_sentence(profile, telling, cluster, names) for cluster in range(len(profile.samples))]
+    distinguishing = [one for one in columns or described(profile) if one.effect >= MIN_EFFECT]
+    return [_sentence(profile, distinguishing, cluster, names) for cluster in range(len(profile.samples))]
 
 
 def remarks(

@@ -96,11 +96,11 @@ def _run(plan: ForgettingPlan, out: Path, progress: Progress, callbacks: Sequenc
     """Repeat the run without the forgotten clients."""
     if plan.checkpoint is None:
         return execute(plan.config, out, progress, callbacks)
-    gone = {str(at) for at in plan.clients}
+    forgotten = {str(at) for at in plan.clients}
     files = {RECORDS, TIMING, LEDGER, SITES}
 
     def left_out(place: str, names: list[str]) -> set[str]:
-        return {name for name in names if (name not in files if Path(place) == plan.folder else name in gone)}
+        return {name for name in names if (name not in files if Path(place) == plan.folder else name in forgotten)}
 
     reopen(plan.folder, out, plan.config, plan.checkpoint, left_out)
     if not (out / LEDGER).is_file():

@@ -171,10 +171,10 @@ def _kept_before(
 
 def _cleared(checkpoint: dict[str, Any], clients: Sequence[int]) -> dict[str, Any]:
     """Return a checkpoint without the clients' own states, keys and reasons for being left out."""
-    gone = {str(at) for at in clients}
+    forgotten = {str(at) for at in clients}
     cleared = dict(checkpoint)
     for name in ("keys", "signed", "left_out"):
         if name in cleared:
-            cleared[name] = {at: one for at, one in cleared[name].items() if at not in gone}
-    cleared["clients"] = {at: {} if at in gone else state for at, state in cleared["clients"].items()}
+            cleared[name] = {at: one for at, one in cleared[name].items() if at not in forgotten}
+    cleared["clients"] = {at: {} if at in forgotten else state for at, state in cleared["clients"].items()}
     return cleared

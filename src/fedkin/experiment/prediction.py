@@ -170,8 +170,8 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
         )
     data = found.read(source, label)
     y = _labels(found, data, source) if found.method.assigns_by_labels(found.result) else None
-    newcomer = Client.newcomer(found.prepared(data, source), y, derive_generator(0, "assign"))
-    return int(found.method.assign(found.result, newcomer))
+    unseen = Client.unseen(found.prepared(data, source), y, derive_generator(0, "assign"))
+    return int(found.method.assign(found.result, unseen))
 
 
 def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:

@@ -56,7 +56,7 @@ def print_table(
     """
     below = [heads, *rows] if heads else rows
     width = terminal_width()
-    if width is None or _least(below, left) > width:
+    if width is None or _min_width(below, left) > width:
         print(table_text(below, left))
         return
     from rich import box
@@ -73,7 +73,7 @@ def print_table(
     Console(width=width).print(table)
 
 
-def _least(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
+def _min_width(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
     """Return the minimum width of a table with rules whose last column in `left` is wrapped."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if left:

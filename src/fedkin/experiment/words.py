@@ -248,10 +248,10 @@ def formed(records: Sequence[RecordLine]) -> int | None:
     return None
 
 
-def join_words(names: Sequence[str], most: int | None = None) -> str:
-    """Join names for a sentence: "a", "a and b", "a, b and c"; beyond `most`, "a, b and 3 more"."""
-    if most is not None and len(names) > most:
-        names = [*names[:most], f"{len(names) - most} more"]
+def join_words(names: Sequence[str], maximum: int | None = None) -> str:
+    """Join names for a sentence: "a", "a and b", "a, b and c"; beyond `maximum`, "a, b and 3 more"."""
+    if maximum is not None and len(names) > maximum:
+        names = [*names[:maximum], f"{len(names) - maximum} more"]
     *others, last = names or [""]
     return f"{', '.join(others)} and {last}" if others else last
 

@@ -19,7 +19,7 @@ from fedkin.engines.flower_engine.wire import read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
 from fedkin.flower.exchange import RAISED, exchange, trained_model, weighted_metrics
-from fedkin.flower.seats import PATIENCE, Name, Seats, names_of
+from fedkin.flower.node_assignment import PATIENCE, Name, NodeAssignment, names_of
 from fedkin.flower.terms import Terms
 from fedkin.methods.clients import client_tasks
 
@@ -36,7 +36,7 @@ Way = Callable[[Any, Task, Mapping[int, Payload]], Iterator[tuple[int, Payload |
 class MessageFederation(Federation):
     """Federation of the nodes of a Flower grid, which do tasks by the messages that FedAvg would send.
 
-    Clients are numbered as `Seats` has them. Spare ids for later ones are `away` until then, and so is a client while
+    Clients are numbered as in `NodeAssignment`. Spare ids for later ones are `away` until then, and a client while
     it is not connected.
 
     Parameters
@@ -79,7 +79,9 @@ class MessageFederation(Federation):
         self.has_losses = True
         self._useless: dict[int, str] = {}
         super().__init__(range(len(list(grid.get_node_ids())) + _LATECOMERS if seats is None else seats), seed)
-        self.seats = Seats(len(self.ids), partial(names_of, grid, terms.timeout) if terms.names else None, known)
+        self.seats = NodeAssignment(
+            len(self.ids), partial(names_of, grid, terms.timeout) if terms.names else None, known
+        )
         self.on_left_out = log.warning
         self.connect()
         if terms.names:  # of those that come later, one that is silent must not hold up the others

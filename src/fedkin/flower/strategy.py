@@ -21,8 +21,8 @@ from fedkin.core.files import folder_lock
 from fedkin.experiment.config import checked_method
 from fedkin.flower.array_layout import ArrayLayout, known_as
 from fedkin.flower.grid_federation import GridFederation
+from fedkin.flower.node_assignment import Name
 from fedkin.flower.rounds import PATIENCE, Aggregate, EvaluateHere, RoundLoop
-from fedkin.flower.seats import Name
 from fedkin.flower.start_arguments import checked_config, checked_rounds, given_models, seconds
 from fedkin.flower.started_strategy import StartedStrategy
 from fedkin.flower.strategy_folder import REPORT, StrategyFolder

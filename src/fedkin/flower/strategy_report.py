@@ -10,7 +10,7 @@ from flwr.app import MetricRecord
 
 from fedkin.core.progress import RecordLine
 from fedkin.experiment.report_content import view_of_rounds
-from fedkin.flower.seats import Name
+from fedkin.flower.node_assignment import Name
 from fedkin.report import Curve, RunView
 
 _OWN = ("round", "answered", "missing", "sent", "received")

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Result
 from safetensors.numpy import save
 
 from fedkin.core.files import write_atomically
-from fedkin.flower.seats import Name
+from fedkin.flower.node_assignment import Name
 from fedkin.flower.strategy_report import view_of_result
 from fedkin.report import write_report
 
@@ -93,10 +93,10 @@ class ClusterResult(Result):
             "own models": {str(node): name for node, name in files.items()},
         }
         write_atomically(folder / "clusters.json", json.dumps(index, indent=2) + "\n")
-        gone = len(clusters)
-        while (path := folder / f"cluster-{gone}.safetensors").exists():
+        stale = len(clusters)
+        while (path := folder / f"cluster-{stale}.safetensors").exists():
             path.unlink()
-            gone += 1
+            stale += 1
 
     def report(self, path: str | Path, accuracy_key: str = "eval_acc") -> None:
         """Write an HTML page of the run: clusters of nodes over rounds, metrics of each cluster, and missing nodes.

@@ -159,8 +159,8 @@ def _useless(models: Tensor) -> Tensor:
     """Find models ``(clusters, size)`` with numbers that are not finite or beyond `MAX_MODEL`: bool ``(clusters,)``."""
     if not models.numel():
         return torch.zeros(len(models), dtype=torch.bool)
-    least, greatest = models.aminmax(dim=1)
-    return ~((greatest <= MAX_MODEL) & (least >= -MAX_MODEL))  # comparisons with NaN are false
+    lowest, highest = models.aminmax(dim=1)
+    return ~((highest <= MAX_MODEL) & (lowest >= -MAX_MODEL))  # comparisons with NaN are false
 
 
 def _diverged(what: str, parts: Sequence[_Part], usual: float) -> DivergedError:

@@ -103,11 +103,11 @@ def crop_boxes(n: int, height: int, width: int, smallest: float, rng: torch.Gene
     at = torch.rand(2, n, generator=rng)
     left, top = (at[0] * (width - wide + 1)).long(), (at[1] * (height - high + 1)).long()
     best = min(max(width / height, 3 / 4), 4 / 3)
-    most_wide, most_high = min(width, round(height * best)), min(height, round(width / best))
-    wide, high = torch.where(fitting, wide, most_wide), torch.where(fitting, high, most_high)
+    max_width, max_height = min(width, round(height * best)), min(height, round(width / best))
+    wide, high = torch.where(fitting, wide, max_width), torch.where(fitting, high, max_height)
     left, top = (
-        torch.where(fitting, left, (width - most_wide) // 2),
-        torch.where(fitting, top, (height - most_high) // 2),
+        torch.where(fitting, left, (width - max_width) // 2),
+        torch.where(fitting, top, (height - max_height) // 2),
     )
     return torch.stack([left, top, left + wide, top + high], dim=1)
 

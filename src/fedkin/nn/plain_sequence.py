@@ -27,18 +27,18 @@ class SequenceResident(Resident):
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
         """Write the gradient into `grad` as `Resident.gradient` does."""
-        return self._step(self._begun(x), self._one_hot(y), 0.0, y.is_floating_point())
+        return self._step(self._first_input(x), self._one_hot(y), 0.0, y.is_floating_point())
 
     @torch.inference_mode()  # less overhead around small products
     def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
         """Descend as `Resident.descend` does, without storing gradients."""
-        x, truth = self._begun(x), self._one_hot(y)
+        x, truth = self._first_input(x), self._one_hot(y)
         given = y.is_floating_point()
         batches = order.split(batch_size)
         losses = [self._step(x.index_select(0, r), truth.index_select(0, r), rate, given) for r in batches]
         return torch.stack(losses), batch_lengths(len(order), batch_size)
 
-    def _begun(self, x: Tensor) -> Tensor:
+    def _first_input(self, x: Tensor) -> Tensor:
         """Return the input of the first layer with parameters."""
         for link in self._before:
             x, _ = link(x)

@@ -34,7 +34,7 @@ class ClusterDescriptions:
         By column and cluster, how many standard deviations the cells lie above those of all samples.
     notes : sequence of str
         Sentences on clients that are not described.
-    least_effect : float
+    min_effect : float
         Columns with an effect below are shown separately, as they distinguish nothing.
     typical : sequence of sequence of str
         By column and cluster, the value of a typical sample; empty if none are known.
@@ -49,7 +49,7 @@ class ClusterDescriptions:
     cells: Sequence[Sequence[str]]
     shifts: Sequence[Sequence[float]]
     notes: Sequence[str] = field(default_factory=list)
-    least_effect: float = 0.0
+    min_effect: float = 0.0
     typical: Sequence[Sequence[str]] = ()
     typical_rows: Sequence[int] = ()
 
@@ -89,7 +89,7 @@ def _table(view: ClusterDescriptions) -> str:
             _name(name),
             *(_cell(cell, shift) for cell, shift in zip(cells, shifts, strict=True)),
             element("td", f"{effect:.2f}", class_="total"),
-            class_=None if effect >= view.least_effect else "faint",
+            class_=None if effect >= view.min_effect else "faint",
         )
         for name, effect, cells, shifts in rows
     ]

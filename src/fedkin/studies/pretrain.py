@@ -75,7 +75,7 @@ def pretrain(
     descent = Descent(epochs=1, batch_size=batch_size, optimizer="adam", learning_rate=learning_rate)
     how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed}
     how |= {"batch_size": batch_size, "learning_rate": learning_rate}
-    made = _begun(path, encoder, how)
+    made = _loaded_or_new(path, encoder, how)
     for epoch in range(made.about["epochs"] + 1, epochs + 1):
         began = time.perf_counter()
         with one_thread():
@@ -102,7 +102,7 @@ def _samples(source: str, label: str | None, samples: int | None, seed: int) -> 
     return client.x, "sigmoid" if mode == "unit" else "linear"
 
 
-def _begun(path: Path, encoder: Encoder, how: dict[str, Any]) -> Pretrained:
+def _loaded_or_new(path: Path, encoder: Encoder, how: dict[str, Any]) -> Pretrained:
     """Load the encoder in `path` if it was trained in this way, else write a new one before training starts.
 
     An encoder that was trained otherwise is refused, unless it has not been trained for an epoch yet.

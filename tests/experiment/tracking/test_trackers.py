@@ -16,20 +16,20 @@ TO = "tracking.to=['tensorboard']"
 
 
 @pytest.fixture(autouse=True)
-def heard(monkeypatch: pytest.MonkeyPatch, toy: None) -> list[Any]:
+def calls(monkeypatch: pytest.MonkeyPatch, toy: None) -> list[Any]:
     """What the tool "tensorboard", which here only listens, has got."""
-    monkeypatch.setattr(Listens, "heard", [])
+    monkeypatch.setattr(Listens, "calls", [])
     monkeypatch.setattr(Listens, "fails", lambda call, step: False, raising=False)
     monkeypatch.setitem(TOOLS, "tensorboard", Tool("Listener", "json", "tracked:Listens"))
-    return Listens.heard
+    return Listens.calls
 
 
-def test_every_step_is_sent_once_and_files_at_the_end(tmp_path: Path, heard: list[Any]) -> None:
+def test_every_step_is_sent_once_and_files_at_the_end(tmp_path: Path, calls: list[Any]) -> None:
     run(tmp_path / "first", TO)
-    assert heard == [("begin", "first", None), 1, 2, 3, 4, ("finished", ["result.json", "report.html"])]
+    assert calls == [("begin", "first", None), 1, 2, 3, 4, ("finished", ["result.json", "report.html"])]
     run(tmp_path / "second", TO, "tracking.name=other", "tracking.artifacts=false")
-    assert heard[6] == ("begin", "other", None)
-    assert heard[-1] == ("finished", [])
+    assert calls[6] == ("begin", "other", None)
+    assert calls[-1] == ("finished", [])
 
 
 def test_tracking_changes_no_result(tmp_path: Path) -> None:
@@ -39,29 +39,29 @@ def test_tracking_changes_no_result(tmp_path: Path) -> None:
 
 
 def test_a_run_that_resumes_is_resumed_there_too(
-    tmp_path: Path, heard: list[Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt(tmp_path / "run", 2, monkeypatch, TO)
-    assert heard == [("begin", "run", None), 1, 2, ("interrupted", [])]
+    assert calls == [("begin", "run", None), 1, 2, ("interrupted", [])]
     resume(tmp_path / "run")
-    assert heard[4:] == [("begin", "run", {"id": "seven"}), 3, 4, ("finished", ["result.json", "report.html"])]
+    assert calls[4:] == [("begin", "run", {"id": "seven"}), 3, 4, ("finished", ["result.json", "report.html"])]
     resume(tmp_path / "run")
-    assert heard[8:] == [("begin", "run", {"id": "seven"}), ("finished", ["result.json", "report.html"])]
+    assert calls[8:] == [("begin", "run", {"id": "seven"}), ("finished", ["result.json", "report.html"])]
 
 
-def test_what_a_tool_missed_comes_first(tmp_path: Path, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_tool_missed_comes_first(tmp_path: Path, calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt(tmp_path / "run", 3, monkeypatch, TO)
     notes = tmp_path / "run" / "tracking.json"
     known = json.loads(notes.read_text())
     known["tensorboard"]["step"] = 1
     notes.write_text(json.dumps(known))
-    heard.clear()
+    calls.clear()
     resume(tmp_path / "run")
-    assert heard[1:-1] == [2, 3, 4]
+    assert calls[1:-1] == [2, 3, 4]
 
 
 def test_a_lost_tool_is_one_warning_and_the_run_continues(
-    tmp_path: Path, heard: list[Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Listens, "fails", lambda call, step: step == 2)
     warned = Warned()
@@ -70,7 +70,7 @@ def test_a_lost_tool_is_one_warning_and_the_run_continues(
         f"Listener could not be reached for {tmp_path / 'run'} after step 1 (Nobody there); the run continues, and "
         f"`fedkin track {tmp_path / 'run'}` sends the rest."
     ]
-    assert heard == [("begin", "run", None), 1]
+    assert calls == [("begin", "run", None), 1]
     run(tmp_path / "untracked")
     assert results(tmp_path / "untracked") == results(tmp_path / "run")
 
@@ -100,14 +100,14 @@ def test_a_tool_that_cannot_be_opened_refuses_the_run(tmp_path: Path, monkeypatc
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_is_refused_has_failed(tmp_path: Path, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_refused_has_failed(tmp_path: Path, calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise FedkinError("Not today.")
 
     monkeypatch.setattr(Toy, "init", refuse)
     with pytest.raises(FedkinError, match="Not today"):
         run(tmp_path / "run", TO)
-    assert heard == [("begin", "run", None), ("failed", [])]
+    assert calls == [("begin", "run", None), ("failed", [])]
     assert not (tmp_path / "run").exists()
 
 

@@ -18,7 +18,7 @@ TO = "tracking.to=['wandb']"
 @pytest.fixture(autouse=True)
 def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     """All that was said, in order."""
-    heard: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
     class Artifact(list):
         def __init__(self, name: str, type: str) -> None:
@@ -28,19 +28,19 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
             self.append(Path(file).name)
 
     def init(**options: Any) -> Any:
-        heard.append(("init", options))
+        calls.append(("init", options))
         return SimpleNamespace(
             id=options["id"],
-            log=lambda numbers, step: heard.append(("log", (step, numbers))),
-            log_artifact=lambda kept: heard.append(("artifact", (kept.name, kept.type, list(kept)))),
-            finish=lambda exit_code: heard.append(("finish", exit_code)),
+            log=lambda numbers, step: calls.append(("log", (step, numbers))),
+            log_artifact=lambda kept: calls.append(("artifact", (kept.name, kept.type, list(kept)))),
+            finish=lambda exit_code: calls.append(("finish", exit_code)),
         )
 
     stand_in = SimpleNamespace(init=init, Settings=lambda **given: given, Artifact=Artifact)
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
     monkeypatch.setattr("fedkin.core.extras.find_spec", lambda name: stand_in)
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
-    return heard
+    return calls
 
 
 def test_a_run_is_a_run_there_with_its_experiment_and_files(tmp_path: Path, said: list[tuple[str, Any]]) -> None:

@@ -37,13 +37,13 @@ def test_every_model_has_its_turn_and_profiles_are_means_of_updates():
     method = CFLGPMethod(**(SETTINGS | {"rounds": 5, "n_clusters": 2, "period": 1, "clustering_rounds": None}))
     done = planted.run(method, planted.clients([0, 1, 0, 1], planted.OPPOSITE))
     assert [values["criterion"] for values in done.values] == [0, 1, 0, 1, 0]
-    assert done.states[-1].heard.tolist() == [[3] * 4, [2] * 4]
+    assert done.states[-1].counts.tolist() == [[3] * 4, [2] * 4]
     first, later = done.states[1], done.states[3]
     own = done.fed.clients[2]
     model = first.models[0] * 0 + done.states[2].models[0]
     expected = model.clone()
     for _ in range(5):
-        expected = expected - 0.5 * planted.slope(done.result["module"], expected, own.x, own.y)
+        expected = expected - 0.5 * planted.gradient(done.result["module"], expected, own.x, own.y)
     mean = (first.profiles[0, 2] + (expected - model)) / 2
     assert torch.allclose(later.profiles[0, 2], mean, atol=1e-4)
 
@@ -53,7 +53,7 @@ def test_a_clusters_model_becomes_the_mean_of_its_clients_models():
     done = planted.run(method, planted.clients([0, 1, 0], planted.OPPOSITE))
     start = done.states[0].models[0]
     moved = [
-        start - 0.5 * planted.slope(done.result["module"], start, one.x, one.y) for one in done.fed.clients.values()
+        start - 0.5 * planted.gradient(done.result["module"], start, one.x, one.y) for one in done.fed.clients.values()
     ]
     assert torch.allclose(done.result["models"][done.labels[0]], (moved[0] + moved[2]) / 2, atol=1e-5)
     assert torch.allclose(done.result["models"][done.labels[1]], moved[1], atol=1e-5)
@@ -85,8 +85,8 @@ def test_a_client_that_changes_its_data_moves_when_it_is_clustered_again():
 
 def test_what_a_client_never_trained_counts_as_the_others_mean():
     profiles = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]], [[0.0, 0.0]] * 3])
-    heard = torch.tensor([[1, 2, 0], [0, 0, 0]])
-    assert gradient_matrix(profiles, heard).tolist() == [[1.0, 2.0], [3.0, 4.0], [2.0, 3.0]]
+    counts = torch.tensor([[1, 2, 0], [0, 0, 0]])
+    assert gradient_matrix(profiles, counts).tolist() == [[1.0, 2.0], [3.0, 4.0], [2.0, 3.0]]
 
 
 def test_rows_are_projected_to_their_first_singular_vectors():

@@ -65,11 +65,11 @@ def test_a_round_is_the_mean_of_its_clusters_updates():
     before, after = done.states[0].models, done.states[1].models
     for cluster in range(2):
         members = [client for client, label in enumerate(done.labels) if label == cluster]
-        slopes = [
-            planted.slope(done.result["module"], before[cluster], done.fed.clients[i].x, done.fed.clients[i].y)
+        gradients = [
+            planted.gradient(done.result["module"], before[cluster], done.fed.clients[i].x, done.fed.clients[i].y)
             for i in members
         ]
-        assert torch.allclose(after[cluster], before[cluster] - 0.5 * torch.stack(slopes).mean(0), atol=1e-5)
+        assert torch.allclose(after[cluster], before[cluster] - 0.5 * torch.stack(gradients).mean(0), atol=1e-5)
 
 
 def test_a_newcomer_joins_the_model_with_the_lowest_loss():

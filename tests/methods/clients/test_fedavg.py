@@ -12,7 +12,7 @@ ONE_ROUND = planted.FULL_BATCH | {"rounds": 1}
 def update(done: planted.Run, site: int) -> torch.Tensor:
     """The update that a client owes in the first round."""
     start, client = done.states[0], done.fed.clients[site]
-    return -0.5 * planted.slope(start.module, start.models[0], client.x, client.y)
+    return -0.5 * planted.gradient(start.module, start.models[0], client.x, client.y)
 
 
 def moved(done: planted.Run) -> torch.Tensor:
@@ -23,7 +23,7 @@ def test_one_client_with_one_step_is_gradient_descent():
     done = planted.run(FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 5})), [planted.client(0)])
     model, client = done.states[0].models[0], done.fed.clients[0]
     for state in done.states[1:]:
-        model = model - 0.5 * planted.slope(state.module, model, client.x, client.y)
+        model = model - 0.5 * planted.gradient(state.module, model, client.x, client.y)
         assert torch.allclose(state.models[0], model, atol=1e-6)
 
 
@@ -68,9 +68,9 @@ def test_the_proximal_term_pulls_towards_the_start():
     settings = ONE_ROUND | {"local_steps": 2}
     done = planted.run(FedAvgMethod(**settings, proximal=0.7), [planted.client(0)])
     start, client = done.states[0], done.fed.clients[0]
-    first = start.models[0] - 0.5 * planted.slope(start.module, start.models[0], client.x, client.y)
+    first = start.models[0] - 0.5 * planted.gradient(start.module, start.models[0], client.x, client.y)
     pull = 0.7 * (first - start.models[0])
-    second = first - 0.5 * (planted.slope(start.module, first, client.x, client.y) + pull)
+    second = first - 0.5 * (planted.gradient(start.module, first, client.x, client.y) + pull)
     assert torch.allclose(done.states[1].models[0], second, atol=1e-6)
     free = planted.run(FedAvgMethod(**settings), [planted.client(0)])
     assert moved(done).norm() < moved(free).norm()

@@ -38,7 +38,7 @@ def test_two_rounds_follow_the_formulas(name):
     client, model = done.fed.clients[0], done.states[0].models[0].double()
     m, v = torch.zeros_like(model), torch.full_like(model, TAU**2)
     for state in done.states[1:]:
-        delta = -0.5 * planted.slope(state.module, model.float(), client.x, client.y).double()
+        delta = -0.5 * planted.gradient(state.module, model.float(), client.x, client.y).double()
         m, v, step = by_hand(name, m, v, delta)
         model = model + step
         assert torch.allclose(state.models[0].double(), model, atol=2e-6)

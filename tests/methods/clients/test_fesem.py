@@ -40,7 +40,7 @@ def test_a_centre_is_the_mean_of_the_models_nearest_to_it():
     trained = []
     for client, one in done.fed.clients.items():
         start = before.models[before.labels[client]]
-        trained.append(start - 0.5 * planted.slope(done.result["module"], start, one.x, one.y))
+        trained.append(start - 0.5 * planted.gradient(done.result["module"], start, one.x, one.y))
     nearest = torch.cdist(torch.stack(trained), before.models).argmin(1)
     assert torch.equal(nearest, after.labels)
     for cluster in range(2):

@@ -12,15 +12,15 @@ from fedkin.methods.clients.gradient_loss import GradientLossMethod, preference
 
 CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
 SETTINGS = planted.FULL_BATCH | {"n_clusters": 2}
-SLOPES = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, -2.0]])
+GRADIENTS = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, -2.0]])
 MOVES = torch.tensor([[-2.0, 0.0], [0.0, 5.0], [1.0, 1.0]])
 LOSSES = torch.tensor([0.5, 1.0, 2.0])
-COSINES = torch.tensor([-1.0, 0.8, -(0.5**0.5)])  # of SLOPES and MOVES, row by row
+COSINES = torch.tensor([-1.0, 0.8, -(0.5**0.5)])  # of GRADIENTS and MOVES, row by row
 
 
-def wanted(losses: Tensor, slopes: Tensor, moves: Tensor, **options: object) -> Tensor:
+def wanted(losses: Tensor, gradients: Tensor, moves: Tensor, **options: object) -> Tensor:
     defaults = {"balance": 0.25, "sign": "descent", "similarity": "cosine", "learning_rate": 0.5}
-    return preference(losses, slopes, moves, defaults | options)
+    return preference(losses, gradients, moves, defaults | options)
 
 
 def make_clients() -> list[planted.Client]:
@@ -28,55 +28,55 @@ def make_clients() -> list[planted.Client]:
 
 
 def test_the_preference_is_similarity_and_loss_in_balance():
-    assert torch.allclose(wanted(LOSSES, SLOPES, MOVES, sign="printed"), 0.25 * COSINES - 0.75 * LOSSES)
-    assert torch.allclose(wanted(LOSSES, SLOPES, MOVES, sign="descent"), -0.25 * COSINES - 0.75 * LOSSES)
+    assert torch.allclose(wanted(LOSSES, GRADIENTS, MOVES, sign="printed"), 0.25 * COSINES - 0.75 * LOSSES)
+    assert torch.allclose(wanted(LOSSES, GRADIENTS, MOVES, sign="descent"), -0.25 * COSINES - 0.75 * LOSSES)
 
 
 def test_whoever_descends_along_the_last_move_wants_the_model():
-    slopes, moves = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[-1.0, 0.0], [1.0, 0.0]])
+    gradients, moves = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[-1.0, 0.0], [1.0, 0.0]])
     even = torch.tensor([1.0, 1.0])
-    assert int(wanted(even, slopes, moves).argmax()) == 0
-    assert int(wanted(even, slopes, moves, sign="printed").argmax()) == 1
+    assert int(wanted(even, gradients, moves).argmax()) == 0
+    assert int(wanted(even, gradients, moves, sign="printed").argmax()) == 1
 
 
 def test_similarity_is_0_where_it_is_not_defined():
     still = torch.zeros_like(MOVES)
     for similarity in ("cosine", "euclidean"):
-        assert torch.allclose(wanted(LOSSES, SLOPES, still, similarity=similarity), -0.75 * LOSSES)
-    assert torch.allclose(wanted(LOSSES, torch.zeros_like(SLOPES), MOVES), -0.75 * LOSSES)
+        assert torch.allclose(wanted(LOSSES, GRADIENTS, still, similarity=similarity), -0.75 * LOSSES)
+    assert torch.allclose(wanted(LOSSES, torch.zeros_like(GRADIENTS), MOVES), -0.75 * LOSSES)
 
 
 def test_one_model_that_rested_does_not_change_the_others():
     moves = MOVES.clone()
     moves[1] = 0.0
     expected = -0.25 * COSINES * torch.tensor([1.0, 0.0, 1.0]) - 0.75 * LOSSES
-    assert torch.allclose(wanted(LOSSES, SLOPES, moves), expected)
+    assert torch.allclose(wanted(LOSSES, GRADIENTS, moves), expected)
 
 
 def test_the_euclidean_similarity_is_minus_the_distance_at_the_gradients_scale():
     """Moves over a learning rate of 0.5: (-4, 0), (0, 10), (2, 2); descent: (-1, 0), (-3, -4), (0, 2)."""
     distance = torch.tensor([3.0, (9.0 + 196.0) ** 0.5, 2.0])
     expected = -0.25 * distance - 0.75 * LOSSES
-    assert torch.allclose(wanted(LOSSES, SLOPES, MOVES, similarity="euclidean"), expected)
+    assert torch.allclose(wanted(LOSSES, GRADIENTS, MOVES, similarity="euclidean"), expected)
 
 
 def test_a_client_that_made_the_whole_move_is_at_no_distance():
-    slopes = torch.tensor([[1.0, -2.0]])
-    move = -0.5 * slopes
-    assert torch.allclose(wanted(LOSSES[:1], slopes, move, similarity="euclidean"), -0.75 * LOSSES[:1])
+    gradients = torch.tensor([[1.0, -2.0]])
+    move = -0.5 * gradients
+    assert torch.allclose(wanted(LOSSES[:1], gradients, move, similarity="euclidean"), -0.75 * LOSSES[:1])
 
 
 numbers = st.lists(st.floats(-5, 5, width=32), min_size=6, max_size=6)
 
 
 @given(numbers, numbers, numbers)
-def test_preferences_stay_between_their_bounds(losses, slopes, moves):
+def test_preferences_stay_between_their_bounds(losses, gradients, moves):
     loss = torch.tensor(losses[:3]).abs()
-    slope, move = torch.tensor(slopes).view(3, 2), torch.tensor(moves).view(3, 2)
-    similarity = wanted(loss, slope, move, balance=1.0)
+    gradient, move = torch.tensor(gradients).view(3, 2), torch.tensor(moves).view(3, 2)
+    similarity = wanted(loss, gradient, move, balance=1.0)
     assert bool((similarity.abs() <= 1 + 1e-5).all())
-    assert torch.allclose(wanted(loss, slope, move, balance=1.0, sign="printed"), -similarity)
-    assert torch.equal(wanted(loss, slope, move, balance=0.0), -loss)
+    assert torch.allclose(wanted(loss, gradient, move, balance=1.0, sign="printed"), -similarity)
+    assert torch.equal(wanted(loss, gradient, move, balance=0.0), -loss)
 
 
 def test_a_round_is_computed_by_hand():
@@ -84,12 +84,12 @@ def test_a_round_is_computed_by_hand():
     for before, after in zip(done.states, done.states[1:], strict=False):
         sums, counts = torch.zeros_like(before.models), torch.zeros(2, 1)
         for client in done.fed.clients.values():
-            slopes = torch.stack([planted.slope(before.module, one, client.x, client.y) for one in before.models])
+            gradients = torch.stack([planted.gradient(before.module, one, client.x, client.y) for one in before.models])
             judged = torch.tensor(planted.losses(before.module, before.models, client.x, client.y))
-            lengths = (slopes.norm(dim=1) * before.moves.norm(dim=1)).clamp_min(1e-30)
-            cluster = int((0.4 * -(slopes * before.moves).sum(1) / lengths - 0.6 * judged).argmax())
+            lengths = (gradients.norm(dim=1) * before.moves.norm(dim=1)).clamp_min(1e-30)
+            cluster = int((0.4 * -(gradients * before.moves).sum(1) / lengths - 0.6 * judged).argmax())
             assert cluster == int(after.labels[client.id])
-            sums[cluster] -= 0.5 * slopes[cluster]
+            sums[cluster] -= 0.5 * gradients[cluster]
             counts[cluster] += 1
         moves = sums / counts.clamp_min(1)
         assert torch.allclose(after.moves, moves, atol=1e-6)
@@ -139,8 +139,8 @@ def test_a_stand_in_trains_the_cluster_it_stands_in_for_and_stays_in_its_own():
     assert sorted(stand_ins.values()) == [0, 1, 2]
     for client, cluster in stand_ins.items():
         site = done.fed.clients[client]
-        slope = planted.slope(start.module, start.models[cluster], site.x, site.y)
-        assert torch.allclose(end.models[cluster], start.models[cluster] - 0.5 * slope, atol=1e-6)
+        gradient = planted.gradient(start.module, start.models[cluster], site.x, site.y)
+        assert torch.allclose(end.models[cluster], start.models[cluster] - 0.5 * gradient, atol=1e-6)
 
 
 def test_a_cluster_whose_clients_were_not_asked_is_not_empty():
@@ -190,11 +190,11 @@ def test_nobody_stands_in_where_every_cluster_has_a_client():
 def test_updates_count_the_same_unless_set_otherwise():
     unequal = [planted.client(0, samples=6), planted.client(1, planted.LEVELS[3], samples=18)]
     done = planted.run(GradientLossMethod(**(SETTINGS | {"n_clusters": 1}), rounds=1), unequal)
-    slopes = [
-        planted.slope(done.states[0].module, done.states[0].models[0], client.x, client.y)
+    gradients = [
+        planted.gradient(done.states[0].module, done.states[0].models[0], client.x, client.y)
         for client in done.fed.clients.values()
     ]
-    assert torch.allclose(done.states[1].moves[0], -0.5 * (slopes[0] + slopes[1]) / 2, atol=1e-6)
+    assert torch.allclose(done.states[1].moves[0], -0.5 * (gradients[0] + gradients[1]) / 2, atol=1e-6)
 
 
 def test_permuted_clients_are_in_the_permuted_clusters():

@@ -106,7 +106,7 @@ def test_the_clusters_models_move_by_the_same_updates():
     assert len(after.models) > 1
     for cluster in range(len(after.models)):
         steps = [
-            -0.5 * planted.slope(before.module, before.models[0], client.x, client.y)
+            -0.5 * planted.gradient(before.module, before.models[0], client.x, client.y)
             for client in done.fed.clients.values()
             if int(after.labels[client.id]) == cluster
         ]

@@ -28,7 +28,7 @@ def step_of(done: planted.Run, client: planted.Client) -> torch.Tensor:
     """A client's step in the first round, on all of its data."""
     start = done.states[0]
     cluster = int(done.states[1].labels[client.id])
-    return -0.5 * planted.slope(start.module, start.models[cluster], client.x, client.y)
+    return -0.5 * planted.gradient(start.module, start.models[cluster], client.x, client.y)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -81,8 +81,8 @@ def test_a_batch_gives_its_gradient_where_it_gives_the_identity():
     start, client = done.states[0], done.fed.clients[0]
     client.rng.manual_seed(client.rng.initial_seed())
     rows = torch.randperm(24, generator=client.rng)[:4]
-    slope = planted.slope(start.module, start.models[0], client.x[rows], client.y[rows])
-    assert torch.allclose(done.states[1].models[0], start.models[0] - 0.5 * slope, atol=1e-6)
+    gradient = planted.gradient(start.module, start.models[0], client.x[rows], client.y[rows])
+    assert torch.allclose(done.states[1].models[0], start.models[0] - 0.5 * gradient, atol=1e-6)
 
 
 @pytest.mark.parametrize("averaging", ["models", "gradients"])

@@ -118,7 +118,7 @@ def test_the_same_updates_move_the_models_of_the_new_clusters():
     assert len(after.models) == 3
     for cluster in range(3):
         steps = [
-            -0.5 * planted.slope(before.module, before.models[0], client.x, client.y)
+            -0.5 * planted.gradient(before.module, before.models[0], client.x, client.y)
             for client in done.fed.clients.values()
             if int(after.labels[client.id]) == cluster
         ]

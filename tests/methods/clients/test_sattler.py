@@ -130,7 +130,7 @@ def test_the_record_tells_the_norms():
     for before, values, after in zip(done.states, done.values, done.states[1:], strict=False):
         updates = torch.stack(
             [
-                -0.5 * planted.slope(before.module, before.models[0], client.x, client.y)
+                -0.5 * planted.gradient(before.module, before.models[0], client.x, client.y)
                 for client in done.fed.clients.values()
             ]
         )

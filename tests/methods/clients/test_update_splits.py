@@ -47,7 +47,7 @@ def test_a_split_is_remembered_and_its_first_part_keeps_the_number():
     assert torch.equal(split["model"], done.states[1].models[0])
     steps = torch.stack(
         [
-            -0.5 * planted.slope(done.states[1].module, split["model"], client.x, client.y)
+            -0.5 * planted.gradient(done.states[1].module, split["model"], client.x, client.y)
             for client in done.fed.clients.values()
         ]
     )
@@ -66,7 +66,7 @@ def test_whoever_missed_a_split_trains_the_model_of_that_time_and_moves_no_other
     ]
     before, after = done.states[2:4]
     inside = [
-        -0.5 * planted.slope(before.module, before.models[1], client.x, client.y)
+        -0.5 * planted.gradient(before.module, before.models[1], client.x, client.y)
         for client in (done.fed.clients[3], done.fed.clients[5])
     ]
     assert torch.allclose(after.models[1] - before.models[1], torch.stack(inside).mean(0), atol=1e-6)

@@ -6,7 +6,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.privacy.randomised_response import binary
 from fedkin.studies.attack.reconstruction import (
     LEVELS,
-    codes_alone,
+    codes_one_by_one,
     decoded_bits,
     reconstructed,
     reconstructed_messages,
@@ -74,6 +74,6 @@ def test_a_message_of_one_sample_is_the_worst_case():
 def test_a_sample_alone_is_normalised_by_itself():
     encoder, vector = convolutional()
     x = torch.rand(5, 1, 16, 16, generator=derive_generator(0))
-    alone = codes_alone(encoder, vector, x, batch_statistics=True)
+    alone = codes_one_by_one(encoder, vector, x, batch_statistics=True)
     torch.testing.assert_close(alone[2:3], encoder.codes(vector, x[2:3], batch_statistics=True))
     assert not torch.allclose(alone, encoder.codes(vector, x, batch_statistics=True))

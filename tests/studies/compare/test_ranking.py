@@ -10,7 +10,8 @@ from fedkin.studies.compare.ranking import Choice, best_numbers, chosen, chosen_
 
 SAMPLES = Selection("samples", ("kfed", "kmeans", "kin-graph", "ffcm", "fedcref", "sda-fc"))
 CLIENTS = Selection("clients", ("local", "fedavg", "ocfl", "embedding", "ifca"))
-KFED, KMEANS, KIN, FFCM = Candidate("kfed", 3), Candidate("kmeans", 3), Candidate("kin-graph"), Candidate("ffcm", 3)
+KFED, KMEANS = Candidate("kfed", 3), Candidate("kmeans", 3)
+KIN_GRAPH, FFCM = Candidate("kin-graph"), Candidate("ffcm", 3)
 
 
 def of_samples(cohesion: float, stability: float | None = 1.0, moved: float = 1000, **more: Any) -> CandidateScore:
@@ -27,49 +28,49 @@ def of_clients(scores: list[float | None], stability: float = 1.0, moved: float 
 
 
 def test_the_most_cohesive_is_taken() -> None:
-    verdicts = {KFED: of_samples(0.6), KIN: of_samples(0.7, 0.5, 9000), FFCM: of_samples(0.65)}
-    assert chosen(SAMPLES, verdicts) == Choice(KIN, 0, 0, pytest.approx(0.05))
+    verdicts = {KFED: of_samples(0.6), KIN_GRAPH: of_samples(0.7, 0.5, 9000), FFCM: of_samples(0.65)}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN_GRAPH, 0, 0, pytest.approx(0.05))
 
 
 def test_among_equals_the_stable_are_taken_and_among_these_the_cheap() -> None:
     verdicts = {
         KFED: of_samples(0.69, 0.80, 10),
-        KIN: of_samples(0.70, 0.97, 500),
+        KIN_GRAPH: of_samples(0.70, 0.97, 500),
         FFCM: of_samples(0.69, 0.99, 900),
         Candidate("fedcref"): of_samples(0.5, 1.0, 1),
     }
-    assert chosen(SAMPLES, verdicts) == Choice(KIN, 2, 1, pytest.approx(0.2))
+    assert chosen(SAMPLES, verdicts) == Choice(KIN_GRAPH, 2, 1, pytest.approx(0.2))
 
 
 def test_who_forms_other_clusters_is_no_equal() -> None:
     """However stable it is, and however near its cohesion."""
-    verdicts = {KIN: of_samples(0.70, 0.7, 500), FFCM: of_samples(0.695, 1.0, 10, labels=[0, 1, 0, 1, 0, 1])}
-    assert chosen(SAMPLES, verdicts) == Choice(KIN, 0, 0, pytest.approx(0.005))
+    verdicts = {KIN_GRAPH: of_samples(0.70, 0.7, 500), FFCM: of_samples(0.695, 1.0, 10, labels=[0, 1, 0, 1, 0, 1])}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN_GRAPH, 0, 0, pytest.approx(0.005))
 
 
 def test_those_within_the_standard_errors_are_undecided() -> None:
     verdicts = {
         KFED: of_samples(0.60, spread=0.02),
-        KIN: of_samples(0.66, spread=0.01),
+        KIN_GRAPH: of_samples(0.66, spread=0.01),
         FFCM: of_samples(0.64, spread=0.03),
         Candidate("fedcref"): of_samples(0.61, spread=0.03),
         KMEANS: of_samples(0.66, spread=0.03),
     }
     taken = chosen(SAMPLES, verdicts)
     assert taken is not None
-    assert taken.candidate in (KIN, FFCM)
-    assert taken.undecided == ((FFCM,) if taken.candidate == KIN else (KIN, Candidate("fedcref"), KFED))
-    assert chosen(SAMPLES, {KIN: of_samples(0.66), KFED: of_samples(0.65)}).undecided == ()  # type: ignore[union-attr]
+    assert taken.candidate in (KIN_GRAPH, FFCM)
+    assert taken.undecided == ((FFCM,) if taken.candidate == KIN_GRAPH else (KIN_GRAPH, Candidate("fedcref"), KFED))
+    assert chosen(SAMPLES, {KIN_GRAPH: of_samples(0.66), KFED: of_samples(0.65)}).undecided == ()  # type: ignore[union-attr]
 
 
 def test_a_single_run_is_less_stable_than_any() -> None:
-    verdicts = {KFED: of_samples(0.70, None, 10), KIN: of_samples(0.69, 0.2, 500)}
-    assert chosen(SAMPLES, verdicts) == Choice(KIN, 1, 0, None)
+    verdicts = {KFED: of_samples(0.70, None, 10), KIN_GRAPH: of_samples(0.69, 0.2, 500)}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN_GRAPH, 1, 0, None)
 
 
 def test_where_all_have_run_once_the_score_decides() -> None:
-    verdicts = {KFED: of_samples(0.69, None, 10), KIN: of_samples(0.70, None, 500)}
-    assert chosen(SAMPLES, verdicts) == Choice(KIN, 1, 1, None)
+    verdicts = {KFED: of_samples(0.69, None, 10), KIN_GRAPH: of_samples(0.70, None, 500)}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN_GRAPH, 1, 1, None)
 
 
 def test_centralised_baselines_and_copies_are_never_taken() -> None:
@@ -81,8 +82,8 @@ def test_centralised_baselines_and_copies_are_never_taken() -> None:
 
 
 def test_one_cluster_of_all_samples_is_no_answer() -> None:
-    assert chosen(SAMPLES, {KIN: of_samples(0.0, clusters=(1, 1))}) is None
-    taken = chosen(SAMPLES, {KIN: of_samples(0.0, clusters=(1, 1)), KFED: of_samples(-0.1)})
+    assert chosen(SAMPLES, {KIN_GRAPH: of_samples(0.0, clusters=(1, 1))}) is None
+    taken = chosen(SAMPLES, {KIN_GRAPH: of_samples(0.0, clusters=(1, 1)), KFED: of_samples(-0.1)})
     assert taken is not None
     assert taken.candidate == KFED
 
@@ -123,25 +124,25 @@ def test_a_method_takes_the_number_that_scores_best() -> None:
         Candidate("kfed", 2): of_samples(0.5),
         Candidate("kfed", 4): of_samples(0.7),
         Candidate("kfed", 8): of_samples(0.7),
-        KIN: of_samples(0.6),
+        KIN_GRAPH: of_samples(0.6),
     }
-    assert best_numbers("samples", verdicts) == {"kfed": Candidate("kfed", 4), "kin-graph": KIN}
+    assert best_numbers("samples", verdicts) == {"kfed": Candidate("kfed", 4), "kin-graph": KIN_GRAPH}
 
 
 def test_the_truth_takes_the_number_that_agrees_best_with_it() -> None:
     verdicts = {
         Candidate("kfed", 2): of_samples(0.9, truth={"ari": 0.4}),
         Candidate("kfed", 4): of_samples(0.7, truth={"ari": 0.8}),
-        KIN: of_samples(0.6),
+        KIN_GRAPH: of_samples(0.6),
     }
-    assert best_numbers("samples", verdicts, truth_of) == {"kfed": Candidate("kfed", 4), "kin-graph": KIN}
+    assert best_numbers("samples", verdicts, truth_of) == {"kfed": Candidate("kfed", 4), "kin-graph": KIN_GRAPH}
 
 
 def test_the_truth_chooses_where_it_is_asked() -> None:
     verdicts = {
         KMEANS: of_samples(0.9, truth={"ari": 1.0}),
         KFED: of_samples(0.8, truth={"ari": 0.4}),
-        KIN: of_samples(0.2, truth={"ari": 0.6}),
+        KIN_GRAPH: of_samples(0.2, truth={"ari": 0.6}),
     }
-    assert chosen_by_truth(SAMPLES, verdicts) == Choice(KIN)
+    assert chosen_by_truth(SAMPLES, verdicts) == Choice(KIN_GRAPH)
     assert chosen_by_truth(SAMPLES, {KFED: of_samples(0.8)}) is None

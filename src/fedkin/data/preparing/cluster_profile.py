@@ -169,14 +169,14 @@ def _cells(client: Client, payload: Payload) -> Payload:
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         return {}
     columns = columns_of(payload)
-    least = max(MIN_MEMBERS, int(payload["min_members"]))
+    minimum = max(MIN_MEMBERS, int(payload["min_members"]))
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
-    reported = reportable(clusters, ~values.isnan(), k, least)
-    everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, least)
+    reported = reportable(clusters, ~values.isnan(), k, minimum)
+    everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
     numbers = reported & are_numbers(columns)
     squares = (values - payload["around"]).square()
-    typical = typical_cells(client.x, clusters, reported, k, least)
+    typical = typical_cells(client.x, clusters, reported, k, minimum)
     return {
         "members": (member @ everyone.double())[:, 0].long(),
         "filled": (member @ reported.double()).long(),
@@ -199,8 +199,8 @@ def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], rep
     return torch.cat(counts, 1).long()
 
 
-def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, least: int) -> Tensor:
-    """Choose the values to report in sums by cluster and column, so that none over fewer than `least` is inferred.
+def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, minimum: int) -> Tensor:
+    """Choose the values to report in sums by cluster and column, so that none over fewer than `minimum` is inferred.
 
     Parameters
     ----------
@@ -210,23 +210,23 @@ def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, least: int) ->
         bool ``(n, columns)``: cells that are not empty.
     n_clusters : int
         Number of clusters; rows with a higher cluster are not reported.
-    least : int
+    minimum : int
 
     Returns
     -------
     Tensor
-        bool ``(n, columns)``. In each column, values of clusters with fewer than `least` are withheld. If these are
-        fewer than `least` together, the first values of the largest cluster are withheld to make up for it, or all of
-        that cluster if fewer than `least` would be left. Equal requests always get equal answers.
+        bool ``(n, columns)``. In each column, values of clusters with fewer than `minimum` are withheld. If these are
+        fewer than `minimum` together, the first values of the largest cluster are withheld to make up for it, or all of
+        that cluster if fewer than `minimum` would be left. Equal requests always get equal answers.
     """
     member = clusters[None] == torch.arange(n_clusters)[:, None]
     cells = (member.double() @ filled.double()).long()
-    away = filled.sum(0) - (cells * (cells >= least)).sum(0)
-    wanting = torch.where(away > 0, (least - away).clamp_min(0), 0)
-    most, largest = cells.max(0)
-    wanting = torch.where(most - wanting < least, most, wanting)
+    away = filled.sum(0) - (cells * (cells >= minimum)).sum(0)
+    wanting = torch.where(away > 0, (minimum - away).clamp_min(0), 0)
+    size_of_largest, largest = cells.max(0)
+    wanting = torch.where(size_of_largest - wanting < minimum, size_of_largest, wanting)
     own = filled & (clusters[:, None] == largest)
-    enough = member.T.double() @ (cells >= least).double() > 0
+    enough = member.T.double() @ (cells >= minimum).double() > 0
     return filled & enough & ~(own & (own.cumsum(0) <= wanting))
 
 

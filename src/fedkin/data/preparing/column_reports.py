@@ -109,8 +109,8 @@ def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
     own = values[~values.isnan()]
     if column.kind == "number" and not (is_called_id(column.name) and bool((own == own.round()).all())):
         return False
-    least = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1
-    return len(own.unique()) > least
+    threshold = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1
+    return len(own.unique()) > threshold
 
 
 def are_reports(value: Any) -> bool:

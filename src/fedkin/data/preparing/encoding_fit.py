@@ -52,9 +52,9 @@ def fitted_encoding(
         else:
             mean, scale = sums.mean[at : at + 1], spread[at : at + 1]
         if indicated[at]:
-            gone = 1 - sums.filled[at] / sums.samples
-            deviation = (gone * (1 - gone)).sqrt().clamp_min(1e-6)
-            mean, scale = torch.cat([mean, gone[None]]), torch.cat([scale, deviation[None]]) * 2**0.5
+            empty = 1 - sums.filled[at] / sums.samples
+            deviation = (empty * (1 - empty)).sqrt().clamp_min(1e-6)
+            mean, scale = torch.cat([mean, empty[None]]), torch.cat([scale, deviation[None]]) * 2**0.5
         means.append(mean)
         scales.append(scale)
     mean, scale = torch.cat(means), torch.cat(scales)
@@ -96,8 +96,8 @@ def _mode(columns: Sequence[SchemaColumn], scaling: str, sums: ColumnSums) -> tu
 
 def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEncoding) -> list[str]:
     notes = []
-    gone = (sums.samples - sums.filled).tolist()
-    empty = [(column.name, int(count)) for column, count in zip(columns, gone, strict=True) if count > 0]
+    missing = (sums.samples - sums.filled).tolist()
+    empty = [(column.name, int(count)) for column, count in zip(columns, missing, strict=True) if count > 0]
     if empty:
         worst = sorted(empty, key=lambda pair: -pair[1])
         listed = ", ".join(f"{name} {count}" for name, count in worst[:8])

@@ -37,7 +37,7 @@ from fedkin.data.preparing.schema import (
     without,
 )
 from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
-from fedkin.data.preparing.telling_columns import notes_on_codes, notes_on_ranges, wrong_truths
+from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.table_options import AUTO
 from fedkin.secure_aggregation.sums import check_enough
@@ -240,16 +240,16 @@ def _notes_on_numbers(
 
 def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
     """Return schema and sums of the columns that are at least half filled; the others are dropped with a note."""
-    gone = {
+    dropped = {
         column.name: f"Column '{column.name}' is empty in {sums.samples - int(filled)} of {sums.samples} rows, so it "
         "is left out; lacking = 'impute' keeps it."
         for column, filled in zip(schema.columns, sums.filled.tolist(), strict=True)
         if 2 * filled < sums.samples
     }
-    if not gone:
+    if not dropped:
         return schema, sums
-    kept = [at for at, column in enumerate(schema.columns) if column.name not in gone]
-    return without(schema, gone), sums.of(kept)
+    kept = [at for at, column in enumerate(schema.columns) if column.name not in dropped]
+    return without(schema, dropped), sums.of(kept)
 
 
 def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:

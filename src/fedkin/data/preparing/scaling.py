@@ -79,37 +79,37 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
     Clients then send the sum of squared distances from the common mean, which is sound however large the mean is.
     """
     shape = common_shape(replies)
-    least = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
-    greatest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
-    if mode == "auto" and in_unit(least, greatest):
-        return Scaling("unit", shape, torch.zeros_like(least), torch.ones_like(least))
+    lowest = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
+    highest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
+    if mode == "auto" and in_unit(lowest, highest):
+        return Scaling("unit", shape, torch.zeros_like(lowest), torch.ones_like(lowest))
     count = sum(reply["count"] for reply in replies.values())
     mean = sum_of(replies, "sum") / count
     replies = fed.ask_until_all_reply(squares, {"mean": mean}, expected={"squares": doubles(*mean.shape, minimum=0)})
     spread = (sum_of(replies, "squares") / count).sqrt()
-    found = scale_of(mode, least, greatest, spread) if len(shape) == 1 else ("standard", spread)
-    scaling = Scaling(found[0], shape, mean, torch.where(least == greatest, 1.0, found[1]))
+    found = scale_of(mode, lowest, highest, spread) if len(shape) == 1 else ("standard", spread)
+    scaling = Scaling(found[0], shape, mean, torch.where(lowest == highest, 1.0, found[1]))
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
     return scaling
 
 
-def in_unit(least: Tensor, greatest: Tensor) -> bool:
+def in_unit(lowest: Tensor, highest: Tensor) -> bool:
     """Return whether all values lie in [0, 1], and not all of them next to 0."""
-    return bool((least >= 0).all() and (greatest <= 1).all()) and float(greatest.max()) >= _VISIBLE
+    return bool((lowest >= 0).all() and (highest <= 1).all()) and float(highest.max()) >= _VISIBLE
 
 
-def scale_of(mode: str, least: Tensor, greatest: Tensor, spread: Tensor) -> tuple[str, Tensor]:
+def scale_of(mode: str, lowest: Tensor, highest: Tensor, spread: Tensor) -> tuple[str, Tensor]:
     """Return the mode that "auto" stands for, or `mode`, and the scale of each column.
 
     Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so columns that
     `share_unit` are divided by one common scale.
     """
-    if mode == "auto" and share_unit(least, greatest, spread):
-        return "common", torch.full_like(spread, float(spread[least < greatest].square().mean().sqrt()))
+    if mode == "auto" and share_unit(lowest, highest, spread):
+        return "common", torch.full_like(spread, float(spread[lowest < highest].square().mean().sqrt()))
     return "standard", spread
 
 
-def share_unit(least: Tensor, greatest: Tensor, spread: Tensor) -> bool:
+def share_unit(lowest: Tensor, highest: Tensor, spread: Tensor) -> bool:
     """Return whether columns look like measurements of one kind in one unit.
 
     That is so if there are at least 16 that vary, and at least half of them share the minimum and half the maximum, as
@@ -117,17 +117,17 @@ def share_unit(least: Tensor, greatest: Tensor, spread: Tensor) -> bool:
 
     Parameters
     ----------
-    least, greatest, spread : Tensor
+    lowest, highest, spread : Tensor
         float64 ``(columns,)``: minimum, maximum and standard deviation.
     """
-    varies = least < greatest
+    varies = lowest < highest
     if int(varies.sum()) < _MIN_COLUMNS:
         return False
-    least, greatest, spread = least[varies], greatest[varies], spread[varies]
-    if _shared(least) >= 0.5 and _shared(greatest) >= 0.5:
+    lowest, highest, spread = lowest[varies], highest[varies], spread[varies]
+    if _shared(lowest) >= 0.5 and _shared(highest) >= 0.5:
         return True
     low, high = spread.quantile(_EDGE), spread.quantile(1 - _EDGE)
-    middles = (least + greatest) / 2
+    middles = (lowest + highest) / 2
     return bool(high <= _SAME_ORDER * low) and bool((middles.max() - middles.min()) <= _SAME_ORDER * spread.max())
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.core.table import Kind
+from fedkin.data.preparing.column_notes import notes_on_categories, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
-from fedkin.data.preparing.telling_columns import notes_on_categories, spelt_alike
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, TableOptions
 
@@ -173,7 +173,7 @@ def _alike(names: Sequence[str]) -> list[str]:
     ]
 
 
-def without(schema: Schema, gone: Mapping[str, str]) -> Schema:
+def without(schema: Schema, dropped: Mapping[str, str]) -> Schema:
     """Return a schema without some columns, which are given by name with the reason as a note.
 
     Raises
@@ -181,10 +181,10 @@ def without(schema: Schema, gone: Mapping[str, str]) -> Schema:
     FedkinError
         If no column is left.
     """
-    columns = tuple(column for column in schema.columns if column.name not in gone)
+    columns = tuple(column for column in schema.columns if column.name not in dropped)
     if not columns:
-        raise FedkinError("No column is left to compare samples by: " + " ".join(shortened([*gone.values()])))
-    return Schema(columns, schema.id, [*schema.notes, *gone.values()])
+        raise FedkinError("No column is left to compare samples by: " + " ".join(shortened([*dropped.values()])))
+    return Schema(columns, schema.id, [*schema.notes, *dropped.values()])
 
 
 def shortened(notes: Sequence[str]) -> list[str]:
@@ -245,10 +245,10 @@ def _such_as(reports: Mapping[int, ColumnReport], kind: str) -> str:
     return "" if example is None else f" such as '{example}'"
 
 
-def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None, most: int = 5) -> str:
+def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None, maximum: int = 5) -> str:
     """Return clients by name for a sentence, of which only the first few are named."""
     called = [names.get(client, str(client)).removeprefix("Client ") for client in clients]
-    shown = listing(called, most)
+    shown = listing(called, maximum)
     plural = "client" if len(called) == 1 else "clients"
     return f"{plural} {shown}" if of is None else f"{len(called)} of {of} clients ({shown})"
 

@@ -94,19 +94,19 @@ def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.D
     import pandas as pd
 
     nameless = [at for at, name in enumerate(header) if is_nameless(name)]
-    gone = [at for at in nameless if frame.iloc[:, at].isna().all()]
+    dropped = [at for at in nameless if frame.iloc[:, at].isna().all()]
     first = frame.iloc[:, 0]
     if 0 in nameless and len(header) > 1 and pd.api.types.is_integer_dtype(first) and first.is_unique:
-        gone.append(0)
-    if kept := [at for at in nameless if at not in gone and header != [""]]:
+        dropped.append(0)
+    if kept := [at for at in nameless if at not in dropped and header != [""]]:
         raise FedkinError(f"Column {kept[0] + 1} of {where} has no name; the first line must name the columns.")
     own = [str(name).strip() for name in frame.columns]
     named = [name for name in header if not is_nameless(name)]
     if len(set(named)) < len(named):  # pandas numbers them
         own = [name if name in named else mangled for name, mangled in zip(header, own, strict=True)]
     frame.columns = pd.Index(own)
-    if gone and len(gone) < len(header):
-        frame = frame.iloc[:, [at for at in range(len(header)) if at not in gone]]
+    if dropped and len(dropped) < len(header):
+        frame = frame.iloc[:, [at for at in range(len(header)) if at not in dropped]]
     return frame
 
 

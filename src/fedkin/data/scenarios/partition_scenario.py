@@ -121,8 +121,8 @@ class PartitionScenario(DataSetScenario):
 
     def populated(self, data: Labelled, parts: Sequence[Tensor], seed: int, **more: Any) -> Population:
         """Return the clients with the samples allocated to them, see `populate`."""
-        most = self.samples_per_client
-        return populate(data, parts, seed, test_fraction=self.test_fraction, samples_per_client=most, **more)
+        maximum = self.samples_per_client
+        return populate(data, parts, seed, test_fraction=self.test_fraction, samples_per_client=maximum, **more)
 
 
 def load_labelled(source: str, label: str | None = None, options: TableOptions | None = None) -> Labelled:

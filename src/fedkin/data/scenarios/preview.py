@@ -147,9 +147,9 @@ def _columns(population: Population, shown: list[int]) -> list[list[str]]:
     counts = [torch.bincount(population.truth[i], minlength=len(population.classes)).tolist() for i in shown]
     width = sum(max(map(len, column)) + 2 for column in columns) - 2
     more = ["...", *("" for _ in shown)]
-    least = max(len(str(count)) for row in counts for count in row)
+    cell_width = max(len(str(count)) for row in counts for count in row)
     for c, name in enumerate(population.classes):
-        column = [name[:_NAME].rjust(least), *(str(row[c]) if row[c] else "." for row in counts)]
+        column = [name[:_NAME].rjust(cell_width), *(str(row[c]) if row[c] else "." for row in counts)]
         last = c == len(population.classes) - 1
         width += max(map(len, column)) + 2
         if width + (0 if last else len(more[0]) + 2) > _WIDTH:

@@ -20,9 +20,9 @@ from fedkin.engines.flower_engine.wire import KEEP, TASK, TYPE, content, in_one_
 from fedkin.engines.site_memory import WatchedSites
 from fedkin.engines.site_request import Request
 
-_LOOK = 5.0
+_LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
-_SAY = 30.0
+_REPORT_EVERY = 30.0
 """Seconds without a reply after which the server reports the clients it waits for, and between two reports."""
 _SENTENCE = 1000
 """Characters of a site's refusal that are kept."""
@@ -177,18 +177,18 @@ class FlowerFederation(Federation):
             owing |= sent
             if not sent:
                 yield client, "not connected"
-        began = heard = looked = time.monotonic()
+        began = reported = looked = time.monotonic()
 
         def between(arrived: bool) -> None:
             """Report now and then which clients the server waits for, and look for restarted clients."""
-            nonlocal heard, looked
+            nonlocal reported, looked
             now = time.monotonic()
-            silent = now - heard > _SAY
+            silent = now - reported > _REPORT_EVERY
             if silent and not arrived:
                 self.roster.report(f"Waiting for {self._named(owing.values())}, for {now - began:.0f} s now")
             if silent or arrived:
-                heard = now
-            if now - looked > _LOOK:
+                reported = now
+            if now - looked > _LOOK_EVERY:
                 looked = now
                 self._ask_again(owing, message)
 

@@ -200,8 +200,8 @@ class Roster:
     def agreeing(self) -> list[Member]:
         """Return the sites that can take part together, in order of name: with tables or the most common shape."""
         kinds = Counter(member.kind for member in self.members.values())
-        most = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
-        return [self.members[name] for name in sorted(self.members) if self.members[name].kind == most]
+        common = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
+        return [self.members[name] for name in sorted(self.members) if self.members[name].kind == common]
 
     def differing(self) -> list[str]:
         """Return, for each site whose data differ from the others', why it cannot take part."""
@@ -266,8 +266,8 @@ class Roster:
     def _enough(self, wanted: int) -> int:
         """Return how many of the sites that a run begins with are not forgotten."""
         begun = list(self.known or self.listed)
-        gone = self.forgotten.intersection(begun[:wanted]) if begun else self.forgotten
-        return max(1, wanted - len(gone))
+        forgotten = self.forgotten.intersection(begun[:wanted]) if begun else self.forgotten
+        return max(1, wanted - len(forgotten))
 
     def _with_those_away(self, there: list[Member]) -> list[Member]:
         """Add the sites that took part before and are not connected; return all in order of name."""

@@ -84,6 +84,6 @@ def read(records: RecordDict) -> Content:
     return Content(dict(facts), one.data)  # type: ignore[arg-type]
 
 
-def in_one_line(text: str, most: int) -> str:
-    """Return a text from a site on one line of at most `most` characters, without control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:most]).strip()
+def in_one_line(text: str, maximum: int) -> str:
+    """Return a text from a site on one line of at most `maximum` characters, without control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:maximum]).strip()

@@ -74,9 +74,9 @@ def data_sentence(method: Method[Any], population: Population, steps: str) -> st
 
 def forgotten_note(population: Population) -> list[str]:
     """Return a sentence on forgotten clients; empty if there are none."""
-    gone = [client_name(at, population.names) for at in population.forgotten]
-    called = f"client{'' if len(gone) == 1 else 's'} {join_words(gone)}"
-    return [f"Forgotten, and part of nothing here: {called}."] if gone else []
+    forgotten = [client_name(at, population.names) for at in population.forgotten]
+    called = f"client{'' if len(forgotten) == 1 else 's'} {join_words(forgotten)}"
+    return [f"Forgotten, and part of nothing here: {called}."] if forgotten else []
 
 
 def _stayed(samples: str, method: Method[Any]) -> str:

@@ -28,7 +28,7 @@ from fedkin.nn.classifier import Classifier
 from fedkin.nn.client_stack import descend_all
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
-MOST_CLUSTERS = 10
+MAX_CLUSTERS = 10
 """Maximum number of clusters to try if it is not given."""
 _MIN_DIRECTIONS = 3
 
@@ -41,12 +41,12 @@ class CFLGPState(ClientMethodState):
     ----------
     profiles : Tensor
         float32 ``(K, n, coordinates)``: by model and client, its mean update of this model.
-    heard : Tensor
+    counts : Tensor
         int64 ``(K, n)``: number of updates in each mean.
     """
 
     profiles: Tensor = field(default_factory=lambda: torch.zeros(0, 0, 0))
-    heard: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+    counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class CFLGPMethod(ClientMethod):
             state,
             models=state.models.repeat(count, 1),
             profiles=torch.zeros(count, 0, len(self._places(fed, state))),
-            heard=torch.zeros(count, 0, dtype=torch.int64),
+            counts=torch.zeros(count, 0, dtype=torch.int64),
         )
 
     def step(self, fed: Federation, state: CFLGPState) -> tuple[CFLGPState, Record]:
@@ -160,12 +160,12 @@ class CFLGPMethod(ClientMethod):
         if not profiles:
             return state, labels, {}
         seen = max(profiles) + 1
-        all_profiles, heard = _with_clients(state.profiles, seen), _with_clients(state.heard, seen)
+        all_profiles, counts = _with_clients(state.profiles, seen), _with_clients(state.counts, seen)
         for at, profile in profiles.items():
-            heard[criterion, at] += 1
-            all_profiles[criterion, at].lerp_(profile, 1 / int(heard[criterion, at]))
-        known = heard.any(0).nonzero()[:, 0]
-        matrix = gradient_matrix(all_profiles[:, known], heard[:, known])
+            counts[criterion, at] += 1
+            all_profiles[criterion, at].lerp_(profile, 1 / int(counts[criterion, at]))
+        known = counts.any(0).nonzero()[:, 0]
+        matrix = gradient_matrix(all_profiles[:, known], counts[:, known])
         rng = fed.rng("kmeans", state.steps)
         count = self.n_clusters or (len(state.models) if len(state.models) > 1 else number_of_clusters(matrix, rng))
         parts = torch.tensor(renumbered(k_means(reduced(matrix, count), count, rng).labels.tolist()))
@@ -175,9 +175,9 @@ class CFLGPMethod(ClientMethod):
         added = count - len(state.models)
         if added > 0:  # the number was found in this round
             all_profiles = torch.cat([all_profiles, torch.zeros(added, *all_profiles.shape[1:])])
-            heard = torch.cat([heard, torch.zeros(added, heard.shape[1], dtype=torch.int64)])
+            counts = torch.cat([counts, torch.zeros(added, counts.shape[1], dtype=torch.int64)])
             state = dataclasses.replace(state, models=state.models[:1].repeat(count, 1))
-        return dataclasses.replace(state, profiles=all_profiles, heard=heard), labels, {"criterion": criterion}
+        return dataclasses.replace(state, profiles=all_profiles, counts=counts), labels, {"criterion": criterion}
 
 
 def _with_clients(values: Tensor, count: int) -> Tensor:
@@ -221,13 +221,13 @@ def train_and_profile(clients: Sequence[Client], payloads: Sequence[Payload]) ->
     return replies
 
 
-def gradient_matrix(profiles: Tensor, heard: Tensor) -> Tensor:
+def gradient_matrix(profiles: Tensor, counts: Tensor) -> Tensor:
     """Return each client's mean updates of all models, concatenated into one row per client.
 
     Parameters
     ----------
     profiles : Tensor, (K, n, coordinates)
-    heard : Tensor, (K, n)
+    counts : Tensor, (K, n)
         Number of updates in each mean; where it is 0, the mean of the other clients is used.
 
     Returns
@@ -236,7 +236,7 @@ def gradient_matrix(profiles: Tensor, heard: Tensor) -> Tensor:
         Models that no client has trained are left out.
     """
     parts = []
-    for profile, own in zip(profiles.double(), heard > 0, strict=True):
+    for profile, own in zip(profiles.double(), counts > 0, strict=True):
         if own.any():
             parts.append(torch.where(own[:, None], profile, profile[own].mean(0)))
     return torch.cat(parts, 1)
@@ -261,7 +261,7 @@ def number_of_clusters(matrix: Tensor, rng: torch.Generator) -> int:
     leading = 1 + int((values[:-1] - values[1:]).argmax())
     points = reduced(matrix, max(_MIN_DIRECTIONS, leading))
     scores = {}
-    for count in range(2, min(MOST_CLUSTERS, len(matrix) - 1) + 1):
+    for count in range(2, min(MAX_CLUSTERS, len(matrix) - 1) + 1):
         labels = k_means(points, count, rng).labels
         if len(labels.unique()) > 1:
             scores[count] = float(silhouette_score(points.numpy(), labels.numpy()))

@@ -270,13 +270,13 @@ class ClientMethod(Method[Any]):
         return Classifier.of(result["module"]).logits(model, x)
 
     @staticmethod
-    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+    def assign(result: Mapping[str, Any], unseen: Client) -> int:
         """Return the cluster of an unseen client: the one with the lowest mean loss on its labelled samples.
 
         Methods that cluster by updates or messages have their own rule.
         """
         classifier = Classifier.of(result["module"])
-        return classifier.fitting(result["models"], newcomer.x, labels_of(newcomer))
+        return classifier.fitting(result["models"], unseen.x, labels_of(unseen))
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:

@@ -67,13 +67,13 @@ class CLoVEMethod(ClientMethod):
             for client in participants
             if client not in missing and labels[position[client]] != UNKNOWN
         }
-        means, heard = self.means_of(*state.models.shape), {}
+        means, losses = self.means_of(*state.models.shape), {}
         for client, reply in self.trained(fed, state, starts):
             means.add(int(labels[position[client]]), reply["update"], self.weight(reply), client)
-            heard[client] = reply["loss"]
+            losses[client] = reply["loss"]
         models_after = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=models_after, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, heard, labels, missing=missing)
+        return after, round_record(fed, losses, labels, missing=missing)
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:

@@ -25,10 +25,10 @@ class FedAvgMethod(ClientMethod):
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients train the model of their cluster, and add to each model its cluster's mean update."""
-        heard, means = self.averaged(fed, state)
+        participation, means = self.averaged(fed, state)
         models = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=models, finished=self.finished(state))
-        return after, round_record(fed, heard, state.labels)
+        return after, round_record(fed, participation, state.labels)
 
     def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Participation, Means]:
         """Train for one exchange; return the participation, with losses, and the mean update of every cluster.

@@ -70,17 +70,17 @@ class FedOptMethod(FedAvgMethod):
 
     def step(self, fed: Federation, state: Any) -> tuple[FedOptState, Record]:
         """Do a round of FedAvg, with the server's optimiser applied to the mean update; buffers are averaged."""
-        heard, means = self.averaged(fed, state)
+        participation, means = self.averaged(fed, state)
         update = means.all()
         trainable = state.mean.shape[1]
-        if heard.answered:
+        if participation.answered:
             mean, square, step = self._optimised(state, update[:, :trainable])
         else:
             mean, square, step = state.mean, state.square, torch.zeros_like(state.mean)
         models = state.models + torch.cat([step, update[:, trainable:]], dim=1)
         means.check(models, state.models)
         after = state.next(models=models, mean=mean, square=square, finished=self.finished(state))
-        return after, round_record(fed, heard, state.labels)
+        return after, round_record(fed, participation, state.labels)
 
     def _optimised(self, state: FedOptState, update: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return both moments after this update, and the optimiser's step."""

@@ -31,7 +31,7 @@ from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 _RAREST = 1e-6
 """Minimum frequency of a class in a cluster, so that no membership becomes infinite."""
-_NEWCOMER_STEPS = 20
+_UNSEEN_STEPS = 20
 _SHARES = Array(("models",), minimum=0.0, maximum=1.0)
 _FREQUENCIES = Array(("models", "classes"), minimum=0.0, maximum=1.0)
 
@@ -152,18 +152,18 @@ class FedRCMethod(ClientMethod):
         return classifier.mixed_logits(result["models"], result["memberships"][client], x)
 
     @staticmethod
-    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+    def assign(result: Mapping[str, Any], unseen: Client) -> int:
         """Return the cluster in which an unseen client has the greatest membership."""
-        return int(FedRCMethod.memberships_of(result, newcomer).argmax())
+        return int(FedRCMethod.memberships_of(result, unseen).argmax())
 
     @staticmethod
-    def memberships_of(result: Mapping[str, Any], newcomer: Client) -> Tensor:
+    def memberships_of(result: Mapping[str, Any], unseen: Client) -> Tensor:
         """Return the memberships ``(K,)`` of an unseen client with labels."""
         models, classifier = result["models"], Classifier.of(result["module"])
-        losses = sample_losses(classifier, models, newcomer.x, labels_of(newcomer))
+        losses = sample_losses(classifier, models, unseen.x, labels_of(unseen))
         memberships = torch.full((len(models),), 1 / len(models))
-        for _ in range(_NEWCOMER_STEPS):
-            memberships = shares_of(losses, memberships, result["frequencies"], labels_of(newcomer)).mean(0)
+        for _ in range(_UNSEEN_STEPS):
+            memberships = shares_of(losses, memberships, result["frequencies"], labels_of(unseen)).mean(0)
         return memberships
 
 

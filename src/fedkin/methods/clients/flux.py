@@ -114,9 +114,9 @@ class FLUXMethod(OneShotMethod):
         if state.steps >= self._warming:
             after: tuple[FLUXState, Record] = super().step(fed, state)
             return after
-        heard, means = self.averaged(fed, state)
+        participation, means = self.averaged(fed, state)
         models = means.moved(state.models, self.server_learning_rate)
-        record = round_record(fed, heard, state.labels, phase="warm-up")
+        record = round_record(fed, participation, state.labels, phase="warm-up")
         return state.next(models=models, rounds=state.rounds + 1), record
 
     @property
@@ -160,11 +160,11 @@ class FLUXMethod(OneShotMethod):
         return super().result(state) | how_described(state.tree()) | more
 
     @staticmethod
-    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+    def assign(result: Mapping[str, Any], unseen: Client) -> int:
         """Return the cluster of an unseen client: the nearest centroid, compared without labels if it has none."""
-        means, deviations = moments_of(newcomer, result)
+        means, deviations = moments_of(unseen, result)
         descriptor = scaled(descriptor_of(means, deviations), result["lowest"], result["highest"])
-        compared = len(descriptor) if newcomer.y is not None else 2 * means.shape[1]
+        compared = len(descriptor) if unseen.y is not None else 2 * means.shape[1]
         return nearest_cluster(result["centroids"][:, :compared], descriptor[:compared])
 
     @staticmethod

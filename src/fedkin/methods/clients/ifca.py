@@ -89,15 +89,15 @@ class IFCAMethod(ClientMethod):
         means = self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
         labels, worst = state.labels.clone(), _Worst(clusters)
         if fed.secure_sums:
-            heard = self._in_two_exchanges(fed, state, labels, means)
+            participation = self._in_two_exchanges(fed, state, labels, means)
         else:
-            heard = self._in_one_exchange(fed, state, labels, means, worst)
+            participation = self._in_one_exchange(fed, state, labels, means, worst)
         models = state.models + self.server_learning_rate * self._moves(means)
         means.check(models, state.models)
-        if self.empty == "reseed" and heard.answered:
+        if self.empty == "reseed" and participation.answered:
             models = worst.reseeded(models, labels, means.shared)
         after = state.next(models=models, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, heard, labels)
+        return after, round_record(fed, participation, labels)
 
     def _in_one_exchange(
         self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means, worst: _Worst
@@ -131,11 +131,11 @@ class IFCAMethod(ClientMethod):
         for client, cluster in clusters.items():
             labels[position[client]] = cluster
         models = list(state.models)
-        heard = add_sums(
+        participation = add_sums(
             means, self, fed, state, {client: models[cluster] for client, cluster in clusters.items()}, clusters
         )
         fed.missing = dict(sorted((missing | fed.missing).items()))
-        return heard
+        return participation
 
     def _payload(self, state: ClientMethodState) -> Payload:
         return {

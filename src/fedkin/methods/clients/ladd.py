@@ -116,9 +116,9 @@ class LADDMethod(OneShotMethod):
         return super().result(state) | self._how(state)
 
     @staticmethod
-    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+    def assign(result: Mapping[str, Any], unseen: Client) -> int:
         """Return the cluster of an unseen client: the one with the nearest mean style."""
-        return nearest_cluster(result["centroids"], style_of(newcomer, result)[0])
+        return nearest_cluster(result["centroids"], style_of(unseen, result)[0])
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:

@@ -142,11 +142,11 @@ class PACFLMethod(OneShotMethod):
         return result
 
     @staticmethod
-    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+    def assign(result: Mapping[str, Any], unseen: Client) -> int:
         """Return the cluster of an unseen client: the one at the smallest mean angle."""
         known = result["labels"] != UNKNOWN
         shape = (result["segments"] * result["count"], -1)
-        own = vectors_of(newcomer, result).view(1, *shape)
+        own = vectors_of(unseen, result).view(1, *shape)
         sets = result["messages"][known].view(int(known.sum()), *shape)
         angles = angles_between(own, result["angle"], sets)
         return int(_to_clusters(angles, result["labels"][known], len(result["models"])).argmin())

@@ -41,7 +41,7 @@ class Participation:
 
 def round_record(
     fed: Federation,
-    heard: Participation | Mapping[int, float],
+    participation: Participation | Mapping[int, float],
     labels: Tensor,
     *,
     missing: Mapping[int, str] | None = None,
@@ -55,16 +55,16 @@ def round_record(
     of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
     each client, -1 where it is unknown or the client has not joined yet.
     """
-    heard = heard if isinstance(heard, Participation) else Participation.each(heard)
+    participation = participation if isinstance(participation, Participation) else Participation.each(participation)
     labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
     known = labels[labels >= 0]
     sizes = known.bincount().tolist()
     common = {
-        "loss": heard.loss,
+        "loss": participation.loss,
         "clusters": sum(size > 0 for size in sizes),
         "sizes": sizes,
         "labels": labels.tolist(),
-        "losses": {str(client): loss for client, loss in heard.losses.items()},
+        "losses": {str(client): loss for client, loss in participation.losses.items()},
     }
     away = dict(sorted(({**missing} | fed.missing).items())) if missing else dict(fed.missing)
-    return Record(answered=heard.answered, missing=away, values=common | values)
+    return Record(answered=participation.answered, missing=away, values=common | values)

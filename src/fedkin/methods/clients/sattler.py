@@ -118,8 +118,8 @@ class SattlerMethod(UpdateMethod):
         if not (rested and parted and len(part.clients) > 2):
             return None, distances, values
         halves = torch.tensor(bipartition(distances, self.linkage))
-        most_alike = float(1 - distances[halves == 0][:, halves == 1].min())
-        return (halves.tolist() if most_alike < self.separation else None), distances, values
+        max_similarity = float(1 - distances[halves == 0][:, halves == 1].min())
+        return (halves.tolist() if max_similarity < self.separation else None), distances, values
 
     def kept(self, state: SattlerState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
         """Return the largest update norm so far, for the next state."""

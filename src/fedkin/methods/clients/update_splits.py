@@ -122,7 +122,7 @@ class UpdateMethod(ClientMethod):
         return {**super().result(state), "splits": state.splits, "compare": self.compare}
 
     @staticmethod
-    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+    def assign(result: Mapping[str, Any], unseen: Client) -> int:
         """Return the cluster of an unseen client, by the similarity of its updates at every split.
 
         At each split of its cluster it trains the model from before the split, and joins the part with the most similar
@@ -131,8 +131,8 @@ class UpdateMethod(ClientMethod):
         classifier, cluster = Classifier.of(result["module"]), 0
         for split in result["splits"]:
             if split["cluster"] == cluster:
-                x, y, training = newcomer.x, labels_of(newcomer), Descent(**result["training"])
-                model, _ = descend(classifier, split["model"], x, y, newcomer.rng, training)
+                x, y, training = unseen.x, labels_of(unseen), Descent(**result["training"])
+                model, _ = descend(classifier, split["model"], x, y, unseen.rng, training)
                 cluster = nearest(split, model - split["model"], length_compared(classifier, result["compare"]))
         return cluster
 

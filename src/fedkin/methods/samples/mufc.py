@@ -75,8 +75,8 @@ def assign_remaining(client: Client, payload: Payload) -> Payload:
     clusters = predict_nearest(payload["result"], client.x)
     confidence = centroid_margin(payload["result"], client.x)
     if _PRESENT in client.state:
-        gone = client.state[_PRESENT] == 0
-        clusters[gone], confidence[gone] = FORGOTTEN, 0.0
+        forgotten = client.state[_PRESENT] == 0
+        clusters[forgotten], confidence[forgotten] = FORGOTTEN, 0.0
     client.state["clusters"], client.state["confidence"] = clusters, confidence
     return {}
 

@@ -191,10 +191,10 @@ def _visible(material: Material, rows: Sequence[tuple[str, float, Tensor]]) -> l
     scaling, around = material.found.preparation.scaling, (1, -1, 1, 1)
     assert scaling is not None  # tables have no pictures
     seen = [(name, error, x * scaling.scale.view(around) + scaling.mean.view(around)) for name, error, x in rows]
-    least, greatest = (0.0, 1.0) if scaling.mode == "unit" else map(float, seen[0][2].aminmax())
+    lowest, highest = (0.0, 1.0) if scaling.mode == "unit" else map(float, seen[0][2].aminmax())
     made = []
     for name, error, x in seen:
-        unit = ((x - least) / max(greatest - least, 1e-9)).clamp(0, 1)
+        unit = ((x - lowest) / max(highest - lowest, 1e-9)).clamp(0, 1)
         images = unit[:, 0] if x.shape[1] == 1 else unit[:, :3].movedim(1, -1)
         made.append((name, error, images.numpy()))
     return made
@@ -209,7 +209,7 @@ def _sent(material: Material) -> list[Sent]:
     for number in range(count):
         at = number * len(population.clients) // count
         client, (x, y) = population.clients[at], population.tests[at]
-        asked = Client.newcomer(client.x, client.y, material.rng("client", client.id))
+        asked = Client.unseen(client.x, client.y, material.rng("client", client.id))
         places = (client.y, y) if result["form"] == "classes" and client.y is not None else None
         messages.append(Sent(material.found.method.true_bits(asked, result), client.x, x, places, clusters[at]))
     return messages

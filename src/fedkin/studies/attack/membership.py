@@ -21,7 +21,7 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import binary, flipped, normalised
-from fedkin.studies.attack.reconstruction import codes_alone
+from fedkin.studies.attack.reconstruction import codes_one_by_one
 
 Numbers = NDArray[np.floating]
 _SURE = 0.02
@@ -122,7 +122,7 @@ def planned(
     """
     single = size == 1
     codes = [
-        codes_alone(encoder, vector, x, batch_statistics) if single else encoder.codes(vector, x, batch_statistics)
+        codes_one_by_one(encoder, vector, x, batch_statistics) if single else encoder.codes(vector, x, batch_statistics)
         for x in pools
     ]
     unit = [normalised(each) for each in codes]
@@ -172,11 +172,11 @@ def as_sent(
             sides = (sent.members, sent.fresh)
             if place is not None and sent.places:
                 sides = (sides[0][sent.places[0] == place], sides[1][sent.places[1] == place])
-            most = min(map(len, sides))
-            count = min(per_segment * (segments if place is None else 1), most)
+            maximum = min(map(len, sides))
+            count = min(per_segment * (segments if place is None else 1), maximum)
             if not count:
                 continue
-            drawn = [x[torch.randperm(len(x), generator=rng)[: most if batch_statistics else count]] for x in sides]
+            drawn = [x[torch.randperm(len(x), generator=rng)[: maximum if batch_statistics else count]] for x in sides]
             # Both sides in one batch: statistics of batches of different sizes would give the side away.
             codes = normalised(encoder.codes(vector, torch.cat(drawn), batch_statistics))
             codes = torch.cat([codes[:count], codes[len(drawn[0]) :][:count]])

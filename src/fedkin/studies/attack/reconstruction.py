@@ -58,7 +58,7 @@ class MessageReconstruction:
     spread: float
 
 
-def codes_alone(encoder: Encoder, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
+def codes_one_by_one(encoder: Encoder, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
     """Encode samples ``(n, *shape)``, each as the only one of its class, to codes ``(n, width)``."""
     if not batch_statistics:
         return encoder.codes(vector, x)
@@ -68,8 +68,8 @@ def codes_alone(encoder: Encoder, vector: Tensor, x: Tensor, batch_statistics: b
 
 def decoded_bits(encoder: Encoder, vector: Tensor, bits: Tensor, codes: Tensor) -> Tensor:
     """Decode bits ``(n, width)`` to samples, given the minimum and maximum of the true codes ``(n, width)``."""
-    least, greatest = codes.aminmax(dim=1, keepdim=True)
-    return encoder.decoded(vector, torch.where(bits.bool(), greatest, least))
+    lowest, highest = codes.aminmax(dim=1, keepdim=True)
+    return encoder.decoded(vector, torch.where(bits.bool(), highest, lowest))
 
 
 def reconstructed(
@@ -96,7 +96,7 @@ def reconstructed(
     batch_statistics : bool
         As the clients' codes are made, see `Encoder.codes`.
     """
-    codes = codes_alone(encoder, vector, x, batch_statistics)
+    codes = codes_one_by_one(encoder, vector, x, batch_statistics)
     pictures = _decoded(encoder, vector, codes, probability, rng)
     distances = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double())
     right = distances.argmin(1) == torch.arange(len(x))

@@ -24,7 +24,7 @@ TIMES = 19
 SIGNIFICANT = 0.05
 _NUMBERS = (2, 3, 4, 6, 8, 12, 20)
 """Numbers of clusters of the k-means on samples without clusters."""
-_MOST = 600
+_MAX_ROWS = 600
 """Samples that are looked at, which are enough for what shows."""
 
 
@@ -77,7 +77,7 @@ def chance_test(
     found : sequence of sequence of ndarray
         By candidate, the clusters of the samples run by run: int64 ``(m,)``, -1 for none.
     """
-    rows = np.arange(len(x)) if len(x) <= _MOST else np.linspace(0, len(x) - 1, _MOST).astype(np.int64)
+    rows = np.arange(len(x)) if len(x) <= _MAX_ROWS else np.linspace(0, len(x) - 1, _MAX_ROWS).astype(np.int64)
     x = x[rows]
     ends = [0, *accumulate(sizes)]
     sizes = [int(np.count_nonzero((rows >= start) & (rows < end))) for start, end in pairwise(ends)]

@@ -19,7 +19,7 @@ _BINS, _A_BIN = 50, 10
 """Bins of a column at most, and values of a bin at least."""
 _TIES = 0.05
 """Fraction of equal values from which on a column that is no lattice keeps its values."""
-_MOST_STEPS = 1_000
+_MAX_STEPS = 1_000
 _FITS, _FITTED_ON, _CLOSEST = 4, 2_000, 0.995
 """Steps in which the correlation of scores is found, samples of each, and the highest correlation."""
 
@@ -150,7 +150,7 @@ def _step(values: Numbers) -> float:
     step = float(gaps[gaps > 1e-5 * np.ptp(distinct)].min())
     steps = np.ptp(distinct) / step
     off = np.abs(gaps / step - np.round(gaps / step)).max()
-    return step if steps <= _MOST_STEPS and off < 0.02 else 0.0
+    return step if steps <= _MAX_STEPS and off < 0.02 else 0.0
 
 
 def _with_one_peak(shares: Numbers, widths: Numbers) -> Numbers:

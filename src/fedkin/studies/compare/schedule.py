@@ -202,8 +202,8 @@ class Schedule:
 
     def _ladder(self) -> list[Candidate]:
         """Return the candidates of the ladder: numbers of clusters in ascending order, for each method on it."""
-        most = sum(self.judge.sizes) // _SAMPLES_PER_CLUSTER
-        numbers = [number for number in LADDER if number <= most]
+        maximum = sum(self.judge.sizes) // _SAMPLES_PER_CLUSTER
+        numbers = [number for number in LADDER if number <= maximum]
         climbers = self._settled("climbers")
         return [Candidate(name, number) for number in numbers for name in climbers]
 
@@ -214,9 +214,9 @@ class Schedule:
         of_ladder = list(dict.fromkeys(each.number for each in ranked if each.number is not None))[:_OF_LADDER]
         proposed = [verdicts[each].clusters[0] if each.number is None else each.number for each in ranked
                     if each.number is None or each.number in of_ladder]  # fmt: skip
-        most = len(self.judge.sizes) - 1 if family == "clients" else sum(self.judge.sizes)
-        usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= most))
-        few = [number for number in FEW if number <= most] if family == "clients" else []
+        maximum = len(self.judge.sizes) - 1 if family == "clients" else sum(self.judge.sizes)
+        usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= maximum))
+        few = [number for number in FEW if number <= maximum] if family == "clients" else []
         return (usable or few)[:_MAX_NUMBERS]
 
     def _likeliest(self) -> list[int]:

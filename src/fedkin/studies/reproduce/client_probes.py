@@ -154,7 +154,7 @@ def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
     bits = []
     for client in population.clients:
         rng = derive_generator(config.seed, "filling", client.id)
-        asked = Client.newcomer(found.preparation.of(client), client.y, rng)
+        asked = Client.unseen(found.preparation.of(client), client.y, rng)
         bits.append(found.method.true_bits(asked, found.result))
     return bits, population.clusters
 

@@ -142,11 +142,11 @@ def _cell(result: Result) -> TableCell:
         return TableCell("–", of_paper(result), tip="No run of this cell is finished, or none has this figure.")
     values = ", ".join(f"{value:.{result.digits}f}" for value in result.values)
     paper = f"; paper: {of_paper(result)}" if result.paper else ""
-    tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{paper}{_said(result)}"
+    tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{paper}{_verdict_text(result)}"
     return TableCell(result.ours.shown(result.digits), of_paper(result), result.verdict, tip)
 
 
-def _said(result: Result) -> str:
+def _verdict_text(result: Result) -> str:
     """Describe the verdict on a cell in words, and whether it is for the better."""
     if not result.verdict:
         return ""

@@ -42,7 +42,7 @@ def run(method: CCFCMethod, clients: list[Client], **options: Any) -> tuple[list
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], dict[int, Any]]]:
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], dict[int, Any]]]:
     """Every exchange: the task, what went out and what came back."""
     exchanges: list[tuple[str, dict[int, Any], dict[int, Any]]] = []
     stream = Federation.stream
@@ -58,22 +58,22 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], di
     return exchanges
 
 
-def test_both_phases_follow_each_other(heard):
+def test_both_phases_follow_each_other(exchanges):
     clients, _ = make_clients()
     states, records, _ = run(CCFCMethod(**TINY), clients)
-    names = [name for name, _, _ in heard]
+    names = [name for name, _, _ in exchanges]
     assert names == ["describe", "learn_views", "learn_views", "locate", "learn_clusters", "learn_clusters", "finish"]
     assert [record.values["phase"] for record in records] == ["views", "views", "clusters", "clusters"]
     assert [CCFCMethod(**TINY).ready(state) for state in states] == [False, False, True, True, True]
-    assert set(heard[1][2][0]) == {"model", "samples", "loss"}
-    assert set(heard[4][2][0]) == {"model", "samples", "loss", "centroids"}
+    assert set(exchanges[1][2][0]) == {"model", "samples", "loss"}
+    assert set(exchanges[4][2][0]) == {"model", "samples", "loss", "centroids"}
     assert set(clients[0].state) == {"clusters", "confidence"}
 
 
-def test_models_are_averaged_by_samples_with_statistics_and_counters(heard):
+def test_models_are_averaged_by_samples_with_statistics_and_counters(exchanges):
     clients, _ = make_clients()
     states, _, _ = run(CCFCMethod(**TINY), clients)
-    replies = heard[1][2]
+    replies = exchanges[1][2]
     mean = sum(reply["model"].double() * len(clients[i]) for i, reply in replies.items()) / 60
     network = Contrastive.of(states[0].network)
     assert torch.allclose(states[1].models["all"].double(), mean, atol=1e-6)
@@ -83,11 +83,11 @@ def test_models_are_averaged_by_samples_with_statistics_and_counters(heard):
     assert float(states[1].models["all"][-1]) == pytest.approx((24 * 6 + 16 * 4 + 20 * 6) / 60)
 
 
-def test_local_centroids_are_of_the_clients_own_network_and_clusters_of_the_common_one(heard):
+def test_local_centroids_are_of_the_clients_own_network_and_clusters_of_the_common_one(exchanges):
     clients, _ = make_clients()
     states, _, _ = run(CCFCMethod(**TINY), clients)
     network = Contrastive.of(states[0].network)
-    _, asked, replies = heard[5]
+    _, asked, replies = exchanges[5]
     for i, reply in replies.items():
         nearest = torch.cdist(reply["centroids"], network.latents(reply["model"], clients[i].x))
         assert float(nearest.min(1).values.max()) < float(nearest.median())
@@ -110,7 +110,7 @@ def test_adam_remembers_within_a_phase_only():
     assert steps == [3.0, 6.0, 3.0]
 
 
-def test_without_clusters_it_is_scfc(heard):
+def test_without_clusters_it_is_scfc(exchanges):
     alone = {name: value for name, value in TINY.items() if name != "cluster_rounds"}
     short, _, _ = run(SCFCMethod(**alone), make_clients()[0])
     whole, _, _ = run(CCFCMethod(**TINY), make_clients()[0])
@@ -118,30 +118,30 @@ def test_without_clusters_it_is_scfc(heard):
     assert torch.equal(short[-1].centroids["all"], whole[2].centroids["all"])
 
 
-def test_clusters_of_an_untrained_network_can_be_learned_too(heard):
+def test_clusters_of_an_untrained_network_can_be_learned_too(exchanges):
     run(CCFCMethod(**TINY | {"pretrain_rounds": 0}), make_clients()[0])
-    assert [name for name, _, _ in heard] == ["describe", "locate", "learn_clusters", "learn_clusters", "finish"]
+    assert [name for name, _, _ in exchanges] == ["describe", "locate", "learn_clusters", "learn_clusters", "finish"]
 
 
 @pytest.mark.parametrize("start", ["own", "common"])
-def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(heard, start):
+def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(exchanges, start):
     states, _, _ = run(CCFCMethod(**TINY, start=start), make_clients()[0])
-    first, second = (asked for _, asked, _ in heard[1:3])
+    first, second = (asked for _, asked, _ in exchanges[1:3])
     assert torch.equal(initial_model(first[0]), initial_model(first[1])) == (start == "common")
     assert not any(isinstance(value, torch.Tensor) for value in first[0].values())  # a seed stands for the model
     assert all(torch.equal(second[i]["model"], states[1].models["all"]) for i in range(3))
 
 
-def test_every_start_has_a_seed_of_its_own_for_every_client_and_run(heard):
+def test_every_start_has_a_seed_of_its_own_for_every_client_and_run(exchanges):
     seeds = []
     for seed in (3, 4):
         method, fed = CCFCMethod(**TINY), LocalFederation(make_clients()[0], seed=seed)
         method.step(fed, method.init(fed))
-        seeds += [asked["begin"] for asked in heard[-1][1].values()]
+        seeds += [asked["begin"] for asked in exchanges[-1][1].values()]
     assert len(set(seeds)) == len(seeds) == 6
 
 
-def test_clients_learn_from_the_views_that_are_asked_for(heard, monkeypatch):
+def test_clients_learn_from_the_views_that_are_asked_for(exchanges, monkeypatch):
     made = []
     views = PillowAugmentation.views
     monkeypatch.setattr(PillowAugmentation, "views", lambda *given: made.append(views(*given)) or made[-1])
@@ -154,28 +154,28 @@ def test_clients_learn_from_the_views_that_are_asked_for(heard, monkeypatch):
     assert not torch.equal(quick[1].models["all"], exact[1].models["all"])
 
 
-def test_views_of_whole_pixels_need_grey_images(heard):
+def test_views_of_whole_pixels_need_grey_images(exchanges):
     with pytest.raises(FedkinError, match="'pillow' takes images with one channel"):
         run(CCFCMethod(**TINY, views="pillow"), make_clients()[0])
-    assert [name for name, _, _ in heard] == ["describe"]
+    assert [name for name, _, _ in exchanges] == ["describe"]
     run(CCFCMethod(**TINY | {"pretrain_rounds": 0}, views="pillow"), make_clients()[0])
 
 
-def test_a_client_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(heard):
+def test_a_client_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(exchanges):
     run(CCFCMethod(**TINY, standalone=True), make_clients()[0], failures=[(2, 0), (2, 1)])
-    _, asked, _ = heard[2]
+    _, asked, _ = exchanges[2]
     assert not torch.equal(initial_model(asked[0]), initial_model(asked[1]))
 
 
-def test_where_no_client_has_learned_by_views_the_second_phase_begins_with_one_model(heard):
+def test_where_no_client_has_learned_by_views_the_second_phase_begins_with_one_model(exchanges):
     lost = [(exchange, client) for exchange in (2, 3) for client in range(3)]
     run(CCFCMethod(**TINY), make_clients()[0], failures=lost)
-    _, asked, _ = heard[3]
-    assert heard[3][0] == "locate"
+    _, asked, _ = exchanges[3]
+    assert exchanges[3][0] == "locate"
     assert torch.equal(initial_model(asked[0]), initial_model(asked[2]))
 
 
-def test_alone_every_client_has_its_own_network_and_clusters(heard):
+def test_alone_every_client_has_its_own_network_and_clusters(exchanges):
     clients, _ = make_clients()
     method = CCFCMethod(**TINY, standalone=True)
     states, _, _ = run(method, clients)
@@ -185,15 +185,15 @@ def test_alone_every_client_has_its_own_network_and_clusters(heard):
     assert [method.ready(state) for state in states] == [False] * 4 + [True]
     for i, client in enumerate(clients):
         assert set((client.state["clusters"] // 3).tolist()) == {i}
-        for _, asked, _ in heard[2:6]:
+        for _, asked, _ in exchanges[2:6]:
             assert not torch.equal(asked[i]["model"], asked[(i + 1) % 3]["model"])
-        assert torch.equal(heard[2][1][i]["model"], heard[1][2][i]["model"])
+        assert torch.equal(exchanges[2][1][i]["model"], exchanges[1][2][i]["model"])
     assert method.predict(result, torch.rand(5, 12)).shape == (5,)
     assert method.embed(result, torch.rand(5, 12)).shape == (5, 18)
 
 
 @pytest.mark.parametrize("standalone", [False, True])
-def test_lost_clients_are_named_and_their_models_wait(standalone, heard):
+def test_lost_clients_are_named_and_their_models_wait(standalone, exchanges):
     clients, _ = make_clients()
     # Exchange 1 describes, 2 and 3 are by views, 4 locates, 5 and 6 are by clusters.
     states, records, _ = run(
@@ -293,7 +293,9 @@ def test_a_client_alone_has_no_clusters_of_all():
         CCFCMethod(**TINY, guide="kin-graph", standalone=True).init(LocalFederation(make_clients()[0]))
 
 
-def test_decorrelation_reaches_the_clients(heard):
+def test_decorrelation_reaches_the_clients(exchanges):
     run(CCFCMethod(**TINY | {"decorrelation": 0.5}), make_clients()[0])
-    sent = {task: payloads[0]["training"]["decorrelation"] for task, payloads, _ in heard if "training" in payloads[0]}
+    sent = {
+        task: payloads[0]["training"]["decorrelation"] for task, payloads, _ in exchanges if "training" in payloads[0]
+    }
     assert sent == {"learn_views": 0.5, "learn_clusters": 0.5}

@@ -151,7 +151,7 @@ class ClassSums:
             )
 
 
-def assigned(result: Mapping[str, Any], newcomer: Client) -> int:
+def assigned(result: Mapping[str, Any], unseen: Client) -> int:
     """Return the cluster of an unseen client by its noisy class sums, for a run with ``message="sums"``.
 
     Raises
@@ -159,7 +159,7 @@ def assigned(result: Mapping[str, Any], newcomer: Client) -> int:
     FedkinError
         If the client's own budget does not allow the message.
     """
-    sums = class_sums_of(newcomer, result)
+    sums = class_sums_of(unseen, result)
     if sums is None:
         raise FedkinError("The client's own budget is smaller than that of the run, so it sends nothing.")
     return nearest_by_class_means(result["centroids"], sums.flatten(), result["segments"], result["deviation"])

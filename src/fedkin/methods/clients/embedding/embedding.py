@@ -213,11 +213,11 @@ class EmbeddingMethod(OneShotMethod):
         return super().result(state) | own
 
     @staticmethod
-    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+    def assign(result: Mapping[str, Any], unseen: Client) -> int:
         """Return the cluster of an unseen client by one message, as private as the others' messages (section V)."""
         if result.get("message") == "sums":
-            return assigned(result, newcomer)
-        message, _ = message_of(newcomer, result)
+            return assigned(result, unseen)
+        message, _ = message_of(unseen, result)
         bits = message if result["form"] == "classes" else matched_to(result["template"], message)
         return nearest_cluster(result["centroids"], bits)
 

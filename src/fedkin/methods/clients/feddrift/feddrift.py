@@ -95,7 +95,7 @@ class FedDriftMethod(ClientMethod):
         missing: dict[int, str] = {}
         values: dict[str, Any] = {}
         if state.steps == 0:
-            state = self._begun(fed, state)
+            state = self._first_state(fed, state)
         elif state.steps % self.period == 0:
             state, values = self._clustered(fed, state)
             missing = dict(fed.missing)
@@ -115,7 +115,7 @@ class FedDriftMethod(ClientMethod):
         record = round_record(fed, losses, state.labels, missing=missing, **values)
         return state.next(models=moved, finished=self.finished(state)), record
 
-    def _begun(self, fed: Federation, state: FedDriftState) -> FedDriftState:
+    def _first_state(self, fed: Federation, state: FedDriftState) -> FedDriftState:
         """Return the state at the beginning of the first time step, with an error of 1 for every client."""
         position = positions(fed)
         labels, errors = state.labels.clone(), state.errors.clone()

@@ -94,13 +94,13 @@ class OneShotMethod(FedAvgMethod):
         if not state.messages.numel():
             return self._form(fed, state)
         missing: dict[int, str] = {}
-        state, changes = self._heard(fed, state, missing)
-        heard, means = self.averaged(fed, state)
+        state, changes = self._with_new_messages(fed, state, missing)
+        participation, means = self.averaged(fed, state)
         missing |= fed.missing
         rounds = state.rounds + 1
         models = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=models, rounds=rounds, finished=rounds >= self.rounds)
-        record = round_record(fed, heard, state.labels, phase="training", **changes)
+        record = round_record(fed, participation, state.labels, phase="training", **changes)
         answered = [client for client in record.answered if client not in missing]
         return after, dataclasses.replace(record, answered=answered, missing=missing)
 
@@ -157,7 +157,7 @@ class OneShotMethod(FedAvgMethod):
             )
         return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
 
-    def _heard(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, dict[str, Any]]:
+    def _with_new_messages(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, dict[str, Any]]:
         """Ask new clients, or all in a refresh, for messages; return the state and the changes of clusters."""
         position = positions(fed)
         due = self.refresh and state.rounds and state.rounds % self.refresh == 0

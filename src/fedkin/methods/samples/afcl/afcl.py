@@ -116,7 +116,7 @@ class AFCLMethod(NearestCentroidMethod):
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Draw the first seeds, or move seeds by the means of all clients."""
         if not len(state.seeds):
-            return self._begun(fed, state)
+            return self._first_seeds(fed, state)
         shared = {"features": state.features, "members": self.members}
         payload = {**shared, "seeds": state.seeds, "lowest": state.lowest, "span": state.span}
         replies, record = self._asked(fed, state, send_group_means, payload)
@@ -162,7 +162,7 @@ class AFCLMethod(NearestCentroidMethod):
         missing = {**dict.fromkeys(set(everybody) - set(asked), "not asked in this round"), **fed.missing}
         return replies, Record(answered=list(replies), missing=dict(sorted(missing.items())))
 
-    def _begun(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
+    def _first_seeds(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Choose the first seeds among those that clients propose."""
         payload = fed.all(features=state.features, seeds=self.seeds, members=self.members)
         replies = fed.ask(propose_seeds, payload, {"means": features("groups", state.width)})

@@ -47,7 +47,7 @@ from fedkin.nn.network_forms import MANY, OUTPUT, STACK_TRAINING, WIDTHS
 from fedkin.nn.stack import StackTraining, fit
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
-_MOST = 2 / 3
+_MOST_FRACTION = 2 / 3
 """Fraction of kin-graph's clusters that a client must have to count as having most of them."""
 _SMALLER = 0.25
 """Factor on the minimum size of such a client's clusters. Refined once, digits of all classes at each of 12 clients
@@ -219,11 +219,11 @@ def _begin(client: Client, payload: Payload) -> None:
         return
     count = None if wanted == "auto" else own_count(client, wanted, "n_clusters")
     if how == "kin-graph":
-        x, clusters, least = client.x.flatten(1), client.state["kingraph_clusters"], payload["min_fraction"]
-        labels = _without_small(x, clusters, least)
-        most = payload["hold"] > 0 and int(labels.max()) + 1 >= _MOST * payload["total"]
-        client.state["labels"] = _without_small(x, clusters, least * _SMALLER) if most else labels
-        client.state["holds_most"] = torch.tensor(most)
+        x, clusters, minimum = client.x.flatten(1), client.state["kingraph_clusters"], payload["min_fraction"]
+        labels = _without_small(x, clusters, minimum)
+        holds_most = payload["hold"] > 0 and int(labels.max()) + 1 >= _MOST_FRACTION * payload["total"]
+        client.state["labels"] = _without_small(x, clusters, minimum * _SMALLER) if holds_most else labels
+        client.state["holds_most"] = torch.tensor(holds_most)
         return
     how = "embedding" if how == "auto" else how
     client.state["labels"] = initial_labels(client.x.flatten(1), how, count, client.rng, payload["max_clusters"])

@@ -80,22 +80,22 @@ def _merges(
         if height > cut:
             continue
         merges.append((height, a, b))
-        kept, gone = (a, b) if len(links[a]) >= len(links[b]) else (b, a)
-        members[kept] |= members[gone]
-        for other in _take_over(links, kept, gone):
+        kept, merged = (a, b) if len(links[a]) >= len(links[b]) else (b, a)
+        members[kept] |= members[merged]
+        for other in _take_over(links, kept, merged):
             heapq.heappush(heap, (_doubted(links[kept][other]), min(kept, other), max(kept, other)))
     return merges
 
 
-def _take_over(links: _Links, kept: int, gone: int) -> list[int]:
-    """Move the links of community `gone` to `kept`; return the communities at their other ends."""
-    del links[kept][gone], links[gone][kept]
-    for other, (total, count) in links[gone].items():
+def _take_over(links: _Links, kept: int, merged: int) -> list[int]:
+    """Move the links of community `merged` to `kept`; return the communities at their other ends."""
+    del links[kept][merged], links[merged][kept]
+    for other, (total, count) in links[merged].items():
         before, pairs = links[kept].get(other, (0.0, 0))
-        del links[other][gone]
+        del links[other][merged]
         links[kept][other] = links[other][kept] = (before + total, pairs + count)
-    changed = list(links[gone])
-    links[gone] = {}
+    changed = list(links[merged])
+    links[merged] = {}
     return changed
 
 

@@ -39,7 +39,7 @@ _MAX_LEVELS, _GAIN, _POOR_LEVELS = 12, 1.02, 2
 in a row with less growth after which splitting ends. The last levels repeatedly split centres whose halves have too few
 samples: 1,797 digits have 247 centres after seven levels, 258 after twelve. A single level can bring nothing because
 centres wait for their scatter: 360 digits would stop at 41 centres of 54."""
-_MOST_COMMON = 3_000
+_MAX_CENTRES = 3_000
 """Maximum number of common micro-clusters."""
 
 
@@ -146,13 +146,13 @@ class SumsPath:
         return replace(state, whitened=True, directions=whitened(state.directions, *found, self.local_whitening)), {}
 
     def _nodes(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
-        found = common_micro_clusters(sums, state.space, self.min_members, min(self.max_nodes, _MOST_COMMON))
+        found = common_micro_clusters(sums, state.space, self.min_members, min(self.max_nodes, _MAX_CENTRES))
         if found is None or not len(found[1]):
             return None, {}
         return replace(state, centroids=found[0], counts=found[1]), {"micro_clusters": len(found[1])}
 
 
-def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: int) -> tuple[Tensor, Tensor] | None:
+def common_micro_clusters(sums: ClientSums, space: Payload, minimum: int, maximum: int) -> tuple[Tensor, Tensor] | None:
     """Find micro-clusters of the samples of all clients together.
 
     Every level takes two sums. The first has counts only, and centres with too few samples are dropped; their samples
@@ -165,9 +165,9 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
     sums : ClientSums
     space : dict
         Parameters of `points_of`.
-    least : int
+    minimum : int
         Minimum number of samples of all clients in a micro-cluster, at least 1.
-    most : int
+    maximum : int
         Maximum number of micro-clusters, at least 1.
 
     Returns
@@ -181,21 +181,21 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
     for _ in range(_MAX_LEVELS):
         if found is None:
             return None
-        centres = split_cells(found, least, most)
-        if len(centres) == len(found.means) and not (found.waiting(least).any() and len(centres) < most):
+        centres = split_cells(found, minimum, maximum)
+        if len(centres) == len(found.means) and not (found.waiting(minimum).any() and len(centres) < maximum):
             break
-        kept = _kept(sums, space, centres, least)
+        kept = _kept(sums, space, centres, minimum)
         before = len(found.means)
         found = None if kept is None else _moments(sums, space, kept.centres, kept.full)
         poor = poor + 1 if found is not None and len(found.means) < _GAIN * before else 0
         if poor == _POOR_LEVELS:
             break
     for _ in range(_LLOYD_ROUNDS):
-        kept = None if found is None else _kept(sums, space, found.means, least)
+        kept = None if found is None else _kept(sums, space, found.means, minimum)
         found = None if kept is None else _moments(sums, space, kept.centres, None)
     if found is None:
         return None
-    full = found.counts >= least
+    full = found.counts >= minimum
     return found.means[full], found.counts[full]
 
 
@@ -206,14 +206,14 @@ class _Kept(NamedTuple):
     full: Tensor
 
 
-def _kept(sums: ClientSums, space: Payload, centres: Tensor, least: int) -> _Kept | None:
-    """Return centres with `least` samples or more; the one with most samples if there are none."""
+def _kept(sums: ClientSums, space: Payload, centres: Tensor, minimum: int) -> _Kept | None:
+    """Return centres with `minimum` samples or more; the one with most samples if there are none."""
     found = sums.ask(send_counts, {"space": space, "centres": centres}, {"counts": (len(centres),)})
     if found is None:
         return None
     counts = found["counts"].round()
-    enough = (counts >= least).nonzero()[:, 0] if (counts >= least).any() else counts.argmax()[None]
-    return _Kept(centres[enough], (counts[enough] >= 2 * least).nonzero()[:, 0])
+    enough = (counts >= minimum).nonzero()[:, 0] if (counts >= minimum).any() else counts.argmax()[None]
+    return _Kept(centres[enough], (counts[enough] >= 2 * minimum).nonzero()[:, 0])
 
 
 def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor | None) -> CellMoments | None:

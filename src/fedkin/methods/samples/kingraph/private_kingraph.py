@@ -147,7 +147,9 @@ class PrivatePath:
         return replace(state, centroids=centroids, counts=counts), record
 
 
-def private_components(fed: Federation, space: Payload, width: int, most: int, budget: PrivacyBudget) -> NoisyRelease:
+def private_components(
+    fed: Federation, space: Payload, width: int, maximum: int, budget: PrivacyBudget
+) -> NoisyRelease:
     """Return principal components of noisy moments that exceed the noise, and the noisy number of samples.
 
     Parameters
@@ -157,7 +159,7 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
         Parameters of `features_of`, with features of length 1 at most.
     width : int
         Number of features.
-    most : int
+    maximum : int
         Maximum number of components; never more than 25.
     budget : PrivacyBudget
 
@@ -179,7 +181,7 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
     values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
     values, vectors = values.flip(0), vectors.flip(1)
     edge = budget.moments_deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
-    kept = max(1, min(int((values > edge).sum()), most, _MAX_COMPONENTS))
+    kept = max(1, min(int((values > edge).sum()), maximum, _MAX_COMPONENTS))
     found = Components(mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float())
     return NoisyRelease((found, count), list(replies), missing)
 

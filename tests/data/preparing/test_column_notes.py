@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedkin.data.preparing.telling_columns import (
+from fedkin.data.preparing.column_notes import (
     notes_on_categories,
     notes_on_codes,
     notes_on_ranges,

@@ -26,7 +26,7 @@ NOWHERE = 0
 log = logging.getLogger("flwr")
 
 
-class Seats:
+class NodeAssignment:
     """Numbering of nodes as clients, in the order in which they were first seen; those seen together in order of name.
 
     A client keeps its number while it is away. A node that reports a name gets the number of that name back under
@@ -66,13 +66,13 @@ class Seats:
         there = set(connected)
         new = sorted(there.difference(self.nodes, self._ignored))
         named = self._named(new) if self.ask else {node: node for node in new}
-        seats = {name: at for at, name in enumerate(self.names)}
+        clients = {name: at for at, name in enumerate(self.names)}
         began, full = len(self.names), 0
         for node, name in sorted(named.items(), key=lambda one: (isinstance(one[1], str), one[1])):
-            if name in seats:
-                self._return(seats[name], node, there)
+            if name in clients:
+                self._return(clients[name], node, there)
             elif len(self.names) < self.count:
-                seats[name] = len(self.names)
+                clients[name] = len(self.names)
                 self.names.append(name)
                 self.nodes.append(node)
             else:
@@ -84,17 +84,20 @@ class Seats:
             log.info("New nodes: %s", self.names[began:])
         return {at for at, node in enumerate(self.nodes) if node in there}
 
-    def _return(self, seat: int, node: int, there: set[int]) -> None:
+    def _return(self, client: int, node: int, there: set[int]) -> None:
         """Give a node the number that belongs to its name, unless another connected node has it."""
-        if self.nodes[seat] in there:
+        if self.nodes[client] in there:
             log.warning(
-                "Node %d is ignored: it says that it is %s, as node %d does.", node, self.names[seat], self.nodes[seat]
+                "Node %d is ignored: it says that it is %s, as node %d does.",
+                node,
+                self.names[client],
+                self.nodes[client],
             )
             self._ignored.add(node)
             return
-        if self.nodes[seat] != NOWHERE:
-            log.info("Node %s is back.", self.names[seat])
-        self.nodes[seat] = node
+        if self.nodes[client] != NOWHERE:
+            log.info("Node %s is back.", self.names[client])
+        self.nodes[client] = node
 
     def _named(self, nodes: Sequence[int]) -> dict[int, Name]:
         """Ask new nodes for their names; nodes without one are ignored, silent ones are asked again next time."""

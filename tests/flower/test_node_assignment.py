@@ -3,7 +3,7 @@
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.flower.seats import Seats
+from fedkin.flower.node_assignment import NodeAssignment
 
 
 def asking(names: dict[int, object]):
@@ -18,14 +18,14 @@ def asking(names: dict[int, object]):
 
 
 def test_without_names_a_node_is_its_id():
-    seats = Seats(3)
+    seats = NodeAssignment(3)
     assert seats.update([20, 10]) == {0, 1}
     assert seats.update([30, 10]) == {0, 2}
     assert seats.names == seats.nodes == [10, 20, 30]
 
 
 def test_clients_are_in_order_of_name_and_partitions_come_first():
-    seats = Seats(5, asking({1: "south", 2: 7, 3: "north", 4: 2}))
+    seats = NodeAssignment(5, asking({1: "south", 2: 7, 3: "north", 4: 2}))
     assert seats.update([1, 2, 3, 4]) == {0, 1, 2, 3}
     assert seats.names == [2, 7, "north", "south"]
     assert seats.nodes == [4, 2, 3, 1]
@@ -34,7 +34,7 @@ def test_clients_are_in_order_of_name_and_partitions_come_first():
 def test_a_node_gets_its_seat_back_under_another_id(caplog):
     caplog.set_level("INFO", "flwr")
     ask = asking({1: "a", 2: "b", 3: "a"})
-    seats = Seats(5, ask)
+    seats = NodeAssignment(5, ask)
     seats.update([1, 2])
     assert seats.update([2, 3]) == {0, 1}
     assert seats.nodes == [3, 2]
@@ -43,7 +43,7 @@ def test_a_node_gets_its_seat_back_under_another_id(caplog):
 
 
 def test_a_name_is_taken_while_its_node_is_there(caplog):
-    seats = Seats(5, asking({1: "a", 2: "a"}))
+    seats = NodeAssignment(5, asking({1: "a", 2: "a"}))
     seats.update([1])
     assert seats.update([1, 2]) == {0}
     assert seats.update([1, 2]) == {0}
@@ -53,7 +53,7 @@ def test_a_name_is_taken_while_its_node_is_there(caplog):
 def test_silent_nodes_are_asked_again_and_nameless_ones_are_not(caplog):
     names: dict[int, object] = {1: "a", 2: None, 3: FedkinError("it has none.")}
     ask = asking(names)
-    seats = Seats(5, ask)
+    seats = NodeAssignment(5, ask)
     assert seats.update([1, 2, 3]) == {0}
     names[2] = "b"
     assert seats.update([1, 2, 3]) == {0, 1}
@@ -63,18 +63,18 @@ def test_silent_nodes_are_asked_again_and_nameless_ones_are_not(caplog):
 
 def test_if_nobody_has_a_name_the_run_ends():
     with pytest.raises(FedkinError, match="it has none"):
-        Seats(5, asking({1: FedkinError("it has none.")})).update([1])
+        NodeAssignment(5, asking({1: FedkinError("it has none.")})).update([1])
 
 
 def test_those_of_an_earlier_process_are_away_until_they_come():
-    seats = Seats(5, asking({8: "b", 9: "c"}), ["a", "b"])
+    seats = NodeAssignment(5, asking({8: "b", 9: "c"}), ["a", "b"])
     assert seats.update([8, 9]) == {1, 2}
     assert seats.names == ["a", "b", "c"]
-    assert Seats(5, None, [10, 20]).update([20]) == {1}
+    assert NodeAssignment(5, None, [10, 20]).update([20]) == {1}
 
 
 def test_more_nodes_than_seats_are_ignored(caplog):
-    seats = Seats(2)
+    seats = NodeAssignment(2)
     seats.update([1])
     assert seats.update([1, 2, 3]) == {0, 1}
     assert seats.update([1, 2, 3]) == {0, 1}
@@ -84,4 +84,4 @@ def test_more_nodes_than_seats_are_ignored(caplog):
 def test_a_run_that_resumes_stops_if_no_node_can_say_its_name():
     failed = {1: FedkinError("one"), 2: FedkinError("two")}
     with pytest.raises(FedkinError, match="one"):
-        Seats(5, asking(failed), ["a", "b"]).update([1, 2])
+        NodeAssignment(5, asking(failed), ["a", "b"]).update([1, 2])
