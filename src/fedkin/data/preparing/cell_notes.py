@@ -1,7 +1,7 @@
 """Notes on what clients' cells hold, which need the cells themselves: they are made where the data are, and not sent.
 
 Probable codes of missing values, such as 9999, and rare spellings of a category. What the clients' reports show is
-noted in `fedkin.data.preparing.telling_columns`.
+noted in `fedkin.data.preparing.column_notes`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
+from fedkin.data.preparing.column_notes import spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
-from fedkin.data.preparing.telling_columns import spelt_alike
 
 _REPEATED = 3
 """Cells from which on a value is no single slip."""

@@ -13,6 +13,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.core.errors import refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
+from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
@@ -37,7 +38,6 @@ from fedkin.data.preparing.schema import (
     without,
 )
 from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
-from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.table_options import AUTO
 from fedkin.secure_aggregation.sums import check_enough
