@@ -99,3 +99,21 @@ def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.Captu
         assert fedkin("forget", *arguments) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
     assert sorted(path.name for path in Path().iterdir()) == ["run", "run-without-3"]
+
+
+def test_new_rows_in_another_unit_are_noted_beside_the_prediction(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "sites").mkdir()
+    rows = "".join(f"{60 + row % 20},{row % 7}\n" for row in range(40))
+    for name in ("sites/a.csv", "sites/b.csv", "new.csv"):
+        (tmp_path / name).write_text("weight,visits\n" + (rows if "/" in name else "60000,1\n70000,2\n80000,3\n"))
+    assert fedkin("run", "kfed", "sites", "--out", "run", "--clusters", "2") == 0
+    capsys.readouterr()
+    assert fedkin("predict", "run", "new.csv") == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 4
+    assert shown.err == (
+        "fedkin: All values of column 'weight' of 'new.csv' are far from those of the clients; are they in another "
+        "unit?\n"
+    )

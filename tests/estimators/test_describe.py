@@ -35,6 +35,12 @@ def test_describe_has_a_row_per_cluster_in_original_units(model, wines):
     assert all(text.startswith(f"Cluster {cluster} (") for cluster, text in frame["sentence"].items())
 
 
+def test_new_rows_unlike_the_clients_are_warned_of(model, wines):
+    model.predict(wines["a"])
+    with pytest.warns(UserWarning, match=r"^Column 'town' of the data to predict holds 'Rom' in 5 of 5 rows"):
+        model.predict(wines["a"][:5].assign(town="Rom"))
+
+
 def test_arrays_have_no_description(wines):
     arrays = [frame.drop(columns="town").to_numpy() for frame in wines.values()]
     with pytest.raises(ValueError, match="clients need tables"):

@@ -147,3 +147,18 @@ def test_clients_go_by_the_names_of_their_files_in_errors_and_commands(tables, t
     assert given == predict(folder, str(tables / "north.csv"), "label", client="north.csv")
     with pytest.raises(FedkinError, match=r"client nort does not exist; allowed: 0 to 2, or north, south, west\.$"):
         predict(folder, str(tables / "north.csv"), "label", client="nort")
+
+
+def test_new_rows_unlike_those_of_the_run_are_noted(tables, tmp_path):
+    folder = ran(config(tables), tmp_path / "run").folder
+    frame = pd.read_csv(tables / "north.csv")
+    frame.assign(town="Rom", alcohol=1000 * frame["alcohol"]).to_csv(tmp_path / "new.csv", index=False)
+    said: list[str] = []
+    predict(folder, str(tmp_path / "new.csv"), warn=said.append)
+    at, rows = f"of '{tmp_path / 'new.csv'}'", len(frame)
+    assert said == [
+        f"All values of column 'alcohol' {at} are far from those of the clients; are they in another unit?",
+        f"Column 'town' {at} holds 'Rom' in {rows} of {rows} rows, which is none of the clients' named categories.",
+    ]
+    predict(folder, str(tables / "north.csv"), warn=said.append)
+    assert len(said) == 2

@@ -99,9 +99,14 @@ def resumable(folder: Path) -> AbstractContextManager[None]:
     return interruptible(f"resume with `fedkin resume {folder}`", folder / "config.toml")
 
 
+def warn(sentence: str) -> None:
+    """Print a sentence on stderr."""
+    print(f"fedkin: {sentence}", file=sys.stderr)
+
+
 def stop(sentence: str, code: int) -> NoReturn:
     """Print a sentence on stderr, and exit with `code`."""
-    print(f"fedkin: {sentence}", file=sys.stderr)
+    warn(sentence)
     raise SystemExit(code)
 
 

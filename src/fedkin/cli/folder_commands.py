@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fedkin.cli import shared_options
-from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
+from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop, warn
 from fedkin.cli.help_pages import DATA
 
 _SECTION = "Finished runs"
@@ -61,7 +61,7 @@ def predict(
     from fedkin.experiment.prediction import predict as predicted
 
     with _only_from(packages):
-        text = predicted(folder, data, label, client, cluster, decimal, memberships, as_json)
+        text = predicted(folder, data, label, client, cluster, decimal, memberships, as_json, warn)
     if out:
         write_atomically(out, text)
     else:

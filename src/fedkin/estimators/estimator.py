@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -278,7 +279,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _prepared(self, x: Any, where: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored."""
-        return prepared_samples(self.preparation_, client_input(x, where), where, self._label)
+        return prepared_samples(self.preparation_, client_input(x, where), where, self._label, warns=True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -286,8 +287,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def prepared_samples(preparation: Preparation, given: ClientInput, where: str, label: str | None = None) -> Tensor:
-    """Prepare a client's samples as methods need them, without the column `label` of a table."""
+def prepared_samples(
+    preparation: Preparation, given: ClientInput, where: str, label: str | None = None, warns: bool = False
+) -> Tensor:
+    """Prepare a client's samples as methods need them, without the column `label` of a table.
+
+    With `warns` there is a warning for each column in which they are unlike those of `fit`.
+    """
     reading = preparation.reading
     labels = [name for name in (label, given.label) if name is not None]
     reading = dataclasses.replace(reading, drop=[*reading.drop, *labels])
@@ -295,4 +301,7 @@ def prepared_samples(preparation: Preparation, given: ClientInput, where: str, l
         data, where = read_file(expanded(str(given.x)), options=reading), f"'{given.x}'"
     else:
         data = as_dataset(given.x, where, where, options=reading)
-    return preparation.apply(data.x, None if data.table is None else data.table.columns, where)
+    x = preparation.apply(data.x, None if data.table is None else data.table.columns, where)
+    for note in preparation.notes_on(data.table, where) if warns else ():
+        warnings.warn(note, stacklevel=3)
+    return x

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -27,6 +27,7 @@ def predict(
     decimal: str | None = None,
     memberships: bool = False,
     as_json: bool = False,
+    warn: Callable[[str], None] | None = None,
 ) -> str:
     """Predict new samples by the models of the run in `folder`, as CSV or JSON text.
 
@@ -48,6 +49,8 @@ def predict(
         Whether to add a column for each cluster with the samples' membership of it.
     as_json : bool
         Whether the text is JSON, a list with an object per sample, in place of CSV.
+    warn : callable, optional
+        Called with a sentence on each column in which the samples are unlike those of the run.
 
     Returns
     -------
@@ -69,14 +72,14 @@ def predict(
     files = [expanded(source) / name for name in files_of_clients(source)]
     written = as_objects if as_json else as_csv
     if not files:
-        own = _columns(found, source, label, _whose(found, client, cluster), decimal, memberships)
+        own = _columns(found, source, label, _whose(found, client, cluster), decimal, memberships, warn)
         return written(zip(*own, strict=True))
     columns: dict[str, list[list[object]]] = {}
     problems: list[str] = []
     for path, name in zip(files, short_names([path.name for path in files]), strict=True):
         try:
             whose = _whose(found, name if client is None and cluster is None else client, cluster)
-            columns[name] = _columns(found, str(path), label, whose, decimal, memberships)
+            columns[name] = _columns(found, str(path), label, whose, decimal, memberships, warn)
         except FedkinError as error:
             problems += [text if str(path) in text else f"'{path}': {text}" for text in str(error).splitlines()]
     refuse(problems)
@@ -121,10 +124,14 @@ def _columns(
     whose: Mapping[str, int],
     decimal: str | None,
     memberships: bool,
+    warn: Callable[[str], None] | None,
 ) -> list[list[object]]:
     """Predict the samples of one source, as columns that each begin with their heading."""
     data = found.read(source, label, decimal)
     x = found.prepared(data, source)
+    if warn is not None:
+        for note in found.preparation.notes_on(data.table, f"'{source}'"):
+            warn(note)
     predicted = found.method.predict(found.result, x, **whose)
     columns = row_names(len(predicted), data.table, found.preparation.id)
     if whose:

@@ -33,7 +33,7 @@ def test_a_client_of_few_rows_does_not_make_an_id_a_feature() -> None:
 
 
 def test_ids_are_recognised_by_what_they_are_called() -> None:
-    for name in ("id", "patientId", "MRN", "Fallnummer", "case nr"):
+    for name in ("id", "patientId", "MRN", "Fallnummer", "FallNr", "case nr", "level_0"):
         assert unique(name, [*range(0, 60, 2)]), name
     for name in ("age", "paid", "fluid"):
         assert not unique(name, [*range(30)]), name

@@ -57,6 +57,8 @@ def test_numbers_with_a_decimal_comma_are_read_if_that_is_said():
         (["Yes", "no", None], ("no", "Yes")),
         (["y", "N", "-"], ("N", "y")),
         (["T", "F", ""], ("F", "T")),
+        (["ja", "Nein", None], ("Nein", "ja")),
+        (["J", "N", "?"], ("N", "J")),
         (["true", "False", "na"], ("False", "true")),
         ([True, False, None], ("false", "true")),
         (pd.array([True, False, None], dtype="boolean"), ("false", "true")),
@@ -185,3 +187,11 @@ def test_few_words_among_many_numbers_are_wrong_cells():
     with pytest.raises(FedkinError, match="holds numbers, but 'not done' in row 31, and 20 such cells in all"):
         read([*numbers, *["not done", "unknown"] * 10])
     assert read([*numbers, *(f"A{i}" for i in range(20))])[0].kind == "category"
+
+
+def test_texts_that_look_alike_are_alike():
+    """Umlauts of one character, and of two, as other systems write them."""
+    column, values = read(["K\u00f6ln", "Ko\u0308ln", "Bonn"])
+    assert (column.categories, values) == (("Bonn", "K\u00f6ln"), [1, 1, 0])
+    assert read(["Ko\u0308ln"], ordinal={"c": ["Bonn", "K\u00f6ln"]})[1] == [1]
+    assert read(["K\u00f6ln"], ordinal={"c": ["Bonn", "Ko\u0308ln"]})[1] == [1]

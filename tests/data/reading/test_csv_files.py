@@ -125,8 +125,8 @@ def test_other_encodings_are_refused_with_the_line(tmp_path):
     with pytest.raises(FedkinError) as error:
         read_csv(path, "It")
     assert str(error.value) == (
-        "It cannot be read as .csv (line 3 is no UTF-8); save it as UTF-8. In Python, pandas.read_csv with "
-        "encoding='cp1252' or another reads it as it is."
+        "It cannot be read as .csv (line 3 is no UTF-8); save it as UTF-8, in Excel 'CSV UTF-8'. In Python, "
+        "pandas.read_csv with encoding='cp1252' or another reads it as it is."
     )
 
 

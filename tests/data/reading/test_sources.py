@@ -7,7 +7,7 @@ import torch
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading import sources as module
-from fedkin.data.reading.client_files import files_of_clients, ignored_in, load_clients
+from fedkin.data.reading.client_files import files_of_clients, ignored_in, load_clients, only_other_tables
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
@@ -266,3 +266,18 @@ def test_files_of_splits_are_no_clients(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path.parent)
     tmp_path.rename(tmp_path.parent / "digits")
     assert files_of_clients("digits") == []  # embedded data come first
+
+
+def test_folders_of_other_tables_are_refused_and_those_of_splits_are_not(tmp_path):
+    for name in ("a.csv.gz", "b.csv.gz", "README.md"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(FedkinError) as error:
+        load(str(tmp_path))
+    assert str(error.value) == (
+        f"'{tmp_path}' has no .npz, .csv, .tsv, .parquet files; one per client is needed, and it holds only README.md, "
+        "a.csv.gz, b.csv.gz; unpack them, or save them as .csv or .parquet."
+    )
+    (tmp_path / "a.csv.gz").rename(tmp_path / "train.csv.gz")
+    assert only_other_tables(tmp_path) is None
+    (tmp_path / "train.csv.gz").rename(tmp_path / "a.csv")
+    assert only_other_tables(tmp_path) is None

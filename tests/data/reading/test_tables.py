@@ -9,6 +9,11 @@ from fedkin.core.errors import FedkinError
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table, read_table
 
+INDEX = (
+    "has no name; the first line must name the columns (if pandas has written its index there, write the file with "
+    "index=False)."
+)
+
 
 def write(path, text):
     path.write_text(text)
@@ -87,8 +92,8 @@ UNNAMED = (
             "Column 'label' of '{}' lacks 1 of 2 labels; every sample needs one, or none may have any.",
         ),
         ("a,target\n1,0.5\n", None, "Column 'target' of '{}' holds fractions, which cannot be class labels."),
-        (",a\nx,1\n", None, "Column 1 of '{}' has no name; the first line must name the columns."),
-        (",a\n1,1\n1,1\n", None, "Column 1 of '{}' has no name; the first line must name the columns."),
+        (",a\nx,1\n", None, f"Column 1 of '{{}}' {INDEX}"),
+        (",a\n1,1\n1,1\n", None, f"Column 1 of '{{}}' {INDEX}"),
         ("a,b\n1,10,100\n2,20,200\n", None, UNNAMED),
         ("a,b\n0,10,100\n1,20,200\n", None, UNNAMED),
         ("a,b\nx,1,10,100\ny,2,20,200\n", None, UNNAMED),
@@ -217,7 +222,7 @@ def test_numbers_too_large_to_add_up_are_refused(tmp_path):
         read_table(write(tmp_path / "t.csv", "a,b\n1,1e300\n2,2\n"))
     assert str(error.value) == (
         f"Column 'b' of '{tmp_path}/t.csv' has numbers as large as 1e+300, too large to add up their squares; write "
-        "them in another unit, or name the column in drop."
+        "them in another unit, or name the column in categorical, if they are codes, or in drop."
     )
 
 
@@ -234,3 +239,25 @@ def test_an_index_with_a_name_is_a_column_of_its_file(tmp_path):
     assert read_table(tmp_path / "t.parquet").features == ["patient", "age"]
     frame.rename_axis(None).to_parquet(tmp_path / "u.parquet")
     assert read_table(tmp_path / "u.parquet").features == ["age"]
+
+
+def test_numbers_that_are_dates_are_read_as_such():
+    cells = {
+        "whole": [20240131, 19991231], "floats": [20240131.0, np.nan], "texts": ["20240131", "19991231"],
+        "nullable": pd.array([20240131, None], dtype="Int64"), "no_day": [20240131, 20240132], "early": [20240131, 1],
+        "half": [20240131.5, 20240131.0], "code": [20240131, 19991231],
+    }  # fmt: skip
+    found = frame_to_table(pd.DataFrame(cells), "It", TableOptions(categorical=["code"]))
+    kinds = {column.name: column.kind for column in found.columns}
+    dates = dict.fromkeys(("whole", "floats", "texts", "nullable"), "date")
+    assert kinds == {**dates, **dict.fromkeys(("no_day", "early", "half"), "number"), "code": "category"}
+    assert found.of("whole").tolist() == [19753.0, 10956.0]
+    assert found.of("floats")[0] == 19753.0
+    assert found.of("floats").isnan().tolist() == [False, True]
+
+
+def test_names_that_look_alike_are_alike(tmp_path):
+    path = write(tmp_path / "t.csv", "Ko\u0308rper,class\n1,A\u0308\n2,b\n")
+    assert read_table(path).features == ["K\u00f6rper"]
+    assert read_table(path).classes == ["b", "\u00c4"]
+    assert frame_to_table(pd.DataFrame({"Ko\u0308rper": [1]}), "It").names == ["K\u00f6rper"]

@@ -23,7 +23,9 @@ _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
 _KINDS = ("number", "boolean", "ordinal", "category", "date")
 _MIN_ROWS, _NEARLY = 20, 0.9
 """Distinct values per row from which a column names its rows, if there are so many; of fewer, all must differ."""
-_ID_NAME = re.compile(r"(?i:(^|[_\W])(id|key|uuid|guid|nr|no|number|index|code|mrn|unnamed: 0)|nummer)$|[a-z]I[dD]$")
+_ID_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|level_\d|unnamed: 0)|nummer|nr)$|[a-z]I[dD]$"
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ analysis (Escofier and Pages 1994), so that it weighs no more than a number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal, Self
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedkin.core.errors import mid_sentence, refuse
 from fedkin.core.table import Column, Table
+from fedkin.data.preparing.column_notes import spelt_alike
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
 
 OTHER = "other"
@@ -118,7 +119,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
     """
     at = {name: position for position, name in enumerate(table.names)}
     lacking = [] if imputes else [column.name for column in columns if column.name not in at]
-    problems = [f"{where} has no column '{name}', which the others have." for name in lacking]
+    problems = [f"{where} has no column '{name}', which the others have{_meant(name, at)}." for name in lacking]
     padded = torch.cat([table.values, torch.full((len(table), 1), torch.nan, dtype=torch.float64)], 1)
     values = padded[:, [at.get(column.name, -1) for column in columns]]
     for position, column in enumerate(columns):
@@ -128,11 +129,12 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         if not _differ(own, column) or bool((empty := values[:, position].isnan()).all()):
             continue
         if {own.kind, column.kind} == {"boolean", "number"}:
+            problems += _no_truths(values[:, position], column, where)
             continue
         if not own.is_coded or column.kind not in ("category", "ordinal"):
             problems.append(
-                f"Column '{column.name}' of {mid_sentence(where)} holds {own.kind}, but the others' holds "
-                f"{column.kind}."
+                f"Column '{column.name}' of {mid_sentence(where)} holds {own.kind}{_such_as(own, column)}, but the "
+                f"others' holds {column.kind}."
             )
             continue
         index = {name: float(code) for code, name in enumerate(column.categories)}
@@ -142,6 +144,32 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         values[:, position] = torch.where(empty, torch.nan, codes[known])
     refuse(problems)
     return values
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    """Return the end of a sentence about a column that a table lacks: one that differs in spelling alone."""
+    alike = next((group[1:] for group in spelt_alike([name, *names]) if group[0] == name), [])
+    return f"; it has '{alike[0]}'" if alike else ""
+
+
+def _no_truths(values: Tensor, column: SchemaColumn, where: str) -> list[str]:
+    """Return a sentence if the values of a column of truth values are numbers other than 0 to 1."""
+    known = values[~values.isnan()]
+    if column.kind == "number" or bool(((known >= 0) & (known <= 1)).all()):
+        return []
+    return [
+        f"Column '{column.name}' of {mid_sentence(where)} holds numbers from {float(known.min()):.15g} to "
+        f"{float(known.max()):.15g}, but the others' holds truth values."
+    ]
+
+
+def _such_as(own: Column, column: SchemaColumn) -> str:
+    """Return an example of a category that is no value of the schema's column."""
+    known = {level.casefold() for level in column.categories}
+    example = next(
+        (level for level in own.categories if own.kind == "category" and level.casefold() not in known), None
+    )
+    return "" if example is None else f" such as '{example}'"
 
 
 def _differ(own: Column, column: SchemaColumn) -> bool:

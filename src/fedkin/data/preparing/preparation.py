@@ -13,6 +13,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.table import Column, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.preparing.encoding import TableEncoding
+from fedkin.data.preparing.new_rows import notes_on_new_rows
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
 from fedkin.data.reading.arrays import plain_numbers
 from fedkin.data.reading.sources import load
@@ -112,6 +113,10 @@ class Preparation:
         if client.table is None:
             return self.apply(client.x)
         return self.apply(client.table.values, client.table.columns, f"Client {client.id}")
+
+    def notes_on(self, table: Table | None, where: str) -> list[str]:
+        """Return notes on new rows that are unlike the clients', see `fedkin.data.preparing.new_rows`."""
+        return [] if table is None or self.encoding is None else notes_on_new_rows(table, self.encoding, where)
 
     def read(self, source: str) -> Tensor:
         """Read samples by name or path, see `fedkin.data.reading.sources.load`, and prepare them."""

@@ -26,6 +26,20 @@ READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet":
 
 _SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
 _OTHER_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".json", ".jsonl", ".feather", ".gz", ".zip", ".dta", ".sav")
+_LIKELY_CLIENTS = (
+    ".xlsx",
+    ".xls",
+    ".ods",
+    ".txt",
+    ".dat",
+    ".csv.gz",
+    ".tsv.gz",
+    ".csv.zip",
+    ".dta",
+    ".sav",
+    ".feather",
+)
+_PAPERS = (".md", ".pdf", ".docx")
 
 
 def load_clients(
@@ -156,6 +170,21 @@ def ignored_in(source: object) -> list[str]:
     names = shown_in(folder)
     folders = [name for name in names if name.lower().endswith(tuple(READERS)) and not (folder / name).is_file()]
     return sorted([*folders, *(name for name in names if name.lower().endswith(_OTHER_TABLES))])
+
+
+def only_other_tables(folder: Path) -> str | None:
+    """Return a sentence on a folder of nothing but tables in formats that are not read, else ``None``.
+
+    ``None``, too, if files are called like splits, as those of a data set in Hugging Face layout.
+    """
+    names = [name for name in sorted(shown_in(folder)) if not name.lower().endswith(_PAPERS)]
+    tables = [name for name in names if name.lower().endswith(_LIKELY_CLIENTS)]
+    if not tables or len(tables) < len(names) or any(map(_SPLIT.match, names)):
+        return None
+    return (
+        f"'{folder}' has no {', '.join(READERS)} files; one per client is needed{_others(folder)}; unpack them, or "
+        "save them as .csv or .parquet."
+    )
 
 
 def holds_clients(source: str) -> list[str]:

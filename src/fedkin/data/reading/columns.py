@@ -16,7 +16,17 @@ from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.text_values import EXACT, LEADING_ZERO, NUMBER, Ambiguous, as_dates, as_numbers, with_unit
+from fedkin.data.reading.text_values import (
+    EXACT,
+    LEADING_ZERO,
+    NUMBER,
+    Ambiguous,
+    as_dates,
+    as_numbers,
+    compact_dates,
+    composed,
+    with_unit,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,6 +97,12 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     if str(kind).startswith("period"):
         return Column(name, "date"), _days(cells.dt.to_timestamp())
     return _guessed(name, cells, here, options.decimal)
+
+
+def read_number(name: str, values: Values) -> tuple[Column, Values]:
+    """Return a column of numbers as it is, or as one of dates if all its numbers are such, as 20241231 is."""
+    dates = compact_dates(values)
+    return (Column(name), values) if dates is None else (Column(name, "date"), _days(dates))
 
 
 def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Column, Values]:
@@ -188,6 +204,7 @@ def _check_mostly_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.
 
 def _of_levels(name: str, cells: pd.Series, levels: Sequence[str], here: str) -> tuple[Column, Values]:
     codes, words = _words(cells, here)
+    levels = [composed(level) for level in levels]
     rank = {level: float(at) for at, level in enumerate(levels)}
     unknown = [word for word in words if word not in rank]
     if unknown:
@@ -213,7 +230,7 @@ def _merged(
     index: dict[str, int] = {}
     merged = np.full(len(distinct) + 1, -1)
     for at, value in enumerate(distinct):
-        text = (value if isinstance(value, str) else as_text(value, here)).strip()
+        text = composed(value if isinstance(value, str) else as_text(value, here)).strip()
         if text.lower() not in MISSING and text != "None":
             merged[at] = index.setdefault(text, len(index))
     return merged[codes], np.array(list(index), dtype=object)

@@ -30,6 +30,7 @@ _OTHER_FORMATS = {
 }
 """How files begin that are often called .csv, in lower case where it is text."""
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
+_INDEX = " (if pandas has written its index there, write the file with index=False)"
 _FEW = 10
 """Distinct numbers like 1.234 that may still be fractions beside whole ones."""
 _EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>"]
@@ -99,7 +100,10 @@ def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.D
     if 0 in nameless and len(header) > 1 and pd.api.types.is_integer_dtype(first) and first.is_unique:
         dropped.append(0)
     if kept := [at for at in nameless if at not in dropped and header != [""]]:
-        raise FedkinError(f"Column {kept[0] + 1} of {where} has no name; the first line must name the columns.")
+        raise FedkinError(
+            f"Column {kept[0] + 1} of {where} has no name; the first line must name the columns"
+            f"{_INDEX if kept[0] == 0 else ''}."
+        )
     own = [str(name).strip() for name in frame.columns]
     named = [name for name in header if not is_nameless(name)]
     if len(set(named)) < len(named):  # pandas numbers them
@@ -138,8 +142,8 @@ def _text(path: Path, where: str) -> str:
         line = content[: error.start].count(b"\n") + 1
         code = "UTF-16" if wide else "UTF-8"
         raise FedkinError(
-            f"{where} cannot be read as {path.suffix.lower()} (line {line} is no {code}); save it as UTF-8. In Python, "
-            "pandas.read_csv with encoding='cp1252' or another reads it as it is."
+            f"{where} cannot be read as {path.suffix.lower()} (line {line} is no {code}); save it as UTF-8, in "
+            "Excel 'CSV UTF-8'. In Python, pandas.read_csv with encoding='cp1252' or another reads it as it is."
         ) from error
 
 

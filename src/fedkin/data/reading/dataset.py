@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
+from fedkin.data.reading.text_values import composed
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""
@@ -110,7 +111,7 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
         if not all(label.is_integer() for label in labels):
             raise FedkinError(f"{where} holds fractions, which cannot be class labels.")
         labels = [int(label) for label in labels]
-    names = [str(label) for label in labels]
+    names = [composed(label) for label in labels]
     classes = in_order(names)
     index = {name: i for i, name in enumerate(classes)}
     return torch.tensor([index[name] for name in names], dtype=torch.int64), classes

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedkin.core.errors import FedkinError, refuse, unknown_name
-from fedkin.data.reading.client_files import READERS, expanded, holds_clients, missing, read_file
+from fedkin.data.reading.client_files import READERS, expanded, holds_clients, missing, only_other_tables, read_file
 from fedkin.data.reading.dataset import Dataset, SplitError
 from fedkin.data.reading.embedded import embedded
 from fedkin.data.reading.huggingface import read_huggingface
@@ -92,6 +92,8 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         return _read_kept(str(_below_fedkin_data(name) or name), source, label, split, cluster, options)
     path = expanded(source)
     if path.is_dir():
+        if (sentence := only_other_tables(path)) is not None:
+            raise FedkinError(sentence)
         try:
             return _read_kept(str(path), source, label, split, cluster, options)
         except TableError:

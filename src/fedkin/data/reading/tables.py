@@ -16,11 +16,12 @@ from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_colum
 from fedkin.core.extras import require
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
-from fedkin.data.reading.columns import read_column
+from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.csv_files import read_csv
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.text_values import composed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,7 @@ def frame_to_dataset(
         It is a `TableError` with what could be read.
     """
     options = options or TableOptions()
-    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+    frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
     dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))
     frame = frame.drop(columns=dropped)
     coded, wanted = {}, [column for column in (label, cluster) if column is not None]
@@ -117,7 +118,7 @@ def frame_to_table(
         Where columns have names, it is a `TableError` with what could be read.
     """
     options, found = options or TableOptions(), list(problems)
-    names = [str(name) for name in frame.columns]
+    names = [composed(name) for name in frame.columns]
     rows = len(frame)
     if nameless := [at for at, name in enumerate(names) if name.strip() in _NAMELESS]:
         raise all_problems([*found, *(f"Column {at + 1} of {mid_sentence(where)} has no name." for at in nameless)])
@@ -138,7 +139,7 @@ def frame_to_table(
         size = f"numbers as large as {largest:.0e}, too large" if large else f"no number above {largest:.0e}, too small"
         found.append(
             f"{_column(columns[at], where)} has {size} to add up their squares; write them in another unit, or name "
-            "the column in drop."
+            "the column in categorical, if they are codes, or in drop."
         )
     if found:
         kept = [at for at, column in enumerate(columns) if column.name not in unread]
@@ -156,7 +157,7 @@ def _read(
 ) -> tuple[list[Column], npt.NDArray[np.float64], list[str]]:
     """Return a DataFrame's columns, their values, and names of unreadable ones, whose problems are added to `found`."""
     values = np.empty(frame.shape)
-    columns = [Column(str(name)) for name in frame.columns]
+    columns = [Column(composed(name)) for name in frame.columns]
     plain = _plain_numbers(frame, options)
     values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
     unread, commas = [], {}
@@ -171,6 +172,9 @@ def _read(
                 commas[name] = error
             else:
                 found.append(str(error))
+    for at, column in enumerate(columns):
+        if column.kind == "number" and column.name not in unread:
+            columns[at], values[:, at] = read_number(column.name, values[:, at])
     if commas:
         found.append(decimal_commas(commas, mid_sentence(where)))
     return columns, values, unread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +38,14 @@ _FORMATS = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 _WITH_UNIT = re.compile(
     r"(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?(?P<after>%|‰|[$€£¥]|°[CF]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
 )
+_FIRST_DATE, _LAST_DATE = 19000101, 21001231
 _MANY = 10
 """Distinct texts from which numbers with units are hardly categories."""
+
+
+def composed(value: Any) -> str:
+    """Return a value as text whose accents and umlauts are composed (NFC), so that what looks alike is alike."""
+    return unicodedata.normalize("NFC", str(value))
 
 
 def as_numbers(words: Words, decimal: str) -> Values | None:
@@ -122,6 +129,28 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
             return stamps
         parts.append(pd.Series(stamps.to_numpy("datetime64[us]"), index=at))
     return pd.concat(parts).sort_index().dt.tz_localize("UTC")
+
+
+def compact_dates(numbers: Values) -> Any | None:
+    """Return whole numbers such as 20241231 as pandas' timestamps in UTC, and NaN as none.
+
+    ``None`` unless all are dates, of 1900 to 2100.
+    """
+    import pandas as pd
+
+    filled = ~np.isnan(numbers)
+    with np.errstate(invalid="ignore"):
+        if not filled.any() or not ((numbers >= _FIRST_DATE) & (numbers <= _LAST_DATE))[filled].all():
+            return None
+    if (numbers[filled] % 1).any():
+        return None
+    distinct, codes = np.unique(numbers[filled], return_inverse=True)
+    stamps = _parsed([str(int(number)) for number in distinct], format="%Y%m%d")
+    if stamps is None:
+        return None
+    found = np.full(len(numbers), np.datetime64("NaT"), dtype="datetime64[us]")
+    found[filled] = stamps.to_numpy("datetime64[us]")[codes]
+    return pd.Series(found).dt.tz_localize("UTC")
 
 
 def _parsed(texts: Sequence[str], **how: Any) -> Any | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.data.population import Population
 from fedkin.data.reading.arrays import check_same_shape
-from fedkin.data.reading.client_files import holds_clients
+from fedkin.data.reading.client_files import READERS, holds_clients
 from fedkin.data.reading.dataset import Dataset, SplitError, in_order
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
@@ -161,6 +162,8 @@ def labels_of(dataset: Dataset) -> Tensor:
     """Return the labels of a data set, after checking that it has some."""
     if dataset.y is None:
         or_files = ", or take scenario 'files' if it has one file per client" if holds_clients(dataset.name) else ""
+        if Path(dataset.name).suffix.lower() in READERS:
+            or_files = "; or, to have each client's own rows, give a folder with one file per client"
         raise FedkinError(
             f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "
             f"'data.label'{or_files}."

@@ -1,0 +1,80 @@
+"""Notes on new rows that are unlike those an encoding was made from: other categories, other units."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fedkin.core.errors import listing, mid_sentence
+from fedkin.core.table import Column, Table
+from fedkin.data.preparing.column_notes import spelt_alike
+from fedkin.data.preparing.encoding import TableEncoding, aligned
+from fedkin.data.preparing.schema import SchemaColumn
+
+_ROWS, _FAR, _VERY_FAR = 3, 4.0, 20.0
+"""Standard deviations from the mean of the clients' rows: all of at least so many rows are farther than the first, or
+some farther than the second."""
+_NAMED = 3
+"""Categories that a note names."""
+
+
+def notes_on_new_rows(table: Table, encoding: TableEncoding, where: str) -> list[str]:
+    """Return notes on categories that the schema does not name, and on numbers far from those of the clients.
+
+    Parameters
+    ----------
+    table : Table
+        Has the schema's columns.
+    encoding : TableEncoding
+    where : str
+        Name of the table, within a sentence.
+    """
+    columns = encoding.schema.columns
+    values = aligned(table, columns, where, encoding.imputes)
+    starts = {name: start for name, start, _ in encoding.blocks}
+    own = {column.name: (column, table.of(column.name)) for column in table.columns}
+    notes = []
+    for at, column in enumerate(columns):
+        here = f"Column '{column.name}' of {mid_sentence(where)}"
+        if column.kind == "category" and column.name in own:
+            notes += _on_categories(here, *own[column.name], column)
+        elif column.kind in ("number", "date") and encoding.mode == "standard":
+            mean, scale = (float(part[starts[column.name]]) for part in (encoding.mean, encoding.scale))
+            notes += _on_numbers(here, values[:, at], mean, scale)
+    return notes
+
+
+def _on_categories(here: str, own: Column, values: Tensor, column: SchemaColumn) -> list[str]:
+    if not own.is_coded:
+        return []
+    known = set(column.categories)
+    counts = values[~values.isnan()].long().bincount(minlength=len(own.categories)).tolist()
+    unknown = [name for name, count in zip(own.categories, counts, strict=True) if count and name not in known]
+    if not unknown:
+        return []
+    rows = sum(count for name, count in zip(own.categories, counts, strict=True) if name not in known)
+    listed = listing([f"'{name}'{_meant(name, column)}" for name in unknown], _NAMED)
+    return [f"{here} holds {listed} in {rows} of {len(values)} rows, which is none of the clients' named categories."]
+
+
+def _meant(name: str, column: SchemaColumn) -> str:
+    alike = next((group[1:] for group in spelt_alike([name, *column.categories]) if group[0] == name), [])
+    return f" (is it '{alike[0]}'?)" if alike else ""
+
+
+def _on_numbers(here: str, values: Tensor, mean: float, scale: float) -> list[str]:
+    known = values[~values.isnan()]
+    if not len(known) or scale == 1.0:  # a constant, which has no spread
+        return []
+    far = (known - mean).abs() / scale
+    very = int((far > _VERY_FAR).sum())
+    if len(known) >= _ROWS and bool((far > _FAR).all()):
+        return [
+            f"All values of {here[:1].lower()}{here[1:]} are far from those of the clients; are they in another unit?"
+        ]
+    if very:
+        rows = f"{very} row{'s' if very > 1 else ''}"
+        return [
+            f"{here} holds {float(known[far.argmax()]):.6g}, far from the clients' values, in {rows}; is it in another "
+            "unit, or missing?"
+        ]
+    return []
