@@ -325,3 +325,15 @@ def test_clients_that_have_names_predict_by_them() -> None:
     assert np.array_equal(model.predict(x, client="site 1"), model.predict(x, client=1))
     with pytest.raises(FedkinError, match=r"^Unknown client 'site 99'; did you mean 'site \d'\?$"):
         model.predict(x, client="site 99")
+
+
+def test_what_looks_wrong_is_in_the_notes() -> None:
+    rows = {"age": [*range(40, 58), 999, 999, 999], "ill": ["no", "yes", "No"] * 7}
+    clients = {name: pd.DataFrame(rows) for name in ("north", "south")}
+    model = quick("FedAvg", rounds=1).fit(clients, "ill")
+    assert model.preparation_.notes == [
+        "Labels that differ in spelling alone are different classes: 'No', 'no'; spell them alike if they are "
+        "the same.",
+        "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it stands for a "
+        "missing value, empty these cells.",
+    ]

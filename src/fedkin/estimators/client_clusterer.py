@@ -20,7 +20,7 @@ from fedkin.estimators.client_predictor import ClientPredictor
 from fedkin.estimators.estimator import prepared_samples
 from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of, split_off
-from fedkin.estimators.labelled_clients import ClassLabels, clients_of, encoded, read_labels
+from fedkin.estimators.labelled_clients import ClassLabels, clients_of, encoded, notes_on_clients, read_labels
 from fedkin.estimators.own_metrics import Metric, own_metrics
 from fedkin.estimators.own_training import TRAINING_KINDS, TrainingOptions, loss_function, own_options
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
@@ -116,13 +116,14 @@ class ClientClusterer(ClientPredictor):
         """
         given = federation_input(clients, y, seek_labels=True)
         made, classes, names = clients_of(given, self._table_options(), self._labels_needed())
+        notes = notes_on_clients(made, classes, names)
         made, held_out = self._judging({"eval": eval, "validation": validation}, made, names, given.label, classes)
         measured = own_metrics(metrics, classes, names, bool(held_out))
         architecture = architecture_of(self.module, loss_function(self.loss))
         options = self._hyper_parameters()
         own, recipe = own_options(type(self).__name__, self.get_params())
         options |= own | ({} if architecture is None else {"module": architecture.name})
-        outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured))
+        outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured)).noted(notes)
         self._remember(outcome, made, names)
         self._architecture, self._recipe, self._seed, self._label = architecture, recipe, outcome.seed, given.label
         self.classes_ = classes

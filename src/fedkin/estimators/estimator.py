@@ -120,6 +120,11 @@ class FitOutcome:
     judged: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     forgotten: frozenset[int] = frozenset()
 
+    def noted(self, notes: Sequence[str]) -> Self:
+        """Return the outcome with these notes before those of the preparation."""
+        preparation = dataclasses.replace(self.preparation, notes=[*notes, *self.preparation.notes])
+        return dataclasses.replace(self, preparation=preparation)
+
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
     """Base class of all estimators: a method's options as scikit-learn parameters, and the loop of its steps.

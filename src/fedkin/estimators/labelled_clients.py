@@ -16,6 +16,8 @@ from fedkin.core.errors import raised_by, refuse
 from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
 from fedkin.data.inputs.federation_input import FederationInput
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.preparing.cell_notes import notes_on_cells
+from fedkin.data.preparing.column_notes import notes_on_labels
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_options import TableOptions
@@ -58,6 +60,13 @@ def clients_of(
     for client, own, name in zip(clients, arrays, called, strict=True):
         client.y = encoded(own, classes, name)
     return clients, classes, called
+
+
+def notes_on_clients(clients: Sequence[Client], classes: ClassLabels, names: Sequence[str]) -> list[str]:
+    """Return notes on labels and cells of clients, by name, that look wrong."""
+    called = list(zip(names, clients, strict=True))
+    own = {name: [str(classes[at]) for at in one.y.unique()] for name, one in called if one.y is not None}
+    return [*notes_on_labels(own), *notes_on_cells({name: one.table for name, one in called if one.table is not None})]
 
 
 def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:

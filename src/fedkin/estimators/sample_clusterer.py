@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -105,8 +105,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         if held_out is not None:
             tests = held_out_of(held_out, "test", "eval", names, self._read.label, self._read_labelled)
         outcome = self._run(clients, names, options, Following(callbacks=callbacks_of(callbacks)))
-        notes = [*self._read.notes, *outcome.preparation.notes]
-        outcome = replace(outcome, preparation=replace(outcome.preparation, notes=notes))
+        outcome = outcome.noted(self._read.notes)
         self._remember(outcome, clients, names)
         self._label = self._read.label
         self._set_clusters(clients)

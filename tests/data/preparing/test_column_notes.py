@@ -6,6 +6,7 @@ import torch
 from fedkin.data.preparing.column_notes import (
     notes_on_categories,
     notes_on_codes,
+    notes_on_labels,
     notes_on_ranges,
     spelt_alike,
     wrong_truths,
@@ -151,3 +152,11 @@ def test_numbers_beside_truth_values_must_be_such():
         "or name it in drop."
     ]
     assert wrong_truths(["smoker"], {"a": clients["a"], "c": clients["c"]}) == []
+
+
+def test_labels_that_differ_in_spelling_alone_are_mentioned():
+    assert notes_on_labels({"north": ["ill", "well"], "south": ["Ill", "well"]}) == [
+        "Labels that differ in spelling alone are different classes: 'ill' (client north), 'Ill' (client south); spell "
+        "them alike if they are the same."
+    ]
+    assert notes_on_labels({"north": ["ill", "well"], "south": ["0", "1"]}) == []

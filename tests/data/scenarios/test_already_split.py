@@ -138,6 +138,17 @@ def test_codes_of_missing_values_are_told():
     )
 
 
+def test_labels_that_differ_in_spelling_alone_are_told():
+    frames = {
+        "n": pd.DataFrame({"a": [1, 2], "ill": ["no", "yes"]}),
+        "s": pd.DataFrame({"a": [1, 2], "ill": ["No", "yes"]}),
+    }
+    assert ClientFiles(frames, label="ill").build().notes == (
+        "Labels that differ in spelling alone are different classes: 'no' (client n), 'No' (client s); spell them "
+        "alike if they are the same.",
+    )
+
+
 def test_files_that_are_not_read_are_told(tmp_path):
     (tmp_path / "a.csv").write_text("v\n1\n2\n")
     for name in ("b.xlsx", "notes.txt", "picture.png"):

@@ -83,6 +83,16 @@ def notes_on_categories(column: str, by_client: Mapping[str, Sequence[str]]) -> 
     return notes
 
 
+def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a note on labels, which are given by the client's name, that differ in spelling alone."""
+    if not (alike := spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own))):
+        return []
+    listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
+    return [
+        f"Labels that differ in spelling alone are different classes: {listed}; spell them alike if they are the same."
+    ]
+
+
 def _spelt(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) -> str:
     """Return the spellings of one category, each with a client that has it."""
     first = [next(client for client, own in by_client.items() if name in own) for name in group]

@@ -15,6 +15,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
 from fedkin.data.preparing.cell_notes import notes_on_cells
+from fedkin.data.preparing.column_notes import notes_on_labels
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_options import TableOptions
@@ -79,7 +80,12 @@ class ClientFiles:
             list(dict.fromkeys(name for site in sites for name in site.features)),
             [site.name for site in sites],
             tests,
-            notes=(*_ignored(self.data), *_label_notes(sites, self.label, labelled), *notes_on_cells(tables)),
+            notes=(
+                *_ignored(self.data),
+                *_label_notes(sites, self.label, labelled),
+                *_notes_on_classes(sites, labelled),
+                *notes_on_cells(tables),
+            ),
         )
 
 
@@ -113,6 +119,11 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
         "out and nothing is compared with labels; if it is a feature, rename it."
         for name, own in columns.items()
     ]
+
+
+def _notes_on_classes(sites: Sequence[Dataset], labelled: bool) -> list[str]:
+    own = {site.name: [site.classes[at] for at in site.y.unique()] for site in sites if site.y is not None}
+    return notes_on_labels(own) if labelled else []
 
 
 def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:
