@@ -19,7 +19,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, task
+from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding import TableEncoding, aligned
@@ -121,7 +121,7 @@ _QUESTION: Expected = {
 }  # fmt: skip
 
 
-@task(
+@client_task(
     takes=_QUESTION,
     holds={
         "members": whole("clusters"), "filled": whole("clusters", "columns"), "sum": doubles("clusters", "columns"),
@@ -131,9 +131,30 @@ _QUESTION: Expected = {
     },
     may_be_empty=True,
 )  # fmt: skip
-def cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def cluster_cells(client: Client, payload: Payload) -> Payload:
     """Report sums by cluster and column of a table, without cells of too few values; empty without clusters."""
-    return [_cells(client, payload) for client, payload in zip(clients, payloads, strict=True)]
+    clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
+    if client.table is None or clusters is None or len(clusters) != len(client.table):
+        return {}
+    columns = columns_of(payload)
+    minimum = max(MIN_MEMBERS, int(payload["min_members"]))
+    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    reported = reportable(clusters, ~values.isnan(), k, minimum)
+    everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
+    member = (clusters[None] == torch.arange(k)[:, None]).double()
+    numbers = reported & are_numbers(columns)
+    squares = (values - payload["around"]).square()
+    typical = typical_cells(client.x, clusters, reported, k, minimum)
+    return {
+        "members": (member @ everyone.double())[:, 0].long(),
+        "filled": (member @ reported.double()).long(),
+        "sum": member @ torch.where(numbers, values, 0.0),
+        "squares": member @ torch.where(numbers, squares, 0.0),
+        "counts": _counts(values, member, columns, reported),
+        "typical_filled": (member @ typical.double()).long(),
+        "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
+        "typical_counts": _counts(values, member, columns, typical),
+    }
 
 
 @task(takes=_QUESTION)
@@ -162,31 +183,6 @@ def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int
     """Return the shapes of the tensors in a secure sum, where fractional numbers are split into digits."""
     digits = (len(UNITS), shapes["sum"][0] * shapes["sum"][1])
     return {**shapes, **dict.fromkeys(_FRACTIONS, digits)}
-
-
-def _cells(client: Client, payload: Payload) -> Payload:
-    clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
-    if client.table is None or clusters is None or len(clusters) != len(client.table):
-        return {}
-    columns = columns_of(payload)
-    minimum = max(MIN_MEMBERS, int(payload["min_members"]))
-    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
-    reported = reportable(clusters, ~values.isnan(), k, minimum)
-    everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
-    member = (clusters[None] == torch.arange(k)[:, None]).double()
-    numbers = reported & are_numbers(columns)
-    squares = (values - payload["around"]).square()
-    typical = typical_cells(client.x, clusters, reported, k, minimum)
-    return {
-        "members": (member @ everyone.double())[:, 0].long(),
-        "filled": (member @ reported.double()).long(),
-        "sum": member @ torch.where(numbers, values, 0.0),
-        "squares": member @ torch.where(numbers, squares, 0.0),
-        "counts": _counts(values, member, columns, reported),
-        "typical_filled": (member @ typical.double()).long(),
-        "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
-        "typical_counts": _counts(values, member, columns, typical),
-    }
 
 
 def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], reported: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, task
+from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
 from fedkin.core.errors import refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
@@ -147,13 +147,12 @@ def _is_encoding(value: Any) -> bool:
     return (blocks[-1][2] if blocks else 0) == width
 
 
-@task(takes={"encoding": _is_encoding})
-def encode_table(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"encoding": _is_encoding})
+def encode_table(client: Client, payload: Payload) -> Payload:
     """Encode the client's table and keep the encoding in its state; a second request does nothing."""
-    for client, payload in zip(clients, payloads, strict=True):
-        if STATE not in client.state:
-            remember(client, TableEncoding.from_tree(payload["encoding"]))
-    return [{} for _ in clients]
+    if STATE not in client.state:
+        remember(client, TableEncoding.from_tree(payload["encoding"]))
+    return {}
 
 
 @task(takes={"encoding": _is_encoding}, accounted=True)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, task
+from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_shape
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
@@ -162,64 +162,51 @@ def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
 _QUESTION: Expected = {"min_members": Maybe(is_count)}
 
 
-@task(
+@client_task(
     takes=_QUESTION,
     holds={
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
     },
     may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES},
 )  # fmt: skip
-def moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel; for a table also its columns."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
-        if client.table is None:
-            x = _by_feature(client.x)
-            replies.append({"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0), **facts})
-        else:
-            facts |= moments_of(client.table) | reports_of(client.table, _min_members(payload))
-            replies.append({"count": len(client), **facts})
-    return replies
+    facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+    if client.table is None:
+        x = _by_feature(client.x)
+        return {"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0), **facts}
+    facts |= moments_of(client.table) | reports_of(client.table, _min_members(payload))
+    return {"count": len(client), **facts}
 
 
-@task(takes=_QUESTION, holds={"names": are_names, "columns": are_reports})
-def table_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes=_QUESTION, holds={"names": are_names, "columns": are_reports})
+def table_columns(client: Client, payload: Payload) -> Payload:
     """Report the columns of a table, and nothing of its samples except names of frequent categories."""
-    return [
-        {"names": [], "columns": []} if client.table is None else reports_of(client.table, _min_members(payload))
-        for client, payload in zip(clients, payloads, strict=True)
-    ]
+    return {"names": [], "columns": []} if client.table is None else reports_of(client.table, _min_members(payload))
 
 
-@task(takes={"mean": _FEATURES}, holds={"squares": doubles("features", minimum=0)})
-def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"mean": _FEATURES}, holds={"squares": doubles("features", minimum=0)})
+def squares(client: Client, payload: Payload) -> Payload:
     """Report the sum of squared distances from the common mean, per column or channel."""
-    return [
-        {"squares": (_by_feature(client.x) - payload["mean"]).square().sum(0)}
-        for client, payload in zip(clients, payloads, strict=True)
-    ]
+    return {"squares": (_by_feature(client.x) - payload["mean"]).square().sum(0)}
 
 
-@task(
+@client_task(
     takes={},
     holds={"shape": is_shape, "scaled": is_flag},
     may_hold={"names": are_names, "plain": is_flag},
     accounted=True,
 )
-def shapes(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def shapes(client: Client, payload: Payload) -> Payload:
     """Report the shape of a sample, whether the data are scaled already, and names of a table's columns.
 
     ``plain`` is whether all columns are of numbers and no cell is empty.
     """
-    replies: list[Payload] = []
-    for client in clients:
-        reply: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
-        if client.table is not None:
-            numbers = all(column.kind == "number" for column in client.table.columns)
-            reply |= {"names": client.table.names, "plain": numbers and not bool(client.table.values.isnan().any())}
-        replies.append(reply)
-    return replies
+    reply: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+    if client.table is not None:
+        numbers = all(column.kind == "number" for column in client.table.columns)
+        reply |= {"names": client.table.names, "plain": numbers and not bool(client.table.values.isnan().any())}
+    return reply
 
 
 def is_prepared(client: Client) -> bool:
@@ -233,10 +220,10 @@ def _min_members(payload: Payload) -> int:
     return max(wanted, MIN_MEMBERS) if is_count(wanted) else MIN_MEMBERS
 
 
-@task(takes={})
-def hidden_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={})
+def hidden_sums(client: Client, payload: Payload) -> Payload:
     """Report the count, and sums as digits, for a secure sum."""
-    return [{"count": len(client), "sum": to_digits(_by_feature(client.x).sum(0))} for client in clients]
+    return {"count": len(client), "sum": to_digits(_by_feature(client.x).sum(0))}
 
 
 @task(takes={"mean": _FEATURES})
@@ -245,14 +232,13 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
 
 
-@task(takes={"mean": _FEATURES, "scale": doubles("features", minimum=0)})
-def rescale(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"mean": _FEATURES, "scale": doubles("features", minimum=0)})
+def rescale(client: Client, payload: Payload) -> Payload:
     """Standardise the client's data and keep the scaling in its state; a second request does nothing."""
-    for client, payload in zip(clients, payloads, strict=True):
-        if "scaling_mean" not in client.state:
-            client.state["scaling_mean"], client.state["scaling_scale"] = payload["mean"], payload["scale"]
-            restore_scaling(client)
-    return [{} for _ in clients]
+    if "scaling_mean" not in client.state:
+        client.state["scaling_mean"], client.state["scaling_scale"] = payload["mean"], payload["scale"]
+        restore_scaling(client)
+    return {}
 
 
 def restore_scaling(client: Client) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Self, get_args
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, task
+from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, doubles, is_count, is_list, is_text
 from fedkin.core.table import Kind
@@ -104,53 +104,44 @@ def are_columns(value: Any) -> bool:
 _COLUMNS: Expected = {"columns": are_columns}
 
 
-@task(
+@client_task(
     takes=_COLUMNS,
     holds={
         "filled": doubles("columns", minimum=0), "sum": doubles("columns"), "counts": doubles(None, minimum=0),
         "samples": is_count,
     },
 )  # fmt: skip
-def column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def column_sums(client: Client, payload: Payload) -> Payload:
     """Report the filled cells and the sum of each column, and the frequencies of categories."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        columns = columns_of(payload)
-        values, numbers = _aligned(client, columns), are_numbers(columns)
-        reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * numbers}
-        replies.append({**reply, "counts": _frequencies(values, columns), "samples": len(values)})
-    return replies
+    columns = columns_of(payload)
+    values, numbers = _aligned(client, columns), are_numbers(columns)
+    reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * numbers}
+    return {**reply, "counts": _frequencies(values, columns), "samples": len(values)}
 
 
-@task(
+@client_task(
     takes={**_COLUMNS, "mean": doubles(None)},
     holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)},
 )
-def column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def column_squares(client: Client, payload: Payload) -> Payload:
     """Report each column's sum of squared distances from the common mean, and the frequencies of categories."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        columns = columns_of(payload)
-        values, numbers = _aligned(client, columns), are_numbers(columns)
-        squares = (values - payload["mean"]).nan_to_num(0.0).square().sum(0) * numbers
-        replies.append({"squares": squares, "counts": _frequencies(values, columns)})
-    return replies
+    columns = columns_of(payload)
+    values, numbers = _aligned(client, columns), are_numbers(columns)
+    squares = (values - payload["mean"]).nan_to_num(0.0).square().sum(0) * numbers
+    return {"squares": squares, "counts": _frequencies(values, columns)}
 
 
-@task(
+@client_task(
     takes={**_COLUMNS, "low": doubles(None), "high": doubles(None)},
     holds={"histograms": doubles("columns", _BINS, minimum=0)},
 )
-def cell_histograms(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def cell_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many filled cells of each column lie in each bin between ``low`` and ``high``; ends take the rest."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        values = _aligned(client, columns_of(payload))
-        width = (payload["high"] - payload["low"]).clamp_min(torch.finfo(torch.float64).tiny)
-        bins = ((values - payload["low"]) / width * _BINS).clamp(0, _BINS - 1)
-        counts = [own[~own.isnan()].long().bincount(minlength=_BINS) for own in bins.T]
-        replies.append({"histograms": torch.stack(counts).double()})
-    return replies
+    values = _aligned(client, columns_of(payload))
+    width = (payload["high"] - payload["low"]).clamp_min(torch.finfo(torch.float64).tiny)
+    bins = ((values - payload["low"]) / width * _BINS).clamp(0, _BINS - 1)
+    counts = [own[~own.isnan()].long().bincount(minlength=_BINS) for own in bins.T]
+    return {"histograms": torch.stack(counts).double()}
 
 
 @task(takes=_COLUMNS)

@@ -15,7 +15,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph import private_kingraph
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget
-from fedkin.methods.samples.kingraph.private_kingraph_tasks import noisy_moments, noisy_sums
+from fedkin.methods.samples.kingraph.private_kingraph_tasks import send_noisy_moments, send_noisy_sums
 from fedkin.privacy.gaussian import gaussian_delta
 from fedkin.privacy.releases import NAMES, SPENT
 
@@ -24,6 +24,14 @@ RAW: Payload = {"features": "raw", "projection": None, "bound": 2.0}
 POINTS: Payload = {**RAW, "mean": torch.full((WIDTH,), 0.1), "directions": torch.eye(WIDTH)[:, :3].contiguous()}
 FREE: Payload = {"deviation": 0.0, "budget": math.inf}
 NAMED = (math.nan, -1.0, 0.0)
+
+
+def noisy_moments(client: Client, payload: Payload) -> Payload:
+    return send_noisy_moments.run([client], [payload])[0]
+
+
+def noisy_sums(client: Client, payload: Payload) -> Payload:
+    return send_noisy_sums.run([client], [payload])[0]
 
 
 def samples(n: int = 50, seed: int = 0) -> Tensor:

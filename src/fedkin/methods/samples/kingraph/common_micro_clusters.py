@@ -9,7 +9,6 @@ of samples over clients, so that the micro-clusters are the same for one client 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from torch import Tensor
 from fedkin.clustering.cell_splitting import CellMoments, cell_deviations, cell_scatter, scatter_pairs, split_cells
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.whitening import whitened
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import doubles, reals, whole
 from fedkin.features.pca import components
 from fedkin.methods.samples.kingraph.kingraph_space import (
@@ -43,47 +42,39 @@ _MAX_CENTRES = 3_000
 """Maximum number of common micro-clusters."""
 
 
-@task(
+@client_task(
     takes={"space": SPACE, "centres": reals("centres", "components")},
     holds={"counts": whole("centres")},
 )
-def send_counts(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_counts(client: Client, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre."""
-    return [
-        {"counts": _labels(client, payload).bincount(minlength=len(payload["centres"]))}
-        for client, payload in zip(clients, payloads, strict=True)
-    ]
+    return {"counts": _labels(client, payload).bincount(minlength=len(payload["centres"]))}
 
 
-@task(
+@client_task(
     takes={"space": SPACE, "centres": reals("centres", "components")},
     holds={"counts": whole("centres"), "sums": doubles("centres", "components")},
 )
-def send_cell_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_cell_sums(client: Client, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre, and the sum of their offsets from it."""
-    return [
-        _sums(*_offsets(client, payload), payload["centres"]) for client, payload in zip(clients, payloads, strict=True)
-    ]
+    return _sums(*_offsets(client, payload), payload["centres"])
 
 
-@task(
+@client_task(
     takes={"space": SPACE, "centres": reals("centres", "components"), "full": whole("full")},
     holds={"counts": whole("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
 )
-def send_cell_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_cell_moments(client: Client, payload: Payload) -> Payload:
     """Send `send_cell_sums` and the scatter about full centres: its lower triangle, or its diagonal for many."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        centres, full = payload["centres"], payload["full"]
-        if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
-            raise FedkinError(f"The payload names a centre that is not among 0 to {len(centres) - 1}.")
-        offsets, labels = _offsets(client, payload)
-        place = torch.full((len(centres),), -1)
-        place[full] = torch.arange(len(full))
-        inside = place[labels] >= 0
-        scatter = cell_scatter(offsets[inside], place[labels[inside]], len(full))
-        replies.append({**_sums(offsets, labels, centres), "scatter": scatter})
-    return replies
+    centres, full = payload["centres"], payload["full"]
+    if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
+        raise FedkinError(f"The payload names a centre that is not among 0 to {len(centres) - 1}.")
+    offsets, labels = _offsets(client, payload)
+    place = torch.full((len(centres),), -1)
+    place[full] = torch.arange(len(full))
+    inside = place[labels] >= 0
+    scatter = cell_scatter(offsets[inside], place[labels[inside]], len(full))
+    return {**_sums(offsets, labels, centres), "scatter": scatter}
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from fedkin.core import Client, Federation, FedkinError, Payload, task
+from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 
@@ -28,12 +26,11 @@ def cluster_first(fed: Federation, method: KinGraphMethod) -> int:
     return int(state.clusters.max()) + 1
 
 
-@task(takes={})
-def keep_kingraph_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={})
+def keep_kingraph_clusters(client: Client, payload: Payload) -> Payload:
     """Move the clusters found by kin-graph to ``kingraph_clusters``, as they are not the final result."""
-    for client in clients:
-        if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
-            client.state["kingraph_clusters"] = client.state.pop("clusters")
-        if "kingraph_clusters" not in client.state:
-            raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")
-    return [{} for _ in clients]
+    if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
+        client.state["kingraph_clusters"] = client.state.pop("clusters")
+    if "kingraph_clusters" not in client.state:
+        raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")
+    return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.whitening import local_scatter, table_scatter
-from fedkin.core import Client, FedkinError, Payload, State, task
+from fedkin.core import Client, FedkinError, Payload, State, client_task
 from fedkin.core.replies import (
     Expected,
     Maybe,
@@ -137,7 +137,7 @@ def neighbour_scatter(client: Client, space: Mapping[str, Any]) -> Tensor:
     return local_scatter(client_points(client, space), client.rng)
 
 
-@task(
+@client_task(
     takes={
         "clusters": Maybe(whole(None)), "confidence": Maybe(reals(None)),
         "smoothing": Maybe(counts_to(MANY, 0)), "rounds": Maybe(counts_to(MANY, 0)),
@@ -150,25 +150,22 @@ def neighbour_scatter(client: Client, space: Mapping[str, Any]) -> Tensor:
     },
     accounted=True,
 )  # fmt: skip
-def receive_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def receive_clusters(client: Client, payload: Payload) -> Payload:
     """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them."""
-    for client, payload in zip(clients, payloads, strict=True):
-        if "result" in payload:
-            result = payload["result"]
-            if result["n_clusters"] > len(result["clusters"]):
-                raise FedkinError(
-                    f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes."
-                )
-            points = client_points(client, result["space"])
-            points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-            votes = nearest_nodes(result["centroids"], points)
-            client.state["clusters"], client.state["confidence"] = counted(votes, result)
-            client.state["nearest_nodes"], client.state["squared_distances"] = votes.nodes.int(), votes.squares
-        else:
-            for name in ("clusters", "confidence"):
-                client.state[name] = payload[name][client.state["micro_clusters"]]
-        _kept_features.pop(client.x, None)
-    return [{} for _ in clients]
+    if "result" in payload:
+        result = payload["result"]
+        if result["n_clusters"] > len(result["clusters"]):
+            raise FedkinError(f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes.")
+        points = client_points(client, result["space"])
+        points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
+        votes = nearest_nodes(result["centroids"], points)
+        client.state["clusters"], client.state["confidence"] = counted(votes, result)
+        client.state["nearest_nodes"], client.state["squared_distances"] = votes.nodes.int(), votes.squares
+    else:
+        for name in ("clusters", "confidence"):
+            client.state[name] = payload[name][client.state["micro_clusters"]]
+    _kept_features.pop(client.x, None)
+    return {}
 
 
 def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:

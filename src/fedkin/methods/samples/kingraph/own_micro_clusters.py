@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import torch
 
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.whitening import MIN_SAMPLES, whitened
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import Expected, counts_to, doubles, is_count, reals, whole, within
 from fedkin.features.pca import FeatureMoments, components, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
@@ -30,39 +30,30 @@ KEPT_OF_FORGOTTEN = (
 )
 
 
-@task(
+@client_task(
     takes={"space": SPACE, "least": counts_to(MANY, 0)},
     holds={"count": within(1), "total": doubles("width"), "scatter": reals(None)},
     may_be_empty=True,
 )
-def send_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_moments(client: Client, payload: Payload) -> Payload:
     """Send count, sum and outer products of a client's features; nothing for too few samples."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        enough = len(client) >= payload["least"]
-        replies.append(
-            moments(client_features(client, payload["space"]), lambda rows: rows).payload() if enough else {}
-        )
-    return replies
+    enough = len(client) >= payload["least"]
+    return moments(client_features(client, payload["space"]), lambda rows: rows).payload() if enough else {}
 
 
-@task(
+@client_task(
     takes={"space": SPACE, "least": counts_to(MANY, 0)},
     holds={"scatter": doubles("width", "width"), "samples": is_count},
     may_be_empty=True,
 )
-def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_differences(client: Client, payload: Payload) -> Payload:
     """Send the scatter between neighbouring samples, and the number of samples; nothing for fewer than 64."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        if len(client) < max(payload["least"], MIN_SAMPLES):
-            replies.append({})
-            continue
-        replies.append({"scatter": neighbour_scatter(client, payload["space"]), "samples": len(client)})
-    return replies
+    if len(client) < max(payload["least"], MIN_SAMPLES):
+        return {}
+    return {"scatter": neighbour_scatter(client, payload["space"]), "samples": len(client)}
 
 
-@task(
+@client_task(
     takes={
         "space": SPACE, "least": counts_to(MANY), "smoothing": counts_to(MANY, 0), "rounds": counts_to(MANY, 0),
         "most": counts_to(MANY),
@@ -70,20 +61,16 @@ def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
     holds={"centroids": reals("nodes", None), "counts": whole("nodes")},
     may_be_empty=True,
 )  # fmt: skip
-def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_summary(client: Client, payload: Payload) -> Payload:
     """Send centroids and counts of a client's micro-clusters, nothing for too few samples; labels stay."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        if len(client) < payload["least"]:
-            replies.append({})
-            continue
-        points = client_points(client, payload["space"])
-        points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-        count = min(payload["most"], len(points) // payload["least"])
-        found = summarise(points, count, payload["least"], client.rng)
-        client.state["micro_clusters"] = found.labels
-        replies.append({"centroids": found.centroids, "counts": found.counts})
-    return replies
+    if len(client) < payload["least"]:
+        return {}
+    points = client_points(client, payload["space"])
+    points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
+    count = min(payload["most"], len(points) // payload["least"])
+    found = summarise(points, count, payload["least"], client.rng)
+    client.state["micro_clusters"] = found.labels
+    return {"centroids": found.centroids, "counts": found.counts}
 
 
 @dataclass(frozen=True)

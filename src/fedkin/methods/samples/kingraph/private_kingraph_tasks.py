@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 
 from fedkin.clustering.nearest import nearest_centroids
-from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core import Client, FedkinError, Payload, client_task
 from fedkin.core.replies import MAX_SAMPLE, Expected, counts_to, doubles, is_number, positive, reals
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, client_features, client_points
 from fedkin.methods.samples.private_releases import is_row_by_row, triangle_of, without_scale
@@ -20,33 +19,14 @@ _BATCH = 2048
 PRIVATE_SPACE: Expected = {**SPACE, "features": is_row_by_row, "bound": positive}
 
 
-@task(
+@client_task(
     takes={"space": PRIVATE_SPACE, "width": counts_to(2**15), "deviation": positive, "budget": positive},
     holds={"count": is_number, "total": doubles("width"), "second": reals(None)},
     may_be_empty=True,
     accounted=True,
 )
-def send_noisy_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the noisy count, sum and outer products of a client's features."""
-    return [noisy_moments(client, payload) for client, payload in zip(clients, payloads, strict=True)]
-
-
-@task(
-    takes={
-        "space": PRIVATE_SPACE, "centres": reals("centres", "components"), "radius": positive, "deviation": positive,
-        "budget": positive,
-    },
-    holds={"counts": doubles("centres", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE), "sums": doubles("centres", None)},
-    may_be_empty=True,
-    accounted=True,
-)  # fmt: skip
-def send_noisy_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send noisy counts and sums of principal components by nearest centre."""
-    return [noisy_sums(client, payload) for client, payload in zip(clients, payloads, strict=True)]
-
-
-def noisy_moments(client: Client, payload: Payload) -> Payload:
-    """Return one client's reply to `send_noisy_moments`, empty if its budget does not suffice."""
+def send_noisy_moments(client: Client, payload: Payload) -> Payload:
+    """Send the noisy count, sum and outer products of a client's features; nothing if its budget does not suffice."""
     width = payload["width"]
     total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
     for batch in client_features(client, payload["space"]).split(_BATCH):
@@ -63,8 +43,17 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
     return {"count": float(count), "total": total, "second": without_scale(triangle, width)}
 
 
-def noisy_sums(client: Client, payload: Payload) -> Payload:
-    """Return one client's reply to `send_noisy_sums`, empty if its budget does not suffice."""
+@client_task(
+    takes={
+        "space": PRIVATE_SPACE, "centres": reals("centres", "components"), "radius": positive, "deviation": positive,
+        "budget": positive,
+    },
+    holds={"counts": doubles("centres", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE), "sums": doubles("centres", None)},
+    may_be_empty=True,
+    accounted=True,
+)  # fmt: skip
+def send_noisy_sums(client: Client, payload: Payload) -> Payload:
+    """Send noisy counts and sums of components by nearest centre; nothing if the client's budget does not suffice."""
     centres, radius = payload["centres"], payload["radius"]
     points = clipped(client_points(client, payload["space"]) / radius)
     labels = nearest_centroids(points, centres / radius)

@@ -8,14 +8,14 @@ cases: clusters of a single client remain in the first case, and not in the seco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, task
+from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.replies import reals
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_points
 
@@ -64,19 +64,16 @@ def checked_smoothing(
     return state, {**values, "warning": f'{why}; set method.smoothing to 0 or "auto".'}
 
 
-@task(takes={"space": SPACE}, holds={"means": reals("nodes", None)})
-def send_unsmoothed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"space": SPACE}, holds={"means": reals("nodes", None)})
+def send_unsmoothed(client: Client, payload: Payload) -> Payload:
     """Send the means of a client's micro-clusters, computed from its points before smoothing."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        labels = client.state.get("micro_clusters")
-        if labels is None:
-            raise FedkinError("The client has no micro-clusters.")
-        points = client_points(client, payload["space"])
-        counts = labels.bincount()
-        sums = torch.zeros(len(counts), points.shape[1]).index_add_(0, labels, points)
-        replies.append({"means": sums / counts.clamp_min(1)[:, None]})
-    return replies
+    labels = client.state.get("micro_clusters")
+    if labels is None:
+        raise FedkinError("The client has no micro-clusters.")
+    points = client_points(client, payload["space"])
+    counts = labels.bincount()
+    sums = torch.zeros(len(counts), points.shape[1]).index_add_(0, labels, points)
+    return {"means": sums / counts.clamp_min(1)[:, None]}
 
 
 def unsmoothed_nodes(fed: Federation, space: Payload, own: Tensor) -> Tensor | None:

@@ -6,13 +6,12 @@ Features are added up in fixed point, see `fixed_point`, so that a sum is the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fedkin.clustering.whitening import MIN_SAMPLES
-from fedkin.core import Client, Payload, task
+from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import doubles, positive, whole
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments
@@ -23,52 +22,41 @@ _BATCH = 2048
 _DIGITS = len(UNITS)
 
 
-@task(
+@client_task(
     takes={"space": SPACE},
     holds={"count": whole(1), "total": doubles(_DIGITS, "width"), "squares": doubles(_DIGITS, 1)},
 )
-def send_feature_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def send_feature_sums(client: Client, payload: Payload) -> Payload:
     """Send count, sum and sum of squares of a client's features, the last two as fixed-point digits."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        features = client_features(client, payload["space"])
-        squares = sum(batch.double().square().sum() for batch in features.split(_BATCH))
-        replies.append(
-            {
-                "count": torch.tensor([len(client)]),
-                "total": to_digits(features.sum(0, dtype=torch.float64)),
-                "squares": to_digits(torch.as_tensor(squares, dtype=torch.float64)[None]),
-            }
-        )
-    return replies
+    features = client_features(client, payload["space"])
+    squares = sum(batch.double().square().sum() for batch in features.split(_BATCH))
+    return {
+        "count": torch.tensor([len(client)]),
+        "total": to_digits(features.sum(0, dtype=torch.float64)),
+        "squares": to_digits(torch.as_tensor(squares, dtype=torch.float64)[None]),
+    }
 
 
-@task(takes={"space": SPACE, "scale": positive}, holds={"scatter": doubles(None)})
-def send_feature_scatter(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"space": SPACE, "scale": positive}, holds={"scatter": doubles(None)})
+def send_feature_scatter(client: Client, payload: Payload) -> Payload:
     """Send the lower triangle of a client's scaled outer products of features about the common mean."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        mean, scale = payload["space"]["mean"], payload["scale"]
-        scatter = torch.zeros(len(mean), len(mean), dtype=torch.float64)
-        for batch in client_features(client, payload["space"]).split(_BATCH):
-            centred = (batch - mean) / scale
-            scatter += centred.T @ centred
-        replies.append({"scatter": scatter[tuple(torch.tril_indices(len(mean), len(mean)))]})
-    return replies
+    mean, scale = payload["space"]["mean"], payload["scale"]
+    scatter = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+    for batch in client_features(client, payload["space"]).split(_BATCH):
+        centred = (batch - mean) / scale
+        scatter += centred.T @ centred
+    return {"scatter": scatter[tuple(torch.tril_indices(len(mean), len(mean)))]}
 
 
-@task(takes={"space": SPACE}, holds={"samples": whole(1), "scatter": doubles("components", "components")})
-def send_neighbour_scatter(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+@client_task(takes={"space": SPACE}, holds={"samples": whole(1), "scatter": doubles("components", "components")})
+def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
     """Send the scatter between neighbours times the number of samples, and that number; zeros for fewer than 64."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        width = payload["space"]["directions"].shape[1]
-        samples = len(client) if len(client) >= MIN_SAMPLES else 0
-        scatter = torch.zeros(width, width, dtype=torch.float64)
-        if samples:
-            scatter = samples * neighbour_scatter(client, payload["space"])
-        replies.append({"samples": torch.tensor([samples]), "scatter": scatter})
-    return replies
+    width = payload["space"]["directions"].shape[1]
+    samples = len(client) if len(client) >= MIN_SAMPLES else 0
+    scatter = torch.zeros(width, width, dtype=torch.float64)
+    if samples:
+        scatter = samples * neighbour_scatter(client, payload["space"])
+    return {"samples": torch.tensor([samples]), "scatter": scatter}
 
 
 def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMoments | None:
