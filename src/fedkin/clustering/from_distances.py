@@ -76,12 +76,12 @@ def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[in
     return _plain(np.where(is_noise, clusters[means.argmin(1)], labels))
 
 
-def average_linkage(distances: Tensor, maximum: int = MAX_CLUSTERS, max_similarity: float = 0.5) -> list[int]:
+def average_linkage(distances: Tensor, maximum: int = MAX_CLUSTERS) -> list[int]:
     """Cluster cosine distances by average linkage, cut at the greatest silhouette into 2 to `maximum` clusters.
 
     They are one cluster if clusters point the same way: the mean cosine between rows of different clusters, over that
     of rows of the same cluster, estimates the cosine of the clusters' own directions without the noise of single rows.
-    Above `max_similarity`, the rows are not divided.
+    Above 0.5, the rows are not divided.
     """
     n, found = len(distances), dict[float, Any]()
     square = distances.numpy()
@@ -96,7 +96,7 @@ def average_linkage(distances: Tensor, maximum: int = MAX_CLUSTERS, max_similari
     best = found[max(found)]
     same = best[:, None] == best
     between, within = 1 - square[~same].mean(), 1 - square[same & ~np.eye(n, dtype=bool)].mean()
-    return _plain(best - 1) if between <= max_similarity * within else [0] * n
+    return _plain(best - 1) if between <= 0.5 * within else [0] * n
 
 
 def _plain(labels: Any) -> list[int]:

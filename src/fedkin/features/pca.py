@@ -59,17 +59,28 @@ class FeatureMoments:
 
     def payload(self) -> dict[str, Any]:
         """Return the moments as they are sent: the scatter's lower triangle, in single precision."""
-        rows, columns = torch.tril_indices(*self.scatter.shape)
-        return {"count": self.count, "total": self.total, "scatter": self.scatter[rows, columns].float()}
+        return {"count": self.count, "total": self.total, "scatter": lower_triangle(self.scatter).float()}
 
     @classmethod
     def received(cls, payload: dict[str, Any]) -> Self:
         """Return the moments in a `payload`."""
-        width = len(payload["total"])
-        scatter = torch.zeros(width, width, dtype=torch.float64)
-        rows, columns = torch.tril_indices(width, width)
-        scatter[rows, columns] = payload["scatter"].double()
-        return cls(payload["count"], payload["total"], scatter + scatter.tril(-1).T)
+        total = payload["total"]
+        return cls(payload["count"], total, symmetric(payload["scatter"], len(total)))
+
+
+def lower_triangle(matrix: Tensor) -> Tensor:
+    """Return the numbers on and below the diagonal of a matrix ``(width, width)``, row by row."""
+    rows, columns = torch.tril_indices(*matrix.shape)
+    return matrix[rows, columns]
+
+
+def symmetric(triangle: Tensor, width: int) -> Tensor:
+    """Return the symmetric matrix ``(width, width)``, float64, that has this `lower_triangle`."""
+    matrix = torch.zeros(width, width, dtype=torch.float64)
+    rows, columns = torch.tril_indices(width, width)
+    matrix[rows, columns] = triangle.double()
+    full: Tensor = matrix + matrix.tril(-1).T
+    return full
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: in
     return low, high
 
 
-def bisect_upwards(holds: Callable[[float], bool], halvings: int = 100) -> tuple[float, float]:
+def bisect_upwards(holds: Callable[[float], bool]) -> tuple[float, float]:
     """Do the same as `bisect`, for a condition that fails at 0 and holds somewhere above it."""
     low, high = 0.0, 1.0
     while not holds(high):
         low, high = high, 2 * high
-    return bisect(holds, low, high, halvings)
+    return bisect(holds, low, high, halvings=100)

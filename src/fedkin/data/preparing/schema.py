@@ -245,10 +245,10 @@ def _such_as(reports: Mapping[int, ColumnReport], kind: str) -> str:
     return "" if example is None else f" such as '{example}'"
 
 
-def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None, maximum: int = 5) -> str:
+def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None) -> str:
     """Return clients by name for a sentence, of which only the first few are named."""
     called = [names.get(client, str(client)).removeprefix("Client ") for client in clients]
-    shown = listing(called, maximum)
+    shown = listing(called, 5)
     plural = "client" if len(called) == 1 else "clients"
     return f"{plural} {shown}" if of is None else f"{len(called)} of {of} clients ({shown})"
 

@@ -13,6 +13,7 @@ from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario
 
 _WIDTH = 96  # and an indentation of four
 _NAME = 8
+_SEED = 0
 
 
 def preview(population: Population, clients: int = 6) -> str:
@@ -42,7 +43,7 @@ def preview(population: Population, clients: int = 6) -> str:
     return "\n".join([_headline(population, len(shown)), *_events(population), *lines])
 
 
-def previews(scenarios: dict[str, type], data: str, seed: int = 0) -> dict[str, str]:
+def previews(scenarios: dict[str, type], data: str) -> dict[str, str]:
     """Return, by name of scenario, its preview on `data` with default options, or the reason why there is none.
 
     Data that several scenarios partition are loaded once.
@@ -56,7 +57,7 @@ def previews(scenarios: dict[str, type], data: str, seed: int = 0) -> dict[str, 
     texts, refusals = {}, []
     for name, made in scenarios.items():
         try:
-            texts[name] = preview(_population(made(data=data), loaded, seed))
+            texts[name] = preview(_population(made(data=data), loaded))
         except FedkinError as error:
             texts[name] = str(error)
             refusals.append(error)
@@ -72,13 +73,13 @@ def _loaded(data: str) -> Labelled | FedkinError:
         return error
 
 
-def _population(scenario: Any, loaded: Labelled | FedkinError, seed: int) -> Population:
+def _population(scenario: Any, loaded: Labelled | FedkinError) -> Population:
     if not isinstance(scenario, PartitionScenario):
-        made: Population = scenario.build(seed)
+        made: Population = scenario.build(_SEED)
         return made
     if isinstance(loaded, FedkinError):
         raise loaded
-    return scenario.partition(loaded, seed)
+    return scenario.partition(loaded, _SEED)
 
 
 def _kinds(population: Population) -> Tensor | None:

@@ -111,7 +111,7 @@ def _bars(record: RecordLine, found: Mapping[str, Any]) -> list[Bars]:
     if found.get("heights"):
         return [_dendrogram(record, found)]
     if len(found.get("silhouettes", {})) > 1:
-        return [_silhouettes(record, found["silhouettes"])]
+        return [_silhouettes(found["silhouettes"])]
     return []
 
 
@@ -142,7 +142,7 @@ def _ranks(heights: Sequence[float]) -> list[str]:
     return [str(rank) for rank in range(1, len(heights) + 1)]
 
 
-def _silhouettes(record: RecordLine, scores: Mapping[str, float]) -> Bars:
+def _silhouettes(scores: Mapping[str, float]) -> Bars:
     counts = sorted(scores, key=int)
     values = [scores[count] for count in counts]
     best = max(range(len(values)), key=values.__getitem__)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, client_task
 from fedkin.core.replies import is_name, is_shape
+from fedkin.features.pca import lower_triangle
 
 
 def is_row_by_row(name: Any) -> bool:
@@ -33,8 +34,7 @@ def triangle_of(products: Tensor) -> Tensor:
     A number off the diagonal stands for two, and is scaled by sqrt(2), so that it gets less noise for the same
     sensitivity.
     """
-    lower = torch.tril_indices(*products.shape)
-    return products[lower[0], lower[1]] * _scale(len(products))
+    return lower_triangle(products) * _scale(len(products))
 
 
 def without_scale(triangle: Tensor, width: int) -> Tensor:
@@ -42,18 +42,9 @@ def without_scale(triangle: Tensor, width: int) -> Tensor:
     return (triangle / _scale(width)).float()
 
 
-def symmetric(triangle: Tensor, width: int) -> Tensor:
-    """Return the symmetric matrix ``(width, width)``, float64, that has this lower triangle."""
-    matrix = torch.zeros(width, width, dtype=torch.float64)
-    rows, columns = torch.tril_indices(width, width)
-    matrix[rows, columns] = triangle.double()
-    full: Tensor = matrix + matrix.tril(-1).T
-    return full
-
-
 def _scale(width: int) -> Tensor:
-    lower = torch.tril_indices(width, width)
-    return torch.where(lower[0] == lower[1], 1.0, math.sqrt(2))
+    rows, columns = torch.tril_indices(width, width)
+    return torch.where(rows == columns, 1.0, math.sqrt(2))
 
 
 def check_budgets(missing: Mapping[int, str], epsilon: float) -> None:

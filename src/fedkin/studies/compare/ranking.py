@@ -20,8 +20,6 @@ AS_STABLE = 0.05
 Verdicts = Mapping[Candidate, CandidateScore]
 Score = Callable[[Family, CandidateScore], float]
 """What candidates of a family are ranked by; minus infinity where it is not known."""
-Near = Callable[[CandidateScore, CandidateScore], bool]
-"""Whether the second is as good as the first, the best."""
 
 
 def score_of(family: Family, verdict: CandidateScore) -> float:

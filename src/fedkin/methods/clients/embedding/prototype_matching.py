@@ -43,9 +43,9 @@ def matched_to(template: Tensor, message: Tensor) -> Tensor:
     return _in_order(template, message.unflatten(0, (len(template), -1))).flatten()
 
 
-def _most_central(parts: Tensor, tried: int = 20) -> Tensor:
-    """Return the message, out of some evenly spaced ones, that the others match best."""
-    some = parts[:: max(1, len(parts) // tried)]
+def _most_central(parts: Tensor) -> Tensor:
+    """Return the message, out of 20 evenly spaced ones or more, that the others match best."""
+    some = parts[:: max(1, len(parts) // 20)]
     costs = [
         sum(float(_costs(one.float(), other)[_assignment(one.float(), other)].sum()) for other in some) for one in some
     ]

@@ -30,6 +30,7 @@ from fedkin.core.replies import Expected, doubles, reals
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.sources import load
 from fedkin.features.extractors import extract, width_of
+from fedkin.features.pca import symmetric
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
 from fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks import (
     SUMS_SENSITIVITY,
@@ -39,7 +40,7 @@ from fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks import (
     send_sums,
 )
 from fedkin.methods.samples.mufc import weighted_k_means
-from fedkin.methods.samples.private_releases import check_budgets, send_shape, symmetric
+from fedkin.methods.samples.private_releases import check_budgets, send_shape
 from fedkin.methods.samples.sample_method import reasons, repeat_step
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.privacy.releases import clipped

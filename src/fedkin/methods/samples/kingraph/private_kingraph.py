@@ -28,7 +28,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Record
 from fedkin.core.replies import doubles, reals
-from fedkin.features.pca import Components
+from fedkin.features.pca import Components, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState
 from fedkin.methods.samples.kingraph.private_kingraph_tasks import (
     MOMENTS_SENSITIVITY,
@@ -36,10 +36,7 @@ from fedkin.methods.samples.kingraph.private_kingraph_tasks import (
     send_noisy_moments,
     send_noisy_sums,
 )
-from fedkin.methods.samples.private_releases import (
-    check_budgets,
-    symmetric,
-)
+from fedkin.methods.samples.private_releases import check_budgets
 from fedkin.privacy.gaussian import gaussian_mu
 
 _ROUNDS = 4

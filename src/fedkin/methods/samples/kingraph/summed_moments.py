@@ -14,7 +14,7 @@ from fedkin.clustering.whitening import MIN_SAMPLES
 from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import doubles, positive, whole
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
-from fedkin.features.pca import FeatureMoments
+from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, client_features, neighbour_scatter
 from fedkin.secure_aggregation.client_sums import ClientSums
 
@@ -45,7 +45,7 @@ def send_feature_scatter(client: Client, payload: Payload) -> Payload:
     for batch in client_features(client, payload["space"]).split(_BATCH):
         centred = (batch - mean) / scale
         scatter += centred.T @ centred
-    return {"scatter": scatter[tuple(torch.tril_indices(len(mean), len(mean)))]}
+    return {"scatter": lower_triangle(scatter)}
 
 
 @client_task(takes={"space": SPACE}, holds={"samples": whole(1), "scatter": doubles("components", "components")})
@@ -82,10 +82,7 @@ def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMomen
     )
     if second is None:
         return None
-    scatter = torch.zeros(width, width, dtype=torch.float64)
-    rows, columns = torch.tril_indices(width, width)
-    scatter[rows, columns] = second["scatter"] * scale**2
-    return FeatureMoments(count, total, scatter + scatter.tril(-1).T)
+    return FeatureMoments(count, total, symmetric(second["scatter"] * scale**2, width))
 
 
 def summed_differences(sums: ClientSums, space: Payload) -> tuple[Tensor, int] | None:
