@@ -1,7 +1,40 @@
-from fedkin.experiment.column_words import _how_often
+import torch
+
+from fedkin.data.preparing.cluster_profile import ClusterProfile
+from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.experiment.column_words import _how_often, described
 
 
 def test_words_of_shares_are_true():
     assert [_how_often(*pair) for pair in ((0.6, 0.3), (0.4, 0.3), (0.2, 0.3), (0.6, 0.8))] == [
         "mostly", "often", "rarely", "less often",
     ]  # fmt: skip
+
+
+def numbers(*clusters):
+    """The one column of a profile whose clusters hold these numbers."""
+    values = [torch.tensor(own, dtype=torch.float64)[:, None] for own in clusters]
+    filled = torch.tensor([[len(own)] for own in clusters])
+    around = torch.cat(values).mean(0)
+    squares = torch.stack([(own - around).square().sum(0) for own in values])
+    sums = torch.stack([own.sum(0) for own in values])
+    columns = (SchemaColumn("weight", "number"),)
+    return described(
+        ClusterProfile(
+            columns, filled[:, 0], filled, around, sums, squares, torch.zeros(len(values), 0, dtype=torch.int64),
+            filled, sums, torch.zeros(len(values), 0, dtype=torch.int64),
+        )
+    )[0]  # fmt: skip
+
+
+def test_digits_are_those_that_the_spread_of_all_or_a_far_smaller_one_of_the_cluster_justifies():
+    column = numbers([60.0, 70.0, 80.0] * 9, [60_000.0, 70_000.0, 80_000.0] * 9)
+    assert column.cells == ["70.0 ± 8.2", "70,000 ± 8,000"]
+    assert column.typical == ["70.0", "70,000"]
+    assert [phrase for _, phrase in column.phrases] == [
+        "low weight (70.0 against 35,000)",
+        "high weight (70,000 against 35,000)",
+    ]
+    assert numbers([9999.0] * 9, [120.0, 140.0] * 50).cells[0] == "9,999 ± 0"
+    assert numbers([99.9] * 9, [4.0, 5.0] * 50).cells[0] == "99.9 ± 0"
+    assert numbers([1.0, 2.0] * 9, [2.0, 3.0] * 9).cells == ["1.50 ± 0.50", "2.50 ± 0.50"]

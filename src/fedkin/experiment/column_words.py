@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.encoding import OTHER
+from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.data.preparing.statistics import count_lengths
 
 NOTHING = "–"
@@ -36,6 +37,10 @@ _SMALLEST, _LARGEST = -4, 7
 
 _MANY_DIGITS = 1e15
 """Above it floats are not exact to one."""
+
+
+_FAR_SMALLER, _NONE = 0.1, 1e-6
+"""Parts of a column's standard deviation below which that of a cluster counts on its own, or as none."""
 
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -84,12 +89,15 @@ def described(profile: ClusterProfile) -> list[DescribedColumn]:
 
 
 class _Writer:
-    """Format means of a column in its own unit, with the digits that its standard deviation justifies."""
+    """Format means of a column in its own unit, with the digits that its standard deviation justifies.
+
+    A cluster's mean has those of the cluster's own if that is far smaller, as where one client has another unit.
+    """
 
     def __init__(self, kind: str, levels: Sequence[str], spread: float) -> None:
         self.kind, self.levels, self.spread = kind, levels, spread
 
-    def __call__(self, value: float) -> str:
+    def __call__(self, value: float, scatter: float = math.inf) -> str:
         if self.kind == "boolean":
             return f"{value:.0%}"
         if self.kind == "date":
@@ -100,7 +108,13 @@ class _Writer:
         if self.kind == "ordinal" and self.levels:
             nearest = min(max(round(value), 0), len(self.levels) - 1)
             return f"{self.levels[nearest]}, {value + 1:.1f} of {len(self.levels)}"
-        return _rounded(value, self.spread)
+        return _rounded(value, self.digits_of(scatter))
+
+    def digits_of(self, scatter: float) -> float:
+        """Return the standard deviation that justifies the digits of a mean of values with `scatter`."""
+        if not scatter < _FAR_SMALLER * self.spread:
+            return self.spread
+        return scatter if scatter > _NONE * self.spread else 0.0
 
 
 class _Moments:
@@ -132,15 +146,17 @@ def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedCo
             cells.append(NOTHING)
             phrases.append((0.0, ""))
             continue
-        spreads = f" ± {_rounded(moments.scatter[at][cluster], spread)}" if with_spread else ""
+        scatter = moments.scatter[at][cluster]
+        digits = write.digits_of(scatter)
+        spreads = f" ± {_rounded(scatter if digits > 0 else 0.0, digits)}" if with_spread else ""
         after = {"date": f"{spreads} days", "boolean": f" {_true(column.categories)}"}.get(column.kind, spreads)
-        cells.append(write(own) + after)
+        cells.append(write(own, scatter) + after)
         shift = (own - mean) / spread if spread > 0 else 0.0
         shifts[cluster] = shift
         away = abs(own - mean) / max(1 - n[cluster] / total, 1e-9)  # from the mean of all others
         is_far = away >= _MIN_DIFFERENCE if column.kind == "boolean" else away >= _MIN_SHIFT * spread > 0
         stands = _one_against_rest(n[cluster], total, shift) if is_far else 0.0
-        phrases.append((stands, _phrase(column.name, column.kind, column.categories, shift > 0, write, own, mean)))
+        phrases.append((stands, _phrase(column, shift > 0, write(own, scatter), write(mean), own, mean)))
     values: list[float | str | None] = [None if math.isnan(own) else own for own in means]
     if column.kind == "date":
         values = [None if own is None else write(float(own)) for own in values]
@@ -153,21 +169,22 @@ def _typical_numbers(profile: ClusterProfile, moments: _Moments, at: int, write:
     if not profile.has_typical:
         return []
     column, texts = profile.columns[at], []
-    for filled, total in zip(moments.typical_filled[at], moments.typical_sum[at], strict=True):
+    of_each = zip(moments.typical_filled[at], moments.typical_sum[at], moments.scatter[at], strict=True)
+    for filled, total, scatter in of_each:
         mean = total / max(filled, 1)
         levels = column.categories or (("false", "true") if column.kind == "boolean" else ())
-        level = levels[min(max(round(mean), 0), len(levels) - 1)] if levels else write(mean)
+        level = levels[min(max(round(mean), 0), len(levels) - 1)] if levels else write(mean, scatter)
         texts.append(level if filled else NOTHING)
     return texts
 
 
-def _phrase(name: str, kind: str, levels: Sequence[str], above: bool, write: _Writer, own: float, mean: float) -> str:
-    sides = f"({write(own)} against {write(mean)})"
-    if kind == "boolean":
-        return f"{name} {_how_often(own, mean)} {_true(levels)} {sides}"
-    if kind == "date":
-        return f"{'late' if above else 'early'} {name} {sides}"
-    return f"{'high' if above else 'low'} {name} {sides}"
+def _phrase(column: SchemaColumn, above: bool, written: str, usual: str, own: float, mean: float) -> str:
+    sides = f"({written} against {usual})"
+    if column.kind == "boolean":
+        return f"{column.name} {_how_often(own, mean)} {_true(column.categories)} {sides}"
+    if column.kind == "date":
+        return f"{'late' if above else 'early'} {column.name} {sides}"
+    return f"{'high' if above else 'low'} {column.name} {sides}"
 
 
 def _true(levels: Sequence[str]) -> str:
