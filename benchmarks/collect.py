@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from fedkin.experiment.words import formed, reached
+from fedkin.experiment.measure_titles import formed, reached
 from grid import records, seconds
 
 Row = dict[str, float]

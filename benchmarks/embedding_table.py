@@ -17,8 +17,8 @@ from statistics import mean
 from typing import Any
 
 from fedkin.experiment.config import load_config
+from fedkin.experiment.measure_titles import reached
 from fedkin.experiment.run_folder import CONFIG
-from fedkin.experiment.words import reached
 from fedkin.studies.costs import CostTarget, costs_of, training_rounds
 from grid import records, run, spread
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.experiment.catch_up import track
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, TIMING
+from fedkin.experiment.tracking.late_tracking import track
 from fedkin.studies.compare.candidate_runs import outcome
 from fuzzing import damaged_bytes, fuzzed
 

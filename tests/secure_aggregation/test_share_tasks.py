@@ -11,12 +11,12 @@ from fedkin.core import Payload, Task
 from fedkin.core.errors import FedkinError
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
+from fedkin.secure_aggregation.client_checks import REVEALED
 from fedkin.secure_aggregation.sealed_shares import OWN, PAIRS
 from fedkin.secure_aggregation.shamir import threshold
 from fedkin.secure_aggregation.share_tasks import MAX_SUMS, reveal_shares, send_shares
 from fedkin.secure_aggregation.sum_tasks import masked
 from fedkin.secure_aggregation.sums import summed
-from fedkin.secure_aggregation.taking_part import REVEALED
 from fedkin.secure_aggregation.unmasking import Holdings, opened_by
 from lying import TERMS, Watched, give
 from nodes import RUN, federation, nodes_of

@@ -14,12 +14,12 @@ from fedkin.core import Payload, Task
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
 from fedkin.secure_aggregation import sealed_shares
+from fedkin.secure_aggregation.client_checks import keys_of, secret_of
 from fedkin.secure_aggregation.masks import context_of, mask, own_mask
 from fedkin.secure_aggregation.sealed_shares import OWN, PAIRS, sum_keys
 from fedkin.secure_aggregation.shamir import threshold
 from fedkin.secure_aggregation.sum_tasks import mask_context, question
 from fedkin.secure_aggregation.sums import Sum, summed
-from fedkin.secure_aggregation.taking_part import keys_of, secret_of
 from lying import TERMS, Watched, flipped, give
 from nodes import Nodes, federation, nodes_of
 

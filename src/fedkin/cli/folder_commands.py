@@ -199,7 +199,7 @@ def attack(folder: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
 def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], anew: bool, quiet: bool) -> None:
     """Send the records of runs to tracking tools. Records that a tool already has are left out."""
     with interruptible("the same command sends what is missing"):
-        from fedkin.experiment.catch_up import track as catch_up
+        from fedkin.experiment.tracking.late_tracking import track as catch_up
 
         for folder in folders:
             sent = catch_up(folder, list(to), list(settings), anew)

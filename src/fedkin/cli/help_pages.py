@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from fedkin.cli.other_words import COMMANDS
+from fedkin.cli.other_programs import COMMANDS
 
 SECTIONS = ("Runs", "Finished runs", "Many runs", "More")
 """What `fedkin --help` divides commands into, in order."""
@@ -124,7 +124,7 @@ def scenario_names() -> Sequence[str]:
 
 def data_names() -> Sequence[str]:
     """Return the names of the built-in data sets."""
-    from fedkin.data.reading.names import EMBEDDED
+    from fedkin.data.reading.dataset_names import EMBEDDED
 
     return list(EMBEDDED)
 

@@ -55,13 +55,13 @@ def list_names(name: str | None, preview: bool, data: str | None, as_json: bool)
 
 def _sections() -> dict[str, Mapping[str, str]]:
     """Return names and their descriptions, by section."""
-    from fedkin.data.reading import names
+    from fedkin.data.reading import dataset_names
     from fedkin.experiment import registry
     from fedkin.nn.network_names import AUTOENCODERS, MODELS
 
     methods = {name: entry.summary for name, entry in registry.METHODS.items()}
     scenarios = {name: entry.summary for name, entry in registry.SCENARIOS.items()}
-    return dict(zip(_SECTIONS, (methods, names.EMBEDDED, scenarios, MODELS, AUTOENCODERS), strict=True))
+    return dict(zip(_SECTIONS, (methods, dataset_names.EMBEDDED, scenarios, MODELS, AUTOENCODERS), strict=True))
 
 
 def _print_names(sections: Mapping[str, Mapping[str, str]], below: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from fedkin.core.files import read_tables
 from fedkin.core.validation import validation_sentence
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.client_files import expanded
-from fedkin.data.reading.names import HUB
+from fedkin.data.reading.dataset_names import HUB
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions
 from fedkin.engines.site import Site

@@ -33,7 +33,7 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.figures import client_panels, figure_of, sample_panels
 from fedkin.estimators.fit_rounds import Following, Rounds
 from fedkin.estimators.metrics_frame import Row, history_rows, judged_rows, tidy
-from fedkin.estimators.other_names import ATTRIBUTES
+from fedkin.estimators.other_libraries import ATTRIBUTES
 from fedkin.estimators.parameters import initialiser, no_parameter, with_attributes, with_parameters
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.terminal import Bar, Quiet

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedkin.core.errors import hint, nearest
 from fedkin.core.options import Option, section_entries
-from fedkin.estimators.other_names import ELSEWHERE, OF_FIT, PARAMETERS
+from fedkin.estimators.other_libraries import ELSEWHERE, OF_FIT, PARAMETERS
 
 _ATTRIBUTES = re.compile(r"^Attributes\n-{3,}\n(.*?)(?=^\w+\n-{3,}\n|\Z)", re.MULTILINE | re.DOTALL)
 _FIRST_SECTION = re.compile(r"^(?=\w+\n-{3,}\n)|\Z", re.MULTILINE)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.experiment.client_names import short_names
 from fedkin.experiment.column_words import DescribedColumn, described
-from fedkin.experiment.words import join_words
+from fedkin.experiment.measure_titles import join_words
 from fedkin.report.cluster_descriptions import ClusterDescriptions
 from fedkin.report.numbers import pluralize
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.progress import Callback, RecordLine
+from fedkin.experiment.measure_titles import number
 from fedkin.experiment.sections import TargetSection
-from fedkin.experiment.words import number
 
 
 class EarlyStopping(Callback):

@@ -17,8 +17,8 @@ from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checksums import write_sums
+from fedkin.experiment.forgetting_certificate import certificates_of, hashes_of, not_covered, remains, write_certificate
 from fedkin.experiment.forgetting_plan import ForgettingPlan, plan_forgetting
-from fedkin.experiment.forgotten import certificates_of, hashes_of, not_covered, remains, write_certificate
 from fedkin.experiment.outputs import RESULTS, load_found
 from fedkin.experiment.reopening import check_out, reopen
 from fedkin.experiment.run import execute, resume

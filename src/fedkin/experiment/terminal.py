@@ -10,11 +10,7 @@ from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment.client_names import client_name
 from fedkin.experiment.cluster_words import remarks, sentences
 from fedkin.experiment.column_words import described
-from fedkin.experiment.outputs import load_profile
-from fedkin.experiment.run_folder import read_timing
-from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.terminal_tables import print_table, sentence_text
-from fedkin.experiment.words import (
+from fedkin.experiment.measure_titles import (
     Measure,
     formed,
     measures,
@@ -25,6 +21,10 @@ from fedkin.experiment.words import (
     warnings_of,
     written,
 )
+from fedkin.experiment.outputs import load_profile
+from fedkin.experiment.run_folder import read_timing
+from fedkin.experiment.run_loop import RunOutcome
+from fedkin.experiment.terminal_tables import print_table, sentence_text
 from fedkin.report.numbers import format_bytes, pluralize
 
 _MAX_SENTENCES = 12

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Federation, Payload, Task
+from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
 from fedkin.secure_aggregation.sum_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
-from fedkin.secure_aggregation.taking_part import MIN_CLIENTS
 
 MAX_HIDDEN = 64
 """Maximum number of clients whose sums are hidden unless the run asks for it: each pair of clients needs a mask."""

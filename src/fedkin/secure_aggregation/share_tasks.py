@@ -12,19 +12,7 @@ from fedkin.core.payload import Payload
 from fedkin.core.replies import is_count, is_list, is_text, octets
 from fedkin.core.task import client_task
 from fedkin.core.trees import owned, to_bytes
-from fedkin.secure_aggregation.masks import KEY, content, context_of
-from fedkin.secure_aggregation.sealed_shares import (
-    KINDS,
-    OPENER,
-    OWN,
-    PAIRS,
-    SEALED,
-    channel_key,
-    openers_of,
-    share_keys,
-)
-from fedkin.secure_aggregation.shamir import threshold
-from fedkin.secure_aggregation.taking_part import (
+from fedkin.secure_aggregation.client_checks import (
     DEALERS,
     GROUP,
     REVEALED,
@@ -41,6 +29,18 @@ from fedkin.secure_aggregation.taking_part import (
     secret_of,
     signature_objection,
 )
+from fedkin.secure_aggregation.masks import KEY, content, context_of
+from fedkin.secure_aggregation.sealed_shares import (
+    KINDS,
+    OPENER,
+    OWN,
+    PAIRS,
+    SEALED,
+    channel_key,
+    openers_of,
+    share_keys,
+)
+from fedkin.secure_aggregation.shamir import threshold
 
 MAX_SUMS = 64
 """Maximum number of sums that a client distributes shares for at once."""

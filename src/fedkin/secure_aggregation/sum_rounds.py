@@ -16,12 +16,12 @@ from fedkin.core.federation import Federation
 from fedkin.core.payload import Payload
 from fedkin.core.refusals import refusal
 from fedkin.core.task import Task
+from fedkin.secure_aggregation.client_checks import OTHER_KEY, TAG
 from fedkin.secure_aggregation.masks import KEY, content, context_of, is_key, rows_of
 from fedkin.secure_aggregation.sealed_shares import KINDS, PAIRS, SEALED
 from fedkin.secure_aggregation.shamir import threshold
 from fedkin.secure_aggregation.share_tasks import reveal_shares, send_shares
 from fedkin.secure_aggregation.sum_tasks import Term, mask_context, masked, question
-from fedkin.secure_aggregation.taking_part import OTHER_KEY, TAG
 from fedkin.secure_aggregation.unmasking import Holdings, leftover, opened_by, recovered
 
 SIGNED = ("signer", "signature")

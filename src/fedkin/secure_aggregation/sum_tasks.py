@@ -18,20 +18,7 @@ from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, is_count, is_list, is_name, is_shape, is_text, octets
 from fedkin.core.task import Task, client_task, known_task
 from fedkin.core.trees import owned, to_bytes
-from fedkin.secure_aggregation.masks import KEY, content, context_of, encode, mask, own_mask, rows_of
-from fedkin.secure_aggregation.sealed_shares import (
-    KINDS,
-    OPENER,
-    OWN,
-    PAIRS,
-    SEALED,
-    channel_key,
-    opened,
-    openers_of,
-    sum_keys,
-)
-from fedkin.secure_aggregation.shamir import threshold
-from fedkin.secure_aggregation.taking_part import (
+from fedkin.secure_aggregation.client_checks import (
     DEALERS,
     MASKED,
     SIGNED_GROUP,
@@ -45,6 +32,19 @@ from fedkin.secure_aggregation.taking_part import (
     secret_of,
     signature_objection,
 )
+from fedkin.secure_aggregation.masks import KEY, content, context_of, encode, mask, own_mask, rows_of
+from fedkin.secure_aggregation.sealed_shares import (
+    KINDS,
+    OPENER,
+    OWN,
+    PAIRS,
+    SEALED,
+    channel_key,
+    opened,
+    openers_of,
+    sum_keys,
+)
+from fedkin.secure_aggregation.shamir import threshold
 
 STILL_SEALED = "it cannot open its shares of others' keys"
 

@@ -18,11 +18,11 @@ from fedkin.core.federation import Federation
 from fedkin.core.method import display_name
 from fedkin.core.payload import Payload
 from fedkin.core.task import Task
+from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
 from fedkin.secure_aggregation.masks import KEY, content, decode, is_key
 from fedkin.secure_aggregation.share_tasks import send_key
 from fedkin.secure_aggregation.sum_rounds import SIGNED, distribute, hear, uncover
 from fedkin.secure_aggregation.sum_tasks import Term
-from fedkin.secure_aggregation.taking_part import MIN_CLIENTS
 
 _ATTEMPTS = 4
 _MAX_ATTEMPTS = 20

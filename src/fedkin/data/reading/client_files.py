@@ -16,7 +16,7 @@ from fedkin.core.errors import FedkinError, listing, raised_by
 from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, in_order
-from fedkin.data.reading.names import EMBEDDED, HUB
+from fedkin.data.reading.dataset_names import EMBEDDED, HUB
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import read_table

@@ -11,9 +11,9 @@ from pathlib import Path
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.data.reading.client_files import READERS, expanded, holds_clients, missing, only_other_tables, read_file
 from fedkin.data.reading.dataset import Dataset, SplitError
-from fedkin.data.reading.embedded import embedded
+from fedkin.data.reading.dataset_names import EMBEDDED, HUB
+from fedkin.data.reading.embedded_datasets import embedded
 from fedkin.data.reading.huggingface import read_huggingface
-from fedkin.data.reading.names import EMBEDDED, HUB
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import TableOptions
 
@@ -43,7 +43,7 @@ def load(
     Parameters
     ----------
     source : str
-        In this order: the name of an embedded data set (`fedkin.data.reading.names.EMBEDDED`); a ``.npz``,
+        In this order: the name of an embedded data set (`fedkin.data.reading.dataset_names.EMBEDDED`); a ``.npz``,
         ``.csv``, ``.tsv`` or ``.parquet`` file; a directory in Hugging Face layout; the name of one below the directory
         in the environment variable ``FEDKIN_DATA``, with ``-`` or ``_``. With ``hf:`` before it, such a name is looked
         for on the Hugging Face hub where it is not there.

@@ -19,10 +19,10 @@ from fedkin.core.table import Table
 from fedkin.data.population import Population
 from fedkin.data.reading.arrays import check_same_shape
 from fedkin.data.reading.client_files import READERS, holds_clients
+from fedkin.data.reading.common_columns import united
 from fedkin.data.reading.dataset import Dataset, SplitError, in_order
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.united import united
 from fedkin.data.scenarios.partition import check_fraction
 
 LARGE = 10_000

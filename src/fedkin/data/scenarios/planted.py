@@ -12,7 +12,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.reading.names import EMBEDDED
+from fedkin.data.reading.dataset_names import EMBEDDED
 from fedkin.data.reading.sources import load
 from fedkin.data.scenarios.partition_scenario import (
     DataSetScenario,

@@ -9,7 +9,7 @@ import torch
 
 from fedkin.core import Client
 from fedkin.data.population import Population
-from fedkin.experiment.words import join_words
+from fedkin.experiment.measure_titles import join_words
 
 PURE, MIXED = 0.9, 0.8
 """Fraction of the most frequent class from which a cluster counts as one class, and below which it is a mixture."""

@@ -16,21 +16,7 @@ from fedkin.experiment.client_names import client_name
 from fedkin.experiment.cluster_words import descriptions
 from fedkin.experiment.config import Config
 from fedkin.experiment.evaluation.representation import LatentSample
-from fedkin.experiment.report_content.association_content import graphs
-from fedkin.experiment.report_content.change_content import changes, timeline
-from fedkin.experiment.report_content.client_content import client_clusters, client_spread, has_client_clusters
-from fedkin.experiment.report_content.clustering_content import clustering_of, scales_of
-from fedkin.experiment.report_content.finding_content import (
-    client_finding,
-    data_sentence,
-    forgotten_note,
-    sample_finding,
-)
-from fedkin.experiment.report_content.map_content import sample_map
-from fedkin.experiment.report_content.mixture_content import mixed_in_words, mixtures_of
-from fedkin.experiment.report_content.sample_content import cluster_pictures, cluster_profiles, cluster_table
-from fedkin.experiment.sections import TargetSection
-from fedkin.experiment.words import (
+from fedkin.experiment.measure_titles import (
     MEASURES,
     Measure,
     formed,
@@ -46,6 +32,20 @@ from fedkin.experiment.words import (
     warnings_of,
     written,
 )
+from fedkin.experiment.report_content.association_content import graphs
+from fedkin.experiment.report_content.change_content import changes, timeline
+from fedkin.experiment.report_content.client_content import client_clusters, client_spread, has_client_clusters
+from fedkin.experiment.report_content.clustering_content import clustering_of, scales_of
+from fedkin.experiment.report_content.finding_content import (
+    client_finding,
+    data_sentence,
+    forgotten_note,
+    sample_finding,
+)
+from fedkin.experiment.report_content.map_content import sample_map
+from fedkin.experiment.report_content.mixture_content import mixed_in_words, mixtures_of
+from fedkin.experiment.report_content.sample_content import cluster_pictures, cluster_profiles, cluster_table
+from fedkin.experiment.sections import TargetSection
 from fedkin.report import Curve, RunView
 from fedkin.report.numbers import format_bytes, pluralize
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fedkin.core import Client
 from fedkin.data.preparing.scaling import Scaling
 from fedkin.experiment.client_names import client_name
+from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.report_content.mixture_content import ClusterMixture
-from fedkin.experiment.words import join_words
 from fedkin.report import ClusterPictures, ClusterTable, Profiles
 
 _MEMBERS = 11  # with the mean they fill a card

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from fedkin.experiment.config import apply_setting
-from fedkin.experiment.words import join_words
+from fedkin.experiment.measure_titles import join_words
 from fedkin.report.numbers import format_bytes, pluralize
 from fedkin.studies.compare.better_than_chance import TIMES, ChanceTest
 from fedkin.studies.compare.candidates import Candidate, Family, Role

@@ -14,9 +14,9 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.experiment.config import Config
+from fedkin.experiment.measure_titles import TRAINING, phase_of
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run_folder import run_config
-from fedkin.experiment.words import TRAINING, phase_of
 from fedkin.methods.clients.one_shot.tree_cuts import Mode, cluster
 from fedkin.privacy.randomised_response import flipped
 from fedkin.studies.costs import CostTarget, costs_of

@@ -27,9 +27,9 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     client_points,
 )
 from fedkin.methods.samples.kingraph.summed_moments import summed_differences, summed_moments
+from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
 from fedkin.secure_aggregation.client_sums import ClientSums
 from fedkin.secure_aggregation.sums import lost_themselves
-from fedkin.secure_aggregation.taking_part import MIN_CLIENTS
 
 _LLOYD_ROUNDS = 2
 """Rounds after the last split; each round of splitting moves the centres as well."""

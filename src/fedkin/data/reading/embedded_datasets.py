@@ -13,7 +13,7 @@ from fedkin.data.reading.table_options import TableOptions
 
 
 def embedded(name: str, options: TableOptions | None = None) -> Dataset:
-    """Load one of `fedkin.data.reading.names.EMBEDDED`: digits as images, the others as tables of float32 numbers."""
+    """Load one of `dataset_names.EMBEDDED`: digits as images, the others as tables of float32 numbers."""
     from sklearn import datasets
 
     if name == "blobs":

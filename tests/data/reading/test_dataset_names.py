@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from fedkin.data.reading.names import EMBEDDED
+from fedkin.data.reading.dataset_names import EMBEDDED
 from fedkin.data.reading.sources import load
 
 
@@ -15,5 +15,5 @@ def test_every_entry_is_one_line():
 
 def test_listing_imports_nothing_heavy():
     heavy = "torch numpy pandas sklearn datasets"
-    code = f"import sys, fedkin.data.reading.names; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    code = f"import sys, fedkin.data.reading.dataset_names; print([m for m in '{heavy}'.split() if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

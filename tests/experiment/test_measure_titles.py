@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.experiment.words import (
+from fedkin.experiment.measure_titles import (
     MEASURES,
     formed,
     join_words,

@@ -2,8 +2,8 @@ import pandas as pd
 import pytest
 
 from fedkin.core.errors import FedkinError
+from fedkin.data.reading.common_columns import united
 from fedkin.data.reading.tables import frame_to_table
-from fedkin.data.reading.united import united
 
 
 def tables(*frames):

@@ -6,7 +6,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
-from fedkin.experiment.catch_up import track
+from fedkin.experiment.tracking.late_tracking import track
 from tracked import interrupt, run
 
 pytestmark = pytest.mark.usefixtures("toy")
