@@ -71,3 +71,25 @@ def test_rare_spellings_are_noted_where_they_are():
     ]
     often = ["Ulm"] * 30 + ["ulm"] * 30  # the clients' reports say so
     assert notes([coded(130, town=often)]) == []
+
+
+def test_copies_of_files_and_of_rows_are_noted():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"pressure": pressures(), "age": rng.integers(20, 90, 60), "town": ["Ulm", None, "Bonn"] * 20})
+    other = rows.assign(pressure=pressures(seed=1))
+    clients = {"a": rows, "a (1)": rows[::-1], "b": pd.concat([other, other[:4]]), "c": rows[:10]}
+    assert notes(clients) == [
+        "a and a (1) hold the same rows; leave one of them out if it is a copy.",
+        "4 of 64 rows of b are copies of others.",
+    ]
+    answers = pd.DataFrame(rng.integers(1, 4, (60, 3)), columns=list("abc"))  # alike by chance
+    assert notes([answers]) == []
+
+
+def test_columns_that_are_text_because_of_some_cells_are_noted():
+    balance = [f"({at})" if at % 5 == 0 else f"{at}" for at in range(60)]
+    rooms = [f"{at % 9}a" if at % 5 else f"{at % 9}" for at in range(60)]
+    icd = [f"{at:03d}" for at in range(60)]
+    assert notes([coded(130, balance=balance, room=rooms, icd=icd)]) == [
+        "Column 'balance' of Client 0 is taken for text, since 12 of 60 cells are no numbers, such as '(0)'."
+    ]

@@ -195,3 +195,33 @@ def test_texts_that_look_alike_are_alike():
     assert (column.categories, values) == (("Bonn", "K\u00f6ln"), [1, 1, 0])
     assert read(["Ko\u0308ln"], ordinal={"c": ["Bonn", "K\u00f6ln"]})[1] == [1]
     assert read(["K\u00f6ln"], ordinal={"c": ["Bonn", "Ko\u0308ln"]})[1] == [1]
+
+
+def days(*others):
+    return [*(str(day)[:10] for day in pd.date_range("2024-01-01", periods=40)), *others]
+
+
+@pytest.mark.parametrize("other", [["2024-02-30"], ["soon"] * 3, ["31.12.24"]])
+def test_a_few_cells_that_are_no_dates_are_refused(other):
+    many = f", and {len(other)} such cells in all; correct or empty them" if len(other) > 1 else "; correct or empty it"
+    with pytest.raises(FedkinError) as error:
+        read(days(*other))
+    assert str(error.value) == (
+        f"Column 'c' of Client 0 holds dates, but '{other[0]}' in row 41{many}, or name the column in categorical."
+    )
+    assert read(days(*other), categorical=["c"])[0].kind == "category"
+
+
+def test_dates_of_nothing_are_empty_and_those_of_two_orders_are_refused():
+    assert read(["2024-01-01", "0000-00-00", "00.00.0000"])[1] == [19723, -1, -1]
+    mixed = [
+        f"{day:02d}/{month:02d}/2024" for day, month in [(d, 3) for d in range(1, 29)] + [(3, d) for d in range(13, 29)]
+    ]
+    with pytest.raises(FedkinError, match="holds dates such as '01/03/2024' that cannot be read together"):
+        read(mixed)
+
+
+def test_blanks_may_part_thousands():
+    assert read(["12 345", "1 234 567.5", "7"])[1] == [12345, 1234567.5, 7]
+    assert read(["12 345,5", "7"], decimal=",")[1] == [12345.5, 7]
+    assert read(["12 34", "123 4567"])[0].kind == "category"

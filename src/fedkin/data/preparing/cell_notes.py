@@ -17,11 +17,14 @@ from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_notes import spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.reading.text_values import NUMBER
 
 _REPEATED = 3
 """Cells from which on a value is no single slip."""
 _DISTINCT, _LOOKED_AT = 10, 10_000
 """Other values that a measure has at least, so that codes and grades are none; among so many cells."""
+_ROWS, _COLUMNS, _FINE = 20, 3, 0.5
+"""A table of fewer rows or columns, or without a column of so many distinct values per row, repeats rows by chance."""
 _CATEGORIES = 1_000
 """Beyond so many texts a column is no category whose spellings matter."""
 _NAMED = 5
@@ -33,7 +36,58 @@ Place = Literal["far above all other values", "far below all other values", "its
 
 def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
     """Return notes on the tables of clients, which are given by name."""
-    return [*_notes_on_codes(tables), *_notes_on_spellings(tables)]
+    return [*_on_copies(tables), *_notes_on_codes(tables), *_notes_on_spellings(tables), *_notes_on_texts(tables)]
+
+
+def _on_copies(tables: Mapping[str, Table]) -> list[str]:
+    """Return notes on clients with the same rows, and on clients in which rows are repeated."""
+    notes: list[str] = []
+    seen: dict[bytes, str] = {}
+    for client, table in tables.items():
+        if len(table) < _ROWS or len(table.columns) < _COLUMNS:
+            continue
+        sums = np.sort(_row_sums(table.values.numpy()))
+        first = seen.setdefault(sums.tobytes(), client)
+        if first != client:
+            notes.append(f"{first} and {client} hold the same rows; leave one of them out if it is a copy.")
+        repeated = len(sums) - len(np.unique(sums))
+        if repeated >= _REPEATED and _has_fine_column(table):
+            notes.append(f"{repeated} of {len(sums)} rows of {client} are copies of others.")
+    return notes
+
+
+def _row_sums(values: Values) -> Values:
+    """Return a number for each row, the same for equal rows and for no others, save by chance."""
+    weights = np.random.default_rng(0).standard_normal(values.shape[1])
+    return np.asarray((np.where(np.isnan(values), -0.123456789, values) * weights).sum(1))
+
+
+def _has_fine_column(table: Table) -> bool:
+    """Return whether some numbers are so fine that rows are hardly equal by chance."""
+    numbers = (table.values[:, at].numpy() for at, column in enumerate(table.columns) if column.kind == "number")
+    return any(len(np.unique(own)) > _FINE * len(own) for own in numbers)
+
+
+def _notes_on_texts(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note for each column that is text although half of its cells or more are numbers, and many different."""
+    notes: dict[str, str] = {}
+    for client, table in tables.items():
+        for at, column in enumerate(table.columns):
+            if column.kind != "category" or column.name in notes:
+                continue
+            numeric = np.array([NUMBER.fullmatch(name) is not None for name in column.categories], dtype=bool)
+            if numeric.sum() < 2 * _DISTINCT or numeric.all():
+                continue
+            codes = table.values[:, at].numpy()
+            filled = codes[~np.isnan(codes)].astype(np.int64)
+            wrong = filled[~numeric[filled]]
+            if len(wrong) and 2 * len(wrong) <= len(filled):
+                example = column.categories[int(wrong[0])]
+                notes[column.name] = (
+                    f"Column '{column.name}' of {client} is taken for text, since {len(wrong)} of {len(filled)} cells "
+                    f"are no numbers, such as '{example}'."
+                )
+    return [*notes.values()]
 
 
 def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:

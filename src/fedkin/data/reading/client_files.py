@@ -39,6 +39,8 @@ _LIKELY_CLIENTS = (
     ".sav",
     ".feather",
 )
+_OPENED = "~$"
+"""Beginning of the name of a file beside a workbook that is open in Excel."""
 _PAPERS = (".md", ".pdf", ".docx")
 
 
@@ -169,7 +171,8 @@ def ignored_in(source: object) -> list[str]:
         return []
     names = shown_in(folder)
     folders = [name for name in names if name.lower().endswith(tuple(READERS)) and not (folder / name).is_file()]
-    return sorted([*folders, *(name for name in names if name.lower().endswith(_OTHER_TABLES))])
+    others = [name for name in names if name.lower().endswith(_OTHER_TABLES) and not name.startswith(_OPENED)]
+    return sorted([*folders, *others])
 
 
 def only_other_tables(folder: Path) -> str | None:

@@ -25,6 +25,8 @@ from fedkin.data.reading.text_values import (
     as_numbers,
     compact_dates,
     composed,
+    looks_like_date,
+    no_date_in,
     with_unit,
 )
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 Values = npt.NDArray[np.float64]
 
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a"})
+MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000"}
 MISSING |= {"-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 """Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
 
@@ -137,6 +140,7 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
     if dates is not None:
         return Column(name, "date"), _at(codes, _days(dates))
     _check_no_numbers(words, codes, here, decimal)
+    _check_mostly_dates(words, codes, here)
     return _category(name, codes, words)
 
 
@@ -186,19 +190,40 @@ def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int6
         )
 
 
+def _check_mostly_dates(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str) -> None:
+    """Refuse a column of dates in which some cells are no dates, or none of the calendar, naming the first of these."""
+    dated = np.array([looks_like_date(word) for word in words])
+    if dated.sum() < _SOME:
+        return
+    if dated.all():
+        wrong = no_date_in(words)
+        if wrong is None:  # some have the day first, and others the month
+            raise FedkinError(
+                f"{here} holds dates such as '{words[0]}' that cannot be read together; write them as 2024-12-31, or "
+                "name the column in categorical or drop."
+            )
+        dated = words != wrong
+    _check_mostly(words, codes, dated, here, "dates")
+
+
 def _check_mostly_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str) -> None:
     """Refuse a column of numbers in which some cells are no numbers, naming the first of these."""
-    numeric = np.array([NUMBER.fullmatch(word) is not None for word in words])
+    _check_mostly(words, codes, np.array([NUMBER.fullmatch(word) is not None for word in words]), here, "numbers")
+
+
+def _check_mostly(
+    words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], fitting: npt.NDArray[np.bool_], here: str, what: str
+) -> None:
+    """Refuse a column if enough of its distinct texts are `fitting`, and most cells, but not all."""
     filled = codes >= 0
-    wrong = filled & ~np.append(numeric, False)[codes]
+    wrong = filled & ~np.append(fitting, False)[codes]
     right = int(filled.sum() - wrong.sum())
-    most = _MOSTLY if int((~numeric).sum()) > _FEW_WORDS else _HALF
-    if numeric.sum() >= _SOME and right >= most * filled.sum():
+    most = _MOSTLY if int((~fitting).sum()) > _FEW_WORDS else _HALF
+    if fitting.sum() >= _SOME and right >= most * filled.sum():
         row, count = int(wrong.argmax()), int(wrong.sum())
         more = f", and {count} such cells in all; correct or empty them" if count > 1 else "; correct or empty it"
         raise FedkinError(
-            f"{here} holds numbers, but '{words[codes[row]]}' in row {row + 1}{more}, or name the column in "
-            "categorical."
+            f"{here} holds {what}, but '{words[codes[row]]}' in row {row + 1}{more}, or name the column in categorical."
         )
 
 

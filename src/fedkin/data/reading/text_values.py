@@ -23,8 +23,8 @@ _DIGITS = re.compile(r"[+-]?\d+")
 _MINUS = str.maketrans("\u2212\u2013", "--", "\u00a0\u202f\u2009")
 """Typographers' minus signs, and blanks that they put between thousands."""
 _GROUPED = {
-    ".": re.compile(r"[+-]?\d{1,3}(?:[,']\d{3})+(?:\.\d+)?", re.ASCII),
-    ",": re.compile(r"[+-]?\d{1,3}(?:[.']\d{3})+(?:,\d+)?", re.ASCII),
+    ".": re.compile(r"[+-]?\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?", re.ASCII),
+    ",": re.compile(r"[+-]?\d{1,3}(?:[.' ]\d{3})+(?:,\d+)?", re.ASCII),
 }
 """Numbers with thousands apart, by what stands before decimals."""
 _CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
@@ -74,13 +74,13 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
 def _plain(word: str, decimal: str, parted: bool) -> str:
     """Return a number in Python's notation, without separators of thousands if `parted`; other texts unchanged."""
     if parted and _GROUPED[decimal].fullmatch(word):
-        word = word.replace("'", "").replace("." if decimal == "," else ",", "")
+        word = word.replace("'", "").replace(" ", "").replace("." if decimal == "," else ",", "")
     return word.replace(",", ".", 1) if decimal == "," else word
 
 
 def _could_be_decimal(word: str) -> bool:
     """Return whether the comma in a number may be a decimal separator, as in 1,234."""
-    return word.count(",") == 1 and "." not in word and "'" not in word
+    return word.count(",") == 1 and not set(".' ") & set(word)
 
 
 def _hours(word: str) -> float:
@@ -151,6 +151,19 @@ def compact_dates(numbers: Values) -> Any | None:
     found = np.full(len(numbers), np.datetime64("NaT"), dtype="datetime64[us]")
     found[filled] = stamps.to_numpy("datetime64[us]")[codes]
     return pd.Series(found).dt.tz_localize("UTC")
+
+
+def looks_like_date(word: str) -> bool:
+    """Return whether a text has the form of a date, whether or not the calendar has it."""
+    return any(looks.fullmatch(word) for looks, _ in _DATES.values())
+
+
+def no_date_in(words: Words) -> str | None:
+    """Return a text that is no date of the calendar, such as 2024-02-30, of texts that have the form of dates."""
+    while len(words) > 1:
+        first, second = words[: len(words) // 2], words[len(words) // 2 :]
+        words = first if as_dates(first) is None else second
+    return str(words[0]) if len(words) and as_dates(words) is None else None
 
 
 def _parsed(texts: Sequence[str], **how: Any) -> Any | None:
