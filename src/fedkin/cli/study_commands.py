@@ -88,10 +88,7 @@ def compare(
 )
 @shared_options.out("Folder for runs and tables; existing runs are reused.", default=Path("reproductions"))
 @click.option(
-    "--only",
-    metavar="NAME",
-    multiple=True,
-    help="A row or a column by its name; by default, all. May be repeated.",
+    "--only", metavar="NAME", multiple=True, help="A row or a column by its name; by default, all. May be repeated."
 )
 @click.option(
     "--device",

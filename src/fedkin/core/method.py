@@ -173,6 +173,11 @@ class Method(ABC, Generic[S]):
         """
         return None
 
+    def shared_with(self, made: type[Any]) -> dict[str, Any]:
+        """Return the hyper-parameters that another dataclass has, too, by name in its order."""
+        own = {field.name for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(made) if field.name in own}
+
     def with_oracle(self, oracle: Oracle) -> Self:
         """Return the method; an upper bound gets the `oracle` that knows the truth, from the evaluation alone."""
         return self

@@ -93,8 +93,7 @@ def held_out_of(
         return HeldOut(split, [], samples(given, f"The data given as {entrance}"))
     by_key = by_client(named_data(given, entrance), names, entrance)
     return HeldOut(
-        split,
-        [samples(by_key[at], f"{name} in {entrance}") if at in by_key else None for at, name in enumerate(names)],
+        split, [samples(by_key[at], f"{name} in {entrance}") if at in by_key else None for at, name in enumerate(names)]
     )
 
 

@@ -134,7 +134,7 @@ class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMet
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {
-        "similarity": "always 'cosine', since the distance of the two needs the client app's learning rate",
+        "similarity": "always 'cosine', since the distance of the two needs the client app's learning rate"
     }
 
     _several = True

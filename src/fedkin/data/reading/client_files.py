@@ -97,11 +97,7 @@ def load_clients(
 
 
 def _at_odds(
-    clients: Sequence[Dataset],
-    read: Mapping[str, ReadSoFar],
-    options: TableOptions,
-    label: str | None,
-    complete: bool,
+    clients: Sequence[Dataset], read: Mapping[str, ReadSoFar], options: TableOptions, label: str | None, complete: bool
 ) -> list[str]:
     """Return a sentence for each contradiction among clients, or between their tables and the options.
 

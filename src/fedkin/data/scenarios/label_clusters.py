@@ -14,12 +14,7 @@ from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.data.population import Population
-from fedkin.data.scenarios.partition_scenario import (
-    Labelled,
-    PartitionScenario,
-    SampleTransform,
-    clients_or_default,
-)
+from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, SampleTransform, clients_or_default
 from fedkin.data.scenarios.split import allocate, apportion
 
 _DISJOINT = (range(4), range(4, 7), range(7, 10))

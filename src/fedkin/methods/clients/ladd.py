@@ -126,11 +126,7 @@ class LADDMethod(OneShotMethod):
         return bool(result["style"] == "class")
 
     def _how(self, state: LADDState) -> dict[str, Any]:
-        return {
-            "style": self.style,
-            "window": self.window,
-            "segments": state.classes if self.style == "class" else 1,
-        }
+        return {"style": self.style, "window": self.window, "segments": state.classes if self.style == "class" else 1}
 
 
 @client_task(

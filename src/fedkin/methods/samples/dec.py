@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -31,8 +31,6 @@ from fedkin.methods.samples.sample_method import (
 )
 from fedkin.nn.deep_clustering import PAPER_CODE, DeepClusters, DeepEmbeddedClustering
 from fedkin.nn.network_forms import DEEP_SEARCH, MANY, WIDTHS
-
-_SHARED_OPTIONS = [option.name for option in fields(DeepEmbeddedClustering) if option.name != "batch"]
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,7 @@ class DECMethod(SampleMethod):
         return state.next(finished=True), Record(answered=list(payloads))
 
     def _search(self) -> DeepEmbeddedClustering:
-        return DeepEmbeddedClustering(batch=self.batch_size, **{name: getattr(self, name) for name in _SHARED_OPTIONS})
+        return DeepEmbeddedClustering(batch=self.batch_size, **self.shared_with(DeepEmbeddedClustering))
 
 
 @client_task(takes={}, holds={"x": features(None, None)}, moves_data=True)

@@ -119,11 +119,7 @@ class MUFCMethod(KeptPointsMethod):
 
     def payload(self, state: MUFCState) -> Payload:
         """Return the features, the number of centroids, and the grid, which clients need."""
-        return {
-            "features": state.features,
-            "local_clusters": self.local_clusters or self.n_clusters,
-            "grid": self.grid,
-        }
+        return {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters, "grid": self.grid}
 
     def cluster_points(
         self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
@@ -189,11 +185,7 @@ class MUFCMethod(KeptPointsMethod):
         points, sizes = _in_order(points), _in_order(sizes)
         request = state.requests + 1
         after = dataclasses.replace(
-            state,
-            points=points,
-            sizes=sizes,
-            centroids=self._centroids(fed, state, points, sizes),
-            requests=request,
+            state, points=points, sizes=sizes, centroids=self._centroids(fed, state, points, sizes), requests=request
         )
         self.conclude(fed, after)
         left = sum(int(own.sum()) for own in sizes.values())

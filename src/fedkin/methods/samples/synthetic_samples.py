@@ -185,13 +185,7 @@ def _epoch(client: Client, payload: Mapping[str, Any]) -> Tensor:
     decay = payload["rate_decay"] ** int(own["epochs"])
     rates = Rates(payload["generator_rate"] * decay, payload["discriminator_rate"] * decay)
     own["generator"], own["discriminator"], losses = adversaries.epoch(
-        own["generator"],
-        own["discriminator"],
-        client.x,
-        client.rng,
-        rates,
-        payload["batch_size"],
-        payload["min_steps"],
+        own["generator"], own["discriminator"], client.x, client.rng, rates, payload["batch_size"], payload["min_steps"]
     )
     own["epochs"] = own["epochs"] + 1
     return losses

@@ -236,11 +236,7 @@ class EmbeddingMethod(OneShotMethod):
         how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
         if self.message == "sums":
             return how | {"centre": state.centre, "radius": state.radius}
-        return how | {
-            "form": self.form,
-            "normalise": self.normalise,
-            "batch_statistics": self.batch_statistics,
-        }
+        return how | {"form": self.form, "normalise": self.normalise, "batch_statistics": self.batch_statistics}
 
     def _messages(self, state: EmbeddingState) -> FlippedBits | ClassSums:
         """Return the collector of bits or of class sums."""

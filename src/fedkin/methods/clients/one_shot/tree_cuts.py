@@ -147,11 +147,7 @@ def _by_tree(
 
 
 def _by_sample(
-    points: Tensor,
-    sample: int,
-    min_size: int,
-    rng: torch.Generator,
-    by_tree: Callable[[Tensor, int], Clustering],
+    points: Tensor, sample: int, min_size: int, rng: torch.Generator, by_tree: Callable[[Tensor, int], Clustering]
 ) -> Clustering:
     """Cluster a random sample of the points by a tree, and assign all other points to the nearest cluster."""
     rows = torch.randperm(len(points), generator=rng)[:sample]

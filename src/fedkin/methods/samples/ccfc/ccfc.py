@@ -49,7 +49,6 @@ from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Pre
 Start = Literal["own", "common"]
 Guide = Literal["latents", "kin-graph"]
 
-_TRAINING = tuple(field.name for field in dataclasses.fields(ContrastiveTraining))
 _EVERYONE = "all"
 
 
@@ -208,8 +207,8 @@ class CCFCMethod(SampleMethod):
         clients = [i for i in fed.present if by_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
         found, means = RoundReplies(), Means(len(names), size, aggregation=self.aggregation)
-        training = {name: getattr(self, name) for name in _TRAINING}
         more = {} if by_views else {"guided": self.guide == "kin-graph"}
+        training = self.shared_with(ContrastiveTraining)
         asked = self._payloads(fed, state, clients, training=training, unit=state.unit, **more)
         expected = {"model": updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
         for client, reply in fed.stream(task, asked, expected):

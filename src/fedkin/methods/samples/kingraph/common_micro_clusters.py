@@ -21,11 +21,7 @@ from fedkin.clustering.whitening import whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import doubles, reals, whole
 from fedkin.features.pca import components
-from fedkin.methods.samples.kingraph.kingraph_space import (
-    SPACE,
-    KinGraphState,
-    client_points,
-)
+from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_points
 from fedkin.methods.samples.kingraph.summed_moments import summed_differences, summed_moments
 from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
 from fedkin.secure_aggregation.client_sums import ClientSums
@@ -42,10 +38,7 @@ _MAX_CENTRES = 3_000
 """Maximum number of common micro-clusters."""
 
 
-@client_task(
-    takes={"space": SPACE, "centres": reals("centres", "components")},
-    holds={"counts": whole("centres")},
-)
+@client_task(takes={"space": SPACE, "centres": reals("centres", "components")}, holds={"counts": whole("centres")})
 def send_counts(client: Client, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre."""
     return {"counts": _labels(client, payload).bincount(minlength=len(payload["centres"]))}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -188,12 +188,10 @@ class KinGraphMethod(SampleMethod):
     def _path(self, state: KinGraphState) -> OwnPath | SumsPath | PrivatePath:
         """Return the steps that find the nodes: by own micro-clusters, by common ones, or with privacy."""
         if state.common:
-            names: tuple[str, ...] = ("min_members", "components", "whitening", "local_whitening", "max_nodes")
-            given = {name: getattr(self, name) for name in names}
-            return SumsPath(**given, may_change=self.common_micro_clusters == "auto")
+            return SumsPath(**self.shared_with(SumsPath), may_change=self.common_micro_clusters == "auto")
         if self.epsilon is not None:
             return PrivatePath(PrivacyBudget(self.epsilon, self.delta), self.components)
-        return OwnPath(**{option.name: getattr(self, option.name) for option in fields(OwnPath)})
+        return OwnPath(**self.shared_with(OwnPath))
 
     def is_private(self) -> bool:
         """Whether there is an `epsilon`."""

@@ -13,18 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.whitening import local_scatter, table_scatter
 from fedkin.core import Client, FedkinError, Payload, State, client_task
-from fedkin.core.replies import (
-    Expected,
-    Maybe,
-    Nullable,
-    counts_to,
-    is_count,
-    is_name,
-    is_seed,
-    positive,
-    reals,
-    whole,
-)
+from fedkin.core.replies import Expected, Maybe, Nullable, counts_to, is_count, is_name, is_seed, positive, reals, whole
 from fedkin.features.extractors import extract
 from fedkin.features.pca import PROJECTED, Components, random_projection
 from fedkin.methods.samples.kingraph.node_votes import counted, nearest_nodes
