@@ -1,5 +1,6 @@
 """What a real site tells the server of itself, and what it keeps to itself."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -147,7 +148,9 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     outcome = execute(config, tmp_path / "run")
     found = outputs.load_found(tmp_path / "run")
     population = SimpleNamespace(classes=found.classes)
-    run = SimpleNamespace(method=config.method, config=config, preparation=found.preparation, population=population)
+    noted = replace(found.preparation, notes=["Column 'a' is odd at client south."])
+    run = SimpleNamespace(method=config.method, config=config, preparation=noted, population=population)
+    assert _part(run, found.result, 1)["preparation"]["notes"] == []
     site = Site("north", tmp_path / "site", torch.ones(1, 1), prepare=restore_preparation)
     keep(site, Request("ab12", 1, 0, 9, 8, ""), _part(run, found.result, 1))
     digits = load("digits")

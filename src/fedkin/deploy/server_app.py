@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +205,6 @@ def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
     return {
         "method": run.config.method_name,
         "result": own,
-        "preparation": run.preparation.tree(),
+        "preparation": replace(run.preparation, notes=[]).tree(),  # notes are of other sites, too
         "classes": run.population.classes,
     }

@@ -104,6 +104,7 @@ def test_another_unit_and_other_codes_at_one_client_are_noted():
         "Column 'smoker' holds 0 and 1 at clients north, west, but 1 and 2 at client south; do these codes mean the "
         "same?",
     ]
+    assert found.encoding.tree()["notes"] == []  # which is what clients get
 
 
 def test_numbers_beside_truth_values_must_be_0_to_1():

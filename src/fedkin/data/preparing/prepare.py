@@ -210,8 +210,9 @@ def _prepared_tables(
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
     schema, sums = _most_frequent(schema, sums)
+    silent = replace(schema, notes=[])  # clients get the encoding, but what is noted of others is not for them
     encoding, notes = fitted_encoding(
-        fed, schema, sums, options.scaling, options.indicator, options.lacking == "impute"
+        fed, silent, sums, options.scaling, options.indicator, options.lacking == "impute"
     )
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *notes])
