@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import LatentClusterer, SampleClusterer
-from fedkin.estimators.estimator import EstimatorOptions
+from fedkin.estimators.estimator_options import EstimatorOptions
 from fedkin.estimators.parameters import with_attributes
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)

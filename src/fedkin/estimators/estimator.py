@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -30,6 +29,7 @@ from fedkin.data.reading.arrays import as_dataset
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.estimators.estimator_options import EstimatorOptions
 from fedkin.estimators.figures import client_panels, figure_of, sample_panels
 from fedkin.estimators.fit_rounds import Following, Rounds
 from fedkin.estimators.metrics_frame import Row, history_rows, judged_rows, tidy
@@ -41,47 +41,6 @@ from fedkin.experiment.terminal import Bar, Quiet
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class EstimatorOptions:
-    """Parameters of every estimator beside its method's; `device` only where the method trains networks.
-
-    Attributes
-    ----------
-    scaling : {"auto", "standard", "none"}
-        How samples are scaled: "auto" keeps data in [0, 1] as they are, divides columns in one unit, such as pixels, by
-        one scale, and standardises others, with statistics that clients send; "standard" standardises all columns.
-    drop : list of str
-        Columns of DataFrames that are left out.
-    id : str
-        The column of DataFrames that names rows and is no feature; "auto" to recognise it, "none" if there is none.
-    categorical : list of str
-        Columns whose values are names, also where they are numbers.
-    ordinal : dict of str to list of str, or None
-        By column, its levels in order, from the lowest.
-    lacking : {"drop", "impute"}
-        What happens to a column that a client lacks or that is mostly empty.
-    indicator : bool
-        Whether a column with empty cells gets an indicator column for them.
-    random_state : int, RandomState or None
-        Seed; the same number gives the same result.
-    device : str or torch.device
-        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
-    verbose : bool
-        Whether to show progress on stderr.
-    """
-
-    scaling: Literal["auto", "standard", "none"] = "auto"
-    drop: Sequence[str] = ()
-    id: str = "auto"
-    categorical: Sequence[str] = ()
-    ordinal: Mapping[str, Sequence[str]] | None = None
-    lacking: Literal["drop", "impute"] = "drop"
-    indicator: bool = False
-    random_state: int | np.random.RandomState | None = None
-    device: str | torch.device = "cpu"
-    verbose: bool = False
 
 
 _OWN = {option.name for option in options_of(EstimatorOptions)}
