@@ -99,6 +99,12 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
             "'scenario.clients' is -3 on the command line; it should be greater than or equal to 1.",
         ),
         ("seed=-1", "'seed' is -1 on the command line; it should be greater than or equal to 0."),
+        ("data.drop=ward", "'data.drop' is 'ward' on the command line; it should be a list, such as ['ward']."),
+        (
+            "data.drop=[ward]",
+            "'data.drop' is '[ward]' on the command line; it should be a list, such as ['ward'] (in the shell, between "
+            "double quotes).",
+        ),
         ("seed.deep=1", "'seed' is {'deep': 1} on the command line; it should be a valid integer."),
         ("engine.drop_rate=1", "'engine.drop_rate' is 1 on the command line; it should be less than 1."),
         ("engine.failures=[[0, 1]]", "'engine.failures' is [[0, 1]] on the command line; it should be greater than 0."),
@@ -278,7 +284,7 @@ def test_the_clients_of_a_federation_are_listed_by_name_or_key(tmp_path: Path) -
         (["federation.clients=['a']", "engine.sites=2"], "'engine.sites' is 2, but [federation] lists 1 clients."),
         (
             ["federation.clients='a'"],
-            "'federation.clients' is 'a' on the command line; it should be a valid list.",
+            "'federation.clients' is 'a' on the command line; it should be a list, such as ['a'].",
         ),
         (
             ["federation.client=['a']"],

@@ -63,4 +63,7 @@ def validation_sentence(
     wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
     for theirs, ours in _WORDS.items():
         wanted = wanted.replace(theirs, ours)
+    if isinstance(value, str):
+        bare = " (in the shell, between double quotes)" if value.startswith("[") else ""
+        wanted = wanted.replace("a valid list", f"a list, such as {[value.strip('[]')]}{bare}")
     return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")

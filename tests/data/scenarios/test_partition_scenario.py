@@ -5,6 +5,7 @@ import torch
 from PIL import Image
 
 from fedkin.core import FedkinError
+from fedkin.data.scenarios.heterogeneous import Iid
 from fedkin.data.scenarios.partition_scenario import clients_or_default, hold_out, load_labelled
 
 
@@ -91,3 +92,13 @@ def test_the_default_number_of_clients_depends_on_the_size_of_the_data():
     assert clients_or_default(None, 9_999, 80) == 20
     assert clients_or_default(None, 10_000, 80) == 80
     assert clients_or_default(7, 10_000, 80) == 7
+
+
+def test_codes_of_missing_values_in_one_file_are_noted(tmp_path):
+    rows = "".join(f"{9999 if row < 3 else row},{'ab'[row % 2]}\n" for row in range(40))
+    (tmp_path / "all.csv").write_text(f"age,kind\n{rows}")
+    scenario = Iid(str(tmp_path / "all.csv"), label="kind", clients=2)
+    assert scenario.build(0).notes == (
+        "Column 'age' holds 9999, far above all other values, in 3 rows of all.csv; if it stands for a missing value, "
+        "empty these cells.",
+    )

@@ -17,6 +17,7 @@ from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.data.population import Population
+from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.reading.arrays import check_same_shape
 from fedkin.data.reading.client_files import READERS, holds_clients
 from fedkin.data.reading.common_columns import united
@@ -236,6 +237,7 @@ def populate(
         tests=held if any(len(y) for _, y in held) else [],
         clusters=clusters,
         common_test=data.test if change is None else None,
+        notes=() if data.table is None else tuple(notes_on_cells({data.name: data.table})),
     )
 
 
