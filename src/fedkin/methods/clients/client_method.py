@@ -178,17 +178,9 @@ class ClientMethod(Method[Any]):
     def descent(self, step: int = 0) -> Descent:
         """Return the settings of the clients' training in the round after `step` others."""
         rates = self.learning_rates
-        return Descent(
-            epochs=self.local_epochs,
-            steps=self.local_steps,
-            batch_size=self.batch_size,
-            optimizer=self.optimizer,
-            learning_rate=self.learning_rate if rates is None else rates[min(step, len(rates) - 1)],
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            proximal=self.proximal,
-            recipe=self.recipe,
-        )
+        rate = self.learning_rate if rates is None else rates[min(step, len(rates) - 1)]
+        own = {"epochs": self.local_epochs, "steps": self.local_steps, "learning_rate": rate}
+        return Descent(**self.shared_with(Descent) | own)
 
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
         """Return the ids of clients sampled to take part in this round, in ascending order.
