@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.clustering import graph_cut
-from fedkin.clustering.graph_cut import RESOLUTIONS, communities, largest_client_share
+from fedkin.clustering.graph_cut import RESOLUTIONS, communities
 from fedkin.clustering.neighbour_graph import neighbour_graph
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
@@ -165,20 +165,12 @@ def test_refuses_no_clusters():
         cut(*blobs(2)[:2], n_clusters=0)
 
 
-def test_how_much_of_its_cluster_the_largest_client_holds():
-    clusters, sites = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 1, 2, 0])
-    counts = torch.tensor([5, 2, 4, 8, 1])
-    assert largest_client_share(clusters, sites, counts) == (6 + 8) / 20
-    assert largest_client_share(clusters, clusters, counts) == 1.0
-    assert largest_client_share(clusters, sites * 0, counts) == 1.0
-
-
 def test_a_resolution_is_taken_as_given():
     points, counts, _ = blobs(6, spread=1.5)
     graph = neighbour_graph(points, counts, 15)
     found = {}
     for resolution in (0.05, 1.0, 6.0):
-        clusters, evidence = communities(graph, counts, None, derive_generator(0), flat=True, resolution=resolution)
+        clusters, evidence = communities(graph, counts, None, derive_generator(0), points=points, resolution=resolution)
         assert evidence["resolution"] == resolution
         assert resolution in evidence["resolutions"]
         found[resolution] = int(clusters.max()) + 1
@@ -219,11 +211,12 @@ def test_round_clusters_that_overlap_in_two_columns_are_not_joined_and_a_sheet_i
     round_ones = torch.from_numpy(centres[truth] + 0.85 * rng.normal(size=(540, 2))).float()
     sheet = torch.from_numpy(rng.random((540, 2))).float()
     overlapping, flat = neighbour_graph(round_ones, counts, 15), neighbour_graph(sheet, counts, 15)
-    found, _ = communities(overlapping, counts, None, derive_generator(0), flat=True)
+    found, _ = communities(overlapping, counts, None, derive_generator(0), points=round_ones)
     assert adjusted_rand_score(truth, found) > 0.85
-    assert int(communities(flat, counts, None, derive_generator(0), flat=True)[0].max()) < 2, "not twenty stretches"
+    assert int(communities(flat, counts, None, derive_generator(0), points=sheet)[0].max()) < 2, "not twenty stretches"
     monkeypatch.setattr(graph_cut, "_PEAK", 1.0)
-    joined, _ = communities(overlapping, counts, None, derive_generator(0), flat=True)
+    monkeypatch.setattr(graph_cut, "density_clusters", lambda points, size: None)
+    joined, _ = communities(overlapping, counts, None, derive_generator(0), points=round_ones)
     assert adjusted_rand_score(truth, joined) < 0.5
 
 
@@ -235,8 +228,10 @@ def test_round_clusters_that_overlap_in_two_columns_are_not_joined_and_a_sheet_i
         ([2, 5, 9], [0.5, 0.6, 0.7], None),
         ([2, 5, 9], [0.5, 0.6, 0.96], 2),
         ([1, 5, 9], [1.0, 0.6, 0.7], None),
-        ([1, 10, 10], [1.0, 1.0, 1.0], None),
+        ([1, 24, 24], [1.0, 1.0, 1.0], None),
+        ([2, 5, 13], [0.6, 0.8, 0.99], None),
     ],
 )
 def test_clusters_are_more_stable_than_their_parts(found, stability, peak):
-    assert graph_cut._peak(found, stability, nodes=10) == peak
+    partitions = [np.arange(24) % number for number in found]  # of 13, two are single nodes
+    assert graph_cut._peak(partitions, stability) == peak

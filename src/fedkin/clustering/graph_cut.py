@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from fedkin.clustering.community_joining import join_similar, join_to
+from fedkin.clustering.community_joining import FEW_DIMENSIONS, join_similar, join_to
 from fedkin.clustering.community_scales import largest_first, scales_of
+from fedkin.clustering.dense_nodes import density_clusters
 from fedkin.clustering.louvain import CommunityLabels, condensed, louvain
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
@@ -52,6 +53,9 @@ _PEAK, _CERTAIN = 0.1, 0.95
 of a sheet. On clouds, squares, rings and moons of 1,000 and 3,000 samples no more than 0.03 is lost, and none is above
 0.85, unless a cluster is a community."""
 
+_FEW_NODES = 64
+"""Among fewer flat nodes even stretches lose stability, so that only `_CERTAIN` tells clusters from them."""
+
 _STRIDE = 4
 """Of flat points every fourth resolution is tried: joining takes time, and five resolutions suffice."""
 
@@ -65,7 +69,7 @@ def communities(
     n_clusters: int | None,
     rng: torch.Generator,
     *,
-    flat: bool = False,
+    points: Tensor | None = None,
     resolution: float | None = None,
 ) -> tuple[Tensor, dict[str, Any]]:
     """Find clusters of nodes, as many as the graph shows or as given.
@@ -80,12 +84,14 @@ def communities(
 
     If `n_clusters` is given, the choice is among the resolutions with that many communities. If there is none, the
     communities of the lowest resolution with more are joined, those with most links for their size first. If it is not
-    given, the communities of `flat` points are first asked whether they are clusters or stretches of a sheet. Stretches
-    are the more stable the more there are, clusters more stable than their parts: where the most stable resolution is
-    followed by finer ones whose stability is less by 0.1, or has 0.95, its communities are the clusters. Otherwise they
-    are joined while they are no more separate than halves of one, at every fourth resolution. If none of these five has
-    a stability of 0.85, the one with the highest mean index to all five is chosen: stretches of a sheet vary, but join
-    to the same clusters.
+    given, the communities of flat points, with at most three dimensions, are first asked whether they are clusters or
+    stretches of a sheet. Stretches are the more stable the more there are, clusters more stable than their parts: where
+    the most stable resolution is followed by finer ones whose stability is less by 0.1, or has 0.95, its communities
+    are the clusters, unless one is a single node, which is always stable. Otherwise, and among fewer than 64 nodes that
+    do not reach 0.95, points of two or three dimensions are clustered by density, see `density_clusters`. If that finds
+    no clusters, communities are joined while they are no more separate than halves of one, at every fourth resolution.
+    If none of these five has a stability of 0.85, the one with the highest mean index to all five is chosen: stretches
+    of a sheet vary, but join to the same clusters.
 
     The order of nodes affects only the names of clusters, except among nodes with the same links. Resamples have at
     most 8,000 nodes. 6,000 nodes take two seconds, 20,000 a few, and half a minute if they are flat; memory is some
@@ -101,8 +107,8 @@ def communities(
         Clusters to find, at least 1; None for as many as the graph shows. With fewer nodes each is a cluster.
     rng : torch.Generator
         Draws the resamples, and the order in which nodes are visited.
-    flat : bool
-        Whether points have at most three dimensions.
+    points : Tensor or None
+        float ``(m, d)``, where the nodes are; ``None``: they count as points of more than three dimensions.
     resolution : float or None
         Resolution of the communities, greater than 0, if `n_clusters` is None; None for the most stable.
 
@@ -113,9 +119,9 @@ def communities(
         fewer clusters are given.
     evidence : dict
         "resolution" and its "stability", at most 1, both before communities are joined or split further to reach
-        `n_clusters`; "modularity", the fraction of links within clusters above chance; the lists "resolutions",
-        "clusters_found" (for flat points after joining) and "stabilities" of all resolutions tried; and "scales", see
-        `scales_of`, before joining.
+        `n_clusters`; "by_density", whether clusters are those of `density_clusters` instead; "modularity", the fraction
+        of links within clusters above chance; the lists "resolutions", "clusters_found" (for flat points after joining)
+        and "stabilities" of all resolutions tried; and "scales", see `scales_of`, before joining.
 
     Raises
     ------
@@ -131,6 +137,7 @@ def communities(
     graph, size = graph[order][:, order].tocsr(), size[order]
     graph.sort_indices()
     numbers = np.random.default_rng(draw_seed(rng))
+    flat = points is not None and points.shape[1] <= FEW_DIMENSIONS
     by_shape = flat and n_clusters is None and resolution is None
     more = _FINER if by_shape else () if resolution is None else (resolution,)
     resolutions = tuple(sorted({*RESOLUTIONS, *more}))
@@ -138,8 +145,12 @@ def communities(
     stability = _stability(graph, size, partitions, numbers, resolutions)
     scales = [*zip(resolutions, partitions, stability, strict=True)]
     found = [int(partition.max()) + 1 for partition in partitions]
-    peak = _peak(found, stability, len(size)) if by_shape else None
-    if by_shape and peak is None:
+    peak = _peak(partitions, stability) if by_shape else None
+    dense = None
+    unsure = peak is None or (len(size) < _FEW_NODES and stability[peak] < _CERTAIN)
+    if points is not None and by_shape and unsure and points.shape[1] > 1:
+        dense = density_clusters(points.double().numpy()[order], size)
+    if by_shape and peak is None and dense is None:
         tried = slice(0, len(RESOLUTIONS), _STRIDE)
         resolutions, partitions = resolutions[tried], join_similar(graph, partitions[tried])
         stability = stability[tried]
@@ -150,11 +161,14 @@ def communities(
     else:
         chosen = _choose(found, stability, n_clusters, len(size)) if peak is None else peak
     labels = partitions[chosen]
-    if n_clusters is not None:
+    if dense is not None:
+        labels = dense
+    elif n_clusters is not None:
         labels = _exactly(graph, partitions, chosen, min(n_clusters, len(size)), numbers)
     evidence = {
         "resolution": resolutions[chosen],
         "stability": stability[chosen],
+        "by_density": dense is not None,
         "modularity": _modularity(graph, labels),
         "resolutions": list(resolutions),
         "clusters_found": found,
@@ -164,24 +178,6 @@ def communities(
     clusters = torch.empty(len(size), dtype=torch.int64)
     clusters[torch.from_numpy(order)] = torch.from_numpy(largest_first(labels, size))
     return clusters, evidence
-
-
-def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
-    """Return the fraction of a cluster's samples that are at the client with most of them, mean over samples.
-
-    Parameters
-    ----------
-    clusters, clients, counts : Tensor
-        int64 ``(m,)``: cluster, client, numbered from 0, and samples of each micro-cluster.
-
-    Returns
-    -------
-    float
-        In (0, 1]: about one over the number of clients if they are alike; 1 if no cluster is at two clients.
-    """
-    table = torch.zeros(int(clusters.max()) + 1, int(clients.max()) + 1, dtype=torch.int64)
-    table.index_put_((clusters, clients), counts, accumulate=True)
-    return int(table.max(1).values.sum()) / int(counts.sum())
 
 
 def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
@@ -259,12 +255,13 @@ def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | 
     return next(i for i in fitting if stability[i] >= best - _AS_STABLE)
 
 
-def _peak(found: Sequence[int], stability: Sequence[float], nodes: int) -> int | None:
+def _peak(partitions: Sequence[CommunityLabels], stability: Sequence[float]) -> int | None:
     """Return the index of the most stable resolution of flat points; ``None`` if its communities are no clusters."""
-    fitting = [i for i in range(len(found)) if 1 < found[i] < nodes]
-    if not fitting:
+    sizes = [np.bincount(partition) for partition in partitions]
+    fitting = [i for i, nodes in enumerate(sizes) if 1 < len(nodes) < nodes.sum()]
+    best = max(fitting, key=stability.__getitem__, default=None)
+    if best is None or sizes[best].min() == 1:
         return None
-    best = max(fitting, key=stability.__getitem__)
     lost = stability[best] - min(stability[best:])
     return best if lost >= _PEAK or stability[best] >= _CERTAIN else None
 
