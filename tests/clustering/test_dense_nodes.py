@@ -54,14 +54,31 @@ def test_too_few_points_are_one_cluster():
     assert density_clusters(lines(2, 9.0), np.ones(4)) is None
 
 
+def arcs(seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """400 samples of two arcs that reach into each other, a quarter of them of one."""
+    rng = np.random.default_rng(seed)
+    truth, turn = np.arange(400) % 4 // 3, rng.uniform(0, np.pi, 400)
+    one, other = np.c_[np.cos(turn), np.sin(turn)], np.c_[1 - np.cos(turn), 0.3 - np.sin(turn)]
+    return np.where(truth[:, None] == 0, one, other) + 0.06 * rng.standard_normal((400, 2)), truth
+
+
 @pytest.mark.parametrize("seed", [0, 1, 3])
 @pytest.mark.parametrize("clients", [1, 3])
 def test_two_arcs_of_few_samples_are_two_clusters(clients, seed):
     """Communities are pieces of arcs, or all of both."""
-    rng = np.random.default_rng(seed)
-    truth, turn = np.arange(400) % 4 // 3, rng.uniform(0, np.pi, 400)
-    arcs = np.where(truth[:, None] == 0, np.c_[np.cos(turn), np.sin(turn)], np.c_[1 - np.cos(turn), 0.3 - np.sin(turn)])
-    x = arcs + 0.06 * rng.standard_normal((400, 2))
+    x, truth = arcs(seed)
     model = fedkin.KinGraph(random_state=0).fit(np.array_split(x, clients))
     assert adjusted_rand(truth, np.concatenate(model.labels_)) > 0.95
     assert model.records_[-1]["by_density"]
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_a_number_that_density_shows_has_its_clusters(clients):
+    x, truth = arcs(3)
+    parts = np.array_split(x, clients)
+    model = fedkin.KinGraph(n_clusters=2, random_state=0).fit(parts)
+    assert adjusted_rand(truth, np.concatenate(model.labels_)) > 0.95
+    assert model.records_[-1]["by_density"]
+    found = fedkin.KinGraph(random_state=0).fit(parts)
+    assert [labels.tolist() for labels in found.cut(2).labels_] == [labels.tolist() for labels in model.labels_]
+    assert found.cut(5).n_clusters_ == 5

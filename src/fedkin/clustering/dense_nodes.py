@@ -40,9 +40,9 @@ def density_clusters(points: NDArray[np.float64], size: NDArray[np.float64]) -> 
     -------
     array or None
         int64 ``(m,)``, from 0; ``None`` if there is one cluster, one has less than 5 % of the samples, more than 15 %
-        are noise, or there are at most ten points for every dimension.
+        are noise, or there is one dimension or at most ten points for each.
     """
-    if len(points) <= _PER_DIMENSION * points.shape[1]:
+    if points.shape[1] == 1 or len(points) <= _PER_DIMENSION * points.shape[1]:
         return None
     smallest = max(_MIN_NODES, round(len(points) ** (1 / 3)))
     dense = HDBSCAN(min_cluster_size=smallest, min_samples=_NEAREST, copy=True)

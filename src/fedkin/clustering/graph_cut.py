@@ -83,15 +83,17 @@ def communities(
     If `resolution` is given, its communities are the clusters, neither joined nor divided.
 
     If `n_clusters` is given, the choice is among the resolutions with that many communities. If there is none, the
-    communities of the lowest resolution with more are joined, those with most links for their size first. If it is not
-    given, the communities of flat points, with at most three dimensions, are first asked whether they are clusters or
-    stretches of a sheet. Stretches are the more stable the more there are, clusters more stable than their parts: where
-    the most stable resolution is followed by finer ones whose stability is less by 0.1, or has 0.95, its communities
-    are the clusters, unless one is a single node, which is always stable. Otherwise, and among fewer than 64 nodes that
-    do not reach 0.95, points of two or three dimensions are clustered by density, see `density_clusters`. If that finds
-    no clusters, communities are joined while they are no more separate than halves of one, at every fourth resolution.
-    If none of these five has a stability of 0.85, the one with the highest mean index to all five is chosen: stretches
-    of a sheet vary, but join to the same clusters.
+    communities of the lowest resolution with more are joined, those with most links for their size first. Where the
+    density of flat points shows as many clusters, these are taken unless so many communities have a stability of 0.95.
+
+    If it is not given, the communities of flat points, with at most three dimensions, are first asked whether they are
+    clusters or stretches of a sheet. Stretches are the more stable the more there are, clusters more stable than their
+    parts: where the most stable resolution is followed by finer ones whose stability is less by 0.1, or has 0.95, its
+    communities are the clusters, unless one is a single node, which is always stable. Otherwise, and among fewer than
+    64 nodes that do not reach 0.95, clusters are those of the density, see `density_clusters`. If it shows none,
+    communities are joined while they are no more separate than halves of one, at every fourth resolution. If none of
+    these five has a stability of 0.85, the one with the highest mean index to all five is chosen: stretches of a sheet
+    vary, but join to the same clusters.
 
     The order of nodes affects only the names of clusters, except among nodes with the same links. Resamples have at
     most 8,000 nodes. 6,000 nodes take two seconds, 20,000 a few, and half a minute if they are flat; memory is some
@@ -147,9 +149,13 @@ def communities(
     found = [int(partition.max()) + 1 for partition in partitions]
     peak = _peak(partitions, stability) if by_shape else None
     dense = None
-    unsure = peak is None or (len(size) < _FEW_NODES and stability[peak] < _CERTAIN)
-    if points is not None and by_shape and unsure and points.shape[1] > 1:
+    if by_shape:
+        unsure = peak is None or (len(size) < _FEW_NODES and stability[peak] < _CERTAIN)
+    else:
+        unsure = resolution is None and n_clusters not in _certain(found, stability)
+    if points is not None and flat and unsure:
         dense = density_clusters(points.double().numpy()[order], size)
+        dense = dense if dense is not None and n_clusters in (None, int(dense.max()) + 1) else None
     if by_shape and peak is None and dense is None:
         tried = slice(0, len(RESOLUTIONS), _STRIDE)
         resolutions, partitions = resolutions[tried], join_similar(graph, partitions[tried])
@@ -264,6 +270,11 @@ def _peak(partitions: Sequence[CommunityLabels], stability: Sequence[float]) -> 
         return None
     lost = stability[best] - min(stability[best:])
     return best if lost >= _PEAK or stability[best] >= _CERTAIN else None
+
+
+def _certain(found: Sequence[int], stability: Sequence[float]) -> set[int]:
+    """Return the numbers of communities that are the same in nearly all resamples at some resolution."""
+    return {number for number, stable in zip(found, stability, strict=True) if stable >= _CERTAIN}
 
 
 def _exactly(

@@ -229,7 +229,9 @@ def test_the_truth_cannot_rank_where_there_is_none(tmp_path: Path) -> None:
 def test_how_the_data_were_prepared_stands_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "wards").mkdir()
     for at, name in enumerate(("north", "south")):
-        rows = "".join(f"P{at}{row:03},{row % 2 * 9 + row / 100 + at / 10},{row % 2 * 5 + row % 3}\n" for row in range(30))
+        rows = "".join(
+            f"P{at}{row:03},{row % 2 * 9 + row / 100 + at / 10},{row % 2 * 5 + row % 3}\n" for row in range(30)
+        )
         (tmp_path / "wards" / f"{name}.csv").write_text(f"patient,age,dose\n{rows}")
     question = question_of(str(tmp_path / "wards"), methods=("kfed",), settings=["engine.workers=1"])
     comparison = compared(question, Options(("kfed",), clusters=2, seeds=1, budget="1h"), tmp_path / "out", Watch())
