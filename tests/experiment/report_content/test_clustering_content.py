@@ -1,3 +1,5 @@
+import pytest
+
 from fedkin.experiment.report_content.clustering_content import clustering_of, scales_of
 
 
@@ -20,6 +22,20 @@ def test_clusters_of_samples_show_how_stable_they_are_at_each_resolution():
     assert "joined" not in drawn.caption
     values["clusters"] = 2
     assert "Of its 5 clusters, those with the most edges" in clustering_of([graph])[1][0].caption
+
+
+@pytest.mark.parametrize(
+    ("way", "said"), [({"by_density": True}, "the gaps between micro-clusters"), ({"linkage": "ward"}, "Ward's method")]
+)
+def test_no_resolution_is_said_to_be_chosen_where_clusters_are_found_in_another_way(way, said):
+    values = {"resolutions": [0.05, 0.1], "clusters_found": [3, 5], "stabilities": [0.8, 0.9], "resolution": 0.1}
+    record = {"step": 2, "answered": [0, 1, 2], "values": values | {"nodes": 40, "clusters": 2} | way}
+    findings, (drawn,) = clustering_of([record])
+    assert findings == ["In step 2, 40 micro-clusters from 3 clients gave 2 clusters."]
+    assert not any(drawn.strong)
+    assert "was chosen: " in drawn.caption
+    assert said in drawn.caption
+    assert "merged" not in drawn.caption
 
 
 def test_coarser_and_finer_clusters_are_a_tree_where_there_are_any():

@@ -6,7 +6,8 @@ with ``numbers``, ``epsilon`` and ``delta``; and with the greatest merge ``heigh
 ``silhouettes`` by number of clusters.
 
 Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each and
-the ``resolution`` chosen; and ``scales``, coarser and finer clusters, see `fedkin.report.ScaleTree`.
+the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward"; and ``scales``, coarser
+and finer clusters, see `fedkin.report.ScaleTree`.
 """
 
 from __future__ import annotations
@@ -154,24 +155,38 @@ def _silhouettes(scores: Mapping[str, float]) -> Bars:
 
 
 def _cut(record: RecordLine) -> str:
-    """Describe the size of the graph of micro-clusters, and the number of clusters found in it."""
+    """Describe the number of micro-clusters, and the number of clusters found in them."""
     values = record["values"]
     nodes, clusters = pluralize(values["nodes"], "micro-cluster"), pluralize(values["clusters"], "cluster")
+    found_in = nodes if _other_way(values) else f"a graph of {nodes}"
     clients = pluralize(len(record["answered"]), "client")
-    return f"In step {record['step']}, a graph of {nodes} from {clients} gave {clusters}."
+    return f"In step {record['step']}, {found_in} from {clients} gave {clusters}."
+
+
+def _other_way(values: Mapping[str, Any]) -> str | None:
+    """Return how clusters were found if not in the graph."""
+    if values.get("by_density"):
+        return "these clusters are pieces of longer ones, which the gaps between micro-clusters show (HDBSCAN)"
+    if values.get("linkage") == "ward":
+        return "there are too few micro-clusters for a graph, so clusters are those of Ward's method"
+    return None
 
 
 def _stability(values: Mapping[str, Any]) -> Bars:
     chosen = values["resolutions"].index(values["resolution"])
+    other_way = _other_way(values)
     caption = (
         "ARI of the clusters found at each resolution, the coarsest first, with those found without some of the "
-        "micro-clusters: 1 is equal. The coloured one was chosen. Below each bar: the number of clusters."
+        f"micro-clusters: 1 is equal. {'' if other_way else 'The coloured one was chosen. '}Below each bar: the number "
+        "of clusters."
     )
     found, left = values["clusters_found"][chosen], values["clusters"]
-    if found > left:
+    if other_way:
+        caption += f" None was chosen: {other_way}."
+    elif found > left:
         caption += f" Of its {found} clusters, those with the most edges between were then merged, leaving {left}."
     names = [str(count) for count in values["clusters_found"]]
-    strong = [at == chosen for at in range(len(names))]
+    strong = [at == chosen and not other_way for at in range(len(names))]
     return Bars("Stability", caption, names, values["stabilities"], strong, "clusters, by resolution")
 
 
