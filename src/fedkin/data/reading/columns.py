@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 Values = npt.NDArray[np.float64]
 
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a"})
-MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000"}
-MISSING |= {"-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
+MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 """Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
 
 _BOOLEANS = (
@@ -283,8 +282,7 @@ def as_text(value: Any, here: str = "The column") -> str:
 
 def _at(codes: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> Values:
     """Return `values` at the codes; NaN at -1."""
-    padded: Values = np.append(values.astype(np.float64), np.nan)
-    return padded[codes]
+    return np.append(values.astype(np.float64), np.nan)[codes]
 
 
 def _floats(cells: pd.Series) -> Values:
