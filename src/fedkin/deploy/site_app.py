@@ -75,7 +75,7 @@ def site_of(context: Context) -> Site:
 def _say_once(notes: Sequence[str], path: Path) -> None:
     """Print notes to the site's log unless they are in its private folder already: every message starts a process."""
     text = "".join(f"{note}\n" for note in notes)
-    if text != (path.read_text("utf-8") if path.is_file() else ""):
+    if text != (path.read_text(encoding="utf-8") if path.is_file() else ""):
         write_atomically(path, text)
         for note in notes:
             print(f"fedkin: {note}", flush=True)

@@ -166,7 +166,7 @@ def test_who_is_not_there_is_missing_and_named(tmp_path: Path) -> None:
 
 
 def test_the_server_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid_module, "_SAY", 0.2)
+    monkeypatch.setattr(grid_module, "_REPORT_EVERY", 0.2)
     grid = nodes_of(sites_of(clients(3), tmp_path))
     fed, reports = federation(grid, timeout=1.0), []
     fed.roster.report = reports.append
@@ -179,7 +179,7 @@ def test_the_server_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_site_that_is_started_anew_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid_module, "_LOOK", 0.1)
+    monkeypatch.setattr(grid_module, "_LOOK_EVERY", 0.1)
     grid = nodes_of(sites_of(clients(2), tmp_path))
     fed = federation(grid, timeout=20)
     fed.ask(remember, fed.all())
