@@ -2,11 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 import fedkin
 from fedkin.clustering.dense_nodes import density_clusters
 from fedkin.clustering.metrics import adjusted_rand
+
+
+def clusters(points: NDArray[np.float64], samples: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    return density_clusters(torch.from_numpy(points), torch.from_numpy(samples))
 
 
 def lines(nodes: int, apart: float) -> NDArray[np.float64]:
@@ -16,7 +21,7 @@ def lines(nodes: int, apart: float) -> NDArray[np.float64]:
 
 
 def test_long_clusters_are_found_by_the_gap_between_them():
-    found = density_clusters(lines(20, 2.0), np.ones(40))
+    found = clusters(lines(20, 2.0), np.ones(40))
     assert found is not None
     assert sorted(np.bincount(found)) == [20, 20]
     assert len(set(found[:20])) == len(set(found[20:])) == 1
@@ -27,7 +32,7 @@ def test_long_clusters_are_found_by_the_gap_between_them():
 def test_single_clouds_are_mostly_left_alone(kind, columns):
     rng = np.random.default_rng(0)
     drawn = [rng.normal(size=(200, columns)) if kind == "normal" else rng.random((200, columns)) for _ in range(20)]
-    assert sum(density_clusters(cloud, np.ones(200)) is not None for cloud in drawn) <= 1
+    assert sum(clusters(cloud, np.ones(200)) is not None for cloud in drawn) <= 1
 
 
 FAR = np.array([[-30.0, 0.0], [40.0, 4.0]])
@@ -35,23 +40,23 @@ FAR = np.array([[-30.0, 0.0], [40.0, 4.0]])
 
 
 def test_noise_joins_the_nearer_cluster():
-    found = density_clusters(np.concatenate([lines(20, 4.0), FAR]), np.ones(42))
+    found = clusters(np.concatenate([lines(20, 4.0), FAR]), np.ones(42))
     assert found is not None
     assert found[40] == found[0] != found[41] == found[20]
 
 
 def test_much_noise_means_no_clusters():
     points = np.concatenate([lines(20, 4.0), FAR])
-    assert density_clusters(points, np.append(np.ones(40), [10.0, 10.0])) is None
+    assert clusters(points, np.append(np.ones(40), [10.0, 10.0])) is None
 
 
 def test_a_cluster_of_few_samples_is_none():
     few = np.concatenate([np.full(20, 20.0), np.ones(20)])
-    assert density_clusters(lines(20, 2.0), few) is None
+    assert clusters(lines(20, 2.0), few) is None
 
 
 def test_too_few_points_are_one_cluster():
-    assert density_clusters(lines(2, 9.0), np.ones(4)) is None
+    assert clusters(lines(2, 9.0), np.ones(4)) is None
 
 
 def arcs(seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import HDBSCAN
-from sklearn.neighbors import KNeighborsClassifier
+from torch import Tensor
+
+from fedkin.clustering.nearest import nearest_centroids
 
 _PER_DIMENSION = 10
 """Density tells nothing where there are no more nodes than this for every dimension."""
@@ -20,20 +22,19 @@ _MIN_NODES, _NEAREST = 4, 3
 itself included, that tell the density at a node."""
 
 _MAX_NOISE, _MIN_SHARE = 0.15, 0.05
-"""Maximum fraction of samples that are noise, and minimum fraction in every cluster. Of clusters that are there 0.005
-are noise on the median, of single clouds, boxes and bent sheets 0.29."""
+"""Maximum fraction of samples that are noise, and minimum fraction in every cluster."""
 
 
-def density_clusters(points: NDArray[np.float64], size: NDArray[np.float64]) -> NDArray[np.int64] | None:
+def density_clusters(points: Tensor, counts: Tensor) -> NDArray[np.int64] | None:
     """Cluster nodes by HDBSCAN (Campello et al. 2013) if it finds two clusters or more, and none by chance.
 
     Afterwards noise joins the cluster of the nearest point that is none.
 
     Parameters
     ----------
-    points : array
+    points : Tensor
         float64 ``(m, d)``.
-    size : array
+    counts : Tensor
         float64 ``(m,)``, samples of each.
 
     Returns
@@ -46,13 +47,11 @@ def density_clusters(points: NDArray[np.float64], size: NDArray[np.float64]) -> 
         return None
     smallest = max(_MIN_NODES, round(len(points) ** (1 / 3)))
     dense = HDBSCAN(min_cluster_size=smallest, min_samples=_NEAREST, copy=True)
-    labels: NDArray[np.int64] = dense.fit_predict(points).astype(np.int64)
-    inside = labels >= 0
+    labels: NDArray[np.int64] = dense.fit_predict(points.numpy()).astype(np.int64)
+    inside, size = labels >= 0, counts.numpy()
     if labels.max() < 1 or size[~inside].sum() > _MAX_NOISE * size.sum():
         return None
     if np.bincount(labels[inside], weights=size[inside]).min() < _MIN_SHARE * size.sum():
         return None
-    if not inside.all():
-        nearest = KNeighborsClassifier(n_neighbors=1).fit(points[inside], labels[inside])
-        labels[~inside] = nearest.predict(points[~inside])
+    labels[~inside] = labels[inside][nearest_centroids(points[~inside], points[inside])]
     return labels

@@ -148,13 +148,13 @@ def communities(
     scales = [*zip(resolutions, partitions, stability, strict=True)]
     found = [int(partition.max()) + 1 for partition in partitions]
     peak = _peak(partitions, stability) if by_shape else None
-    dense = None
     if by_shape:
-        unsure = peak is None or (len(size) < _FEW_NODES and stability[peak] < _CERTAIN)
+        sure = peak is not None and (len(size) >= _FEW_NODES or stability[peak] >= _CERTAIN)
     else:
-        unsure = resolution is None and n_clusters not in _certain(found, stability)
-    if points is not None and flat and unsure:
-        dense = density_clusters(points.double().numpy()[order], size)
+        sure = any(number == n_clusters and stable >= _CERTAIN for number, stable in zip(found, stability, strict=True))
+    dense = None
+    if points is not None and flat and resolution is None and not sure:
+        dense = density_clusters(points.double()[torch.from_numpy(order)], torch.from_numpy(size))
         dense = dense if dense is not None and n_clusters in (None, int(dense.max()) + 1) else None
     if by_shape and peak is None and dense is None:
         tried = slice(0, len(RESOLUTIONS), _STRIDE)
@@ -270,11 +270,6 @@ def _peak(partitions: Sequence[CommunityLabels], stability: Sequence[float]) -> 
         return None
     lost = stability[best] - min(stability[best:])
     return best if lost >= _PEAK or stability[best] >= _CERTAIN else None
-
-
-def _certain(found: Sequence[int], stability: Sequence[float]) -> set[int]:
-    """Return the numbers of communities that are the same in nearly all resamples at some resolution."""
-    return {number for number, stable in zip(found, stability, strict=True) if stable >= _CERTAIN}
 
 
 def _exactly(
