@@ -8,7 +8,7 @@ from fedkin.data.population import Drift, Population
 
 
 class Tenfold:
-    def apply(self, x, columns=None, where=""):
+    def apply(self, x, columns=None, where="", donors=None):
         return 10 * x
 
 

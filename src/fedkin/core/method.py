@@ -156,6 +156,10 @@ class Method(ABC, Generic[S]):
         """Whether all that clients send is covered by a privacy guarantee, with these hyper-parameters."""
         return False
 
+    def guards_samples(self) -> bool:
+        """Whether messages are differentially private for one sample, so that no sample may change others before."""
+        return self.is_private()
+
     def without(self, state: S, clients: Collection[int]) -> S | None:
         """Return a finished run's `state` before the last step, with the contributions of `clients` removed.
 

@@ -14,14 +14,19 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.core.table import Column
+from fedkin.core.table import Column, Table
 
 
 class SamplePreparation(Protocol):
     """Protocol of a preparation that is applied to samples, such as `fedkin.data.preparing.preparation.Preparation`."""
 
-    def apply(self, x: Tensor, columns: Sequence[Column] | None = None, where: str = ...) -> Tensor:
-        """Return prepared samples; those of a table come with its `columns`. `x` itself is not changed."""
+    def apply(
+        self, x: Tensor, columns: Sequence[Column] | None = None, where: str = ..., donors: Table | None = None
+    ) -> Tensor:
+        """Return prepared samples; those of a table come with its `columns`, and with the client's own rows.
+
+        `x` itself is not changed.
+        """
         ...
 
 
@@ -212,7 +217,7 @@ class Population:
         """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
         columns = [None if client.table is None else client.table.columns for client in self.clients]
         tests = [
-            (preparation.apply(x, own, f"The test part of client {i}"), y)
+            (preparation.apply(x, own, f"The test part of client {i}", self.clients[i].table), y)
             for i, ((x, y), own) in enumerate(zip(self.tests, columns, strict=False))
         ]
         common = self.common_test and (preparation.apply(self.common_test[0], columns[0]), self.common_test[1])

@@ -24,7 +24,8 @@ from fedkin.core.progress import Callbacks, followed
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.preparation import Preparation
-from fedkin.data.preparing.prepare import PreparingOptions, prepare
+from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.reading.arrays import as_dataset
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.table_options import TableOptions
@@ -164,7 +165,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             fed = LocalFederation(clients, seed, on_progress=progress.part)
             fed.client_names, fed.away = names, set(forgotten)
             identity = "none" if self.id is None else self.id
-            preparation = prepare(fed, PreparingOptions(self.scaling, identity, self.lacking, self.indicator), names)
+            preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
+            preparation = prepare(fed, preparing.of(private=method.guards_samples()), names)
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
             method = method.with_own_data(self._own_data(preparation))
             rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)

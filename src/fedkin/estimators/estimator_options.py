@@ -29,6 +29,9 @@ class EstimatorOptions:
         By column, its levels in order, from the lowest.
     lacking : {"drop", "impute"}
         What happens to a column that a client lacks or that is mostly empty.
+    imputation : {"neighbours", "median"}
+        What empty cells take: the mean of the five most similar rows of the same client, or the median or most frequent
+        value of all clients, as empty cells of new rows always do, and with an ``epsilon``.
     indicator : bool
         Whether a column with empty cells gets an indicator column for them.
     random_state : int, RandomState or None
@@ -45,6 +48,7 @@ class EstimatorOptions:
     categorical: Sequence[str] = ()
     ordinal: Mapping[str, Sequence[str]] | None = None
     lacking: Literal["drop", "impute"] = "drop"
+    imputation: Literal["neighbours", "median"] = "neighbours"
     indicator: bool = False
     random_state: int | np.random.RandomState | None = None
     device: str | torch.device = "cpu"

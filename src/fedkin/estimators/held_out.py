@@ -13,6 +13,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.seeds import derive_generator
+from fedkin.core.table import Table
 from fedkin.data.inputs.client_input import ClientInput, dimensions, is_pair
 from fedkin.data.inputs.federation_input import holds_several, is_named, labels_beside, named_data
 from fedkin.data.population import Population
@@ -147,11 +148,11 @@ def split_off(
         order = torch.randperm(len(client), generator=derive_generator(seed, split, client.id))
         count = min(len(client) - 1, max(1, round(fraction * len(client))))
         kept.append(client.rows(order[count:].sort().values))
-        out.append(_samples_of(client.rows(order[:count].sort().values)) if count else None)
+        out.append(_samples_of(client.rows(order[:count].sort().values), kept[-1].table) if count else None)
     return kept, HeldOut(split, out)
 
 
-def _samples_of(client: Client) -> Samples:
+def _samples_of(client: Client, donors: Table | None) -> Samples:
     columns = None if client.table is None else client.table.columns
     assert client.y is not None
-    return lambda preparation: preparation.apply(client.x, columns, f"Client {client.id}"), client.y
+    return lambda preparation: preparation.apply(client.x, columns, f"Client {client.id}", donors), client.y

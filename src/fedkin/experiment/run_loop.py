@@ -102,7 +102,8 @@ def prepare(
         secure(fed, config.method)
     checkpoint = load_checkpoint(folder / CHECKPOINT)
     if checkpoint is None:
-        preparation = prepare_data(fed, config.data.preparing, population.names)
+        preparing = config.data.preparing.of(private=config.method.guards_samples())
+        preparation = prepare_data(fed, preparing, population.names)
         preparation = dataclasses.replace(preparation, notes=[*population.notes, *preparation.notes])
         for note in preparation.notes:
             progress.warn(note)

@@ -8,7 +8,8 @@ from annotated_types import Ge, Gt, Interval, MinLen
 from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.preparing.prepare import PreparingOptions
+from fedkin.data.preparing.imputation import Imputation
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.secure_aggregation.signatures import public_keys
 
@@ -42,6 +43,8 @@ class DataSection(BaseModel):
         Decimal separator of numbers in text.
     lacking : {"drop", "impute"}
         What happens to columns that are absent or empty at a client.
+    imputation : {"neighbours", "median"}
+        What empty cells take: the mean of similar rows of the same client, or the median or most frequent value.
     indicator : bool
         Whether empty cells get a column of their own.
     min_members : int
@@ -61,6 +64,7 @@ class DataSection(BaseModel):
     ordinal: dict[_Name, list[_Name]] = {}
     decimal: Literal[".", ","] = "."
     lacking: Literal["drop", "impute"] = "drop"
+    imputation: Imputation = "neighbours"
     indicator: bool = False
     min_members: Annotated[int, Ge(5)] = 5
     seed: NonNegativeInt | None = None
@@ -73,7 +77,7 @@ class DataSection(BaseModel):
     @property
     def preparing(self) -> PreparingOptions:
         """Options for preparing the clients' data."""
-        return PreparingOptions(self.scaling, self.id, self.lacking, self.indicator, self.min_members)
+        return PreparingOptions(self.scaling, self.id, self.lacking, self.imputation, self.indicator, self.min_members)
 
 
 class EngineSection(BaseModel):

@@ -12,7 +12,8 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
-from fedkin.data.preparing.prepare import PreparingOptions, encode_table, prepare
+from fedkin.data.preparing.prepare import encode_table, prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 
@@ -38,7 +39,7 @@ def test_prepared_in_parts_is_prepared_as_a_whole(seed, clients, levels, empty):
     for own in torch.arange(n).split(rows):
         order = rng.permutation(3)
         parts.append(Table(tuple(columns[at] for at in order), whole.values[own][:, order.tolist()]))
-    options = PreparingOptions(scaling="standard")
+    options = PreparingOptions(scaling="standard", imputation="median")  # similar rows are the client's own
     one, many = federation(whole), federation(*parts)
     alone, together = prepare(one, options).encoding, prepare(many, options).encoding
     assert {name: end - start for name, start, end in alone.blocks} == {"length": 1, "kind": levels, "weight": 1}

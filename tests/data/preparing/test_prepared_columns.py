@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.prepare import PreparingOptions, prepare
+from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import moments, table_columns
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 

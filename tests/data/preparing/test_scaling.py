@@ -7,7 +7,8 @@ from sklearn import datasets
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
-from fedkin.data.preparing.prepare import PreparingOptions, prepare
+from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, share_unit, squares
 from fedkin.engines.local import LocalFederation
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedkin.core.errors import mid_sentence, refuse
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_notes import spelt_alike
+from fedkin.data.preparing.imputation import Imputation, from_neighbours
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
 
 OTHER = "other"
@@ -47,6 +48,8 @@ class TableEncoding:
         bool ``(columns,)``: which columns are followed by an indicator of empty cells.
     imputes : bool
         Whether a table may lack a column, which counts as empty then.
+    imputation : {"neighbours", "median"}
+        Whether empty cells take the mean of similar rows, where such are given, or `fill`.
     """
 
     schema: Schema
@@ -57,17 +60,40 @@ class TableEncoding:
     other: Tensor
     indicated: Tensor
     imputes: bool = False
+    imputation: Imputation = "median"
 
-    def apply(self, table: Table, where: str = "The table") -> Tensor:
+    def apply(self, table: Table, where: str = "The table", donors: Table | None = None) -> Tensor:
         """Encode a table as float32 ``(n, width)``; its columns may be in any order, and unknown ones are ignored.
+
+        Parameters
+        ----------
+        table : Table
+        where : str
+            Name of the table, the beginning of error messages.
+        donors : Table, optional
+            Rows that empty cells are imputed from; `table` itself at a client. Without them they take `fill`.
 
         Raises
         ------
         FedkinError
-            If it lacks a column, or one is of another kind.
+            If a table lacks a column, or one is of another kind.
         """
+        x, empty = self._encoded(table, where)
+        if donors is None or self.imputation == "median" or not bool(empty.any()):
+            return x
+        return from_neighbours(x, empty, *((x, empty) if donors is table else self._encoded(donors, where)))
+
+    def _encoded(self, table: Table, where: str) -> tuple[Tensor, Tensor]:
+        """Return encoded rows, and whether each of their cells is empty; indicators of empty cells never are."""
         values = aligned(table, self.schema.columns, where, self.imputes)
-        return self.scaled(expanded(values, self.schema.columns, self.fill, self.other, self.indicated))
+        x = self.scaled(expanded(values, self.schema.columns, self.fill, self.other, self.indicated))
+        indicators = self.indicated.tolist()
+        widths = [end - start - own for (_, start, end), own in zip(self.blocks, indicators, strict=True)]
+        parts = [
+            torch.cat([column[:, None].expand(-1, width), torch.zeros(len(x), int(own), dtype=torch.bool)], 1)
+            for column, width, own in zip(values.isnan().unbind(1), widths, indicators, strict=True)
+        ]
+        return x, torch.cat(parts, 1)
 
     def scaled(self, x: Tensor) -> Tensor:
         """Centre and scale encoded columns ``(n, width)``, which are NaN where a category is unknown."""
@@ -97,13 +123,15 @@ class TableEncoding:
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
         names = {"id": self.schema.id, "notes": self.schema.notes, "mode": self.mode, "imputes": self.imputes}
-        return {"columns": plain(self.schema.columns), **names, **{name: getattr(self, name) for name in _TENSORS}}
+        tensors = {name: getattr(self, name) for name in _TENSORS}
+        return {"columns": plain(self.schema.columns), **names, "imputation": self.imputation, **tensors}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the encoding that `tree` was made of."""
         schema = Schema(columns_of(tree), tree["id"], list(tree["notes"]))
-        return cls(schema, tree["mode"], imputes=tree["imputes"], **{name: tree[name] for name in _TENSORS})
+        chosen = {name: tree[name] for name in ("mode", "imputes", "imputation", *_TENSORS)}
+        return cls(schema, **chosen)
 
 
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedkin.core import Federation
 from fedkin.core.errors import listing
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
+from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.scaling import constant, in_unit, scale_of
 from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers
 from fedkin.data.preparing.statistics import ColumnSums, medians
@@ -20,9 +21,22 @@ ONE_UNIT = (
 )
 """A note about so many columns."""
 
+_IMPUTED: dict[Imputation, str] = {
+    "neighbours": "each takes the mean of similar rows of its client, new rows' take the median or most frequent value",
+    "median": "they take the column's median or most frequent value",
+}
+"""What empty cells take, for a note."""
+
 
 def fitted_encoding(
-    fed: Federation, schema: Schema, sums: ColumnSums, scaling: str, indicator: bool, imputes: bool
+    fed: Federation,
+    schema: Schema,
+    sums: ColumnSums,
+    scaling: str,
+    *,
+    indicator: bool,
+    imputes: bool,
+    imputation: Imputation,
 ) -> tuple[TableEncoding, list[str]]:
     """Fit the encoding of tables with a schema; return it, and notes for the user.
 
@@ -33,8 +47,10 @@ def fitted_encoding(
     schema : Schema
     sums : ColumnSums
         Sums of its columns.
-    scaling, indicator, imputes
+    scaling, indicator, imputation
         See `fedkin.data.preparing.prepare.PreparingOptions`.
+    imputes : bool
+        Whether a table may lack a column.
     """
     columns, missing = schema.columns, sums.filled < sums.samples
     is_number = are_numbers(columns)
@@ -60,7 +76,7 @@ def fitted_encoding(
     mean, scale = torch.cat(means), torch.cat(scales)
     if mode in ("unit", "none"):
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
-    encoding = TableEncoding(schema, mode, fill, mean, scale, other, indicated, imputes)
+    encoding = TableEncoding(schema, mode, fill, mean, scale, other, indicated, imputes, imputation)
     return encoding, _notes(columns, sums, encoding)
 
 
@@ -104,7 +120,7 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
         more = f" and {len(worst) - 8} more columns" if len(worst) > 8 else ""
         notes.append(
             f"{sum(count for _, count in empty)} of {sums.samples * len(columns)} cells are empty ({listed}{more}); "
-            "they take the column's median or most frequent value."
+            f"{_IMPUTED[encoding.imputation]}."
         )
     same = constant(sums.mean, sums.spread).tolist()
     same = [

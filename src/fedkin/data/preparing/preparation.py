@@ -72,7 +72,13 @@ class Preparation:
         assert one is not None
         return one
 
-    def apply(self, x: Tensor, columns: Sequence[Column] | None = None, where: str = "The table") -> Tensor:
+    def apply(
+        self,
+        x: Tensor,
+        columns: Sequence[Column] | None = None,
+        where: str = "The table",
+        donors: Table | None = None,
+    ) -> Tensor:
         """Prepare samples as in training, float32 ``(n, *shape)``; `x` itself is not changed.
 
         Parameters
@@ -83,6 +89,8 @@ class Preparation:
             Columns of the table; without them, `x` must be numbers in the order of the original table's columns.
         where : str
             Name of the source, the beginning of error messages.
+        donors : Table, optional
+            Rows of the same client that empty cells are imputed from.
 
         Raises
         ------
@@ -95,7 +103,7 @@ class Preparation:
             return self.scaling.apply(numbers)
         if columns is None:
             columns = self._as_numbers(x)
-        return self.encoding.apply(Table(tuple(columns), x.double()), where)
+        return self.encoding.apply(Table(tuple(columns), x.double()), where, donors)
 
     def _as_numbers(self, x: Tensor) -> list[Column]:
         """Return the columns of an array without names, after checking that numbers alone will do."""
@@ -110,9 +118,9 @@ class Preparation:
 
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""
-        if client.table is None:
-            return self.apply(client.x)
-        return self.apply(client.table.values, client.table.columns, f"Client {client.id}")
+        if client.table is None or self.encoding is None:
+            return self.apply(client.x, None if client.table is None else client.table.columns, f"Client {client.id}")
+        return self.encoding.apply(client.table, f"Client {client.id}", client.table)
 
     def notes_on(self, table: Table | None, where: str) -> list[str]:
         """Return notes on new rows that are unlike the clients', see `fedkin.data.preparing.new_rows`."""
@@ -156,6 +164,6 @@ def restore_preparation(client: Client) -> None:
     """Prepare a client's freshly loaded data by the encoding or scaling in its state, if any; for resuming."""
     if STATE in client.state and client.table is not None:
         encoding = TableEncoding.from_tree(from_bytes(client.state[STATE].numpy().tobytes()))
-        client.x = encoding.apply(client.table, f"Client {client.id}")
+        client.x = encoding.apply(client.table, f"Client {client.id}", client.table)
     else:
         restore_scaling(client)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import replace
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -17,7 +17,9 @@ from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, 
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
+from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.preparation import STATE, Preparation, remember
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import (
     Scaling,
     moments,
@@ -39,38 +41,9 @@ from fedkin.data.preparing.schema import (
 )
 from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
 from fedkin.data.reading.arrays import common_shape
-from fedkin.data.reading.table_options import AUTO
 from fedkin.secure_aggregation.sums import check_enough
 
 _SCALINGS = ("auto", "standard", "none")
-
-
-@dataclass(frozen=True)
-class PreparingOptions:
-    """Options of the preparation of data.
-
-    Attributes
-    ----------
-    scaling : {"auto", "standard", "none"}
-        "auto" leaves data alone that all lie in [0, 1], divides columns that share one unit, such as pixels, by one
-        scale, and standardises each column of others; not with secure sums, for it needs minimum and maximum.
-        "standard" always standardises. "none" leaves numbers as they are.
-    id : str
-        The column of tables that names rows: its name, "auto" to recognise it, or "none".
-    lacking : {"drop", "impute"}
-        What happens to a column that a client lacks, or of which all its cells are empty, or more than half of all
-        clients' cells.
-    indicator : bool
-        Whether a column with empty cells gets an indicator of these. It shares the column's weight.
-    min_members : int
-        Samples of one client that a category needs for its name to leave the client, at least 5; others are pooled.
-    """
-
-    scaling: Literal["auto", "standard", "none"] = "auto"
-    id: str = AUTO
-    lacking: Literal["drop", "impute"] = "drop"
-    indicator: bool = False
-    min_members: int = MIN_MEMBERS
 
 
 def prepare(fed: Federation, options: PreparingOptions | None = None, names: Sequence[str] = ()) -> Preparation:
@@ -79,7 +52,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     Arrays: clients send count, sum, minimum and maximum of each column or channel, then the sum of squared distances
     from the common mean. Tables: clients send these, and for each column its name, its kind, and the names of
     categories that are frequent enough; then the squares and the frequencies of all categories, and, where cells are
-    empty, histograms that medians are read from. Empty cells take the median, or the most frequent category. With
+    empty, histograms that medians are read from. Empty cells are imputed at the clients. With
     secure sums the server learns the sums over clients only, and the columns of each client.
 
     Parameters
@@ -130,7 +103,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
 
 _ENCODING: Expected = {
     "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
-    "mode": one_of(*get_args(Mode)), "imputes": is_flag,
+    "mode": one_of(*get_args(Mode)), "imputes": is_flag, "imputation": one_of(*get_args(Imputation)),
     "fill": doubles("columns"), "mean": doubles("width"), "scale": doubles("width", minimum=0),
     "other": Array(("columns",), torch.bool), "indicated": Array(("columns",), torch.bool),
 }  # fmt: skip
@@ -159,9 +132,11 @@ def encode_table(client: Client, payload: Payload) -> Payload:
 def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Put the columns of the client's table in a common order, unscaled; allowed under a privacy budget.
 
-    Nothing is released, and whatever the encoding that a server sends, private tasks clip each row themselves.
+    Nothing is released, and whatever the encoding that a server sends, private tasks clip each row themselves, and no
+    row has an effect on others.
     """
-    return encode_table.run(clients, payloads)
+    alone = [{"encoding": {**payload["encoding"], "imputation": "median"}} for payload in payloads]
+    return encode_table.run(clients, alone)
 
 
 def _prepared_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> Preparation:
@@ -212,7 +187,13 @@ def _prepared_tables(
     schema, sums = _most_frequent(schema, sums)
     silent = replace(schema, notes=[])  # clients get the encoding, but what is noted of others is not for them
     encoding, notes = fitted_encoding(
-        fed, silent, sums, options.scaling, options.indicator, options.lacking == "impute"
+        fed,
+        silent,
+        sums,
+        options.scaling,
+        indicator=options.indicator,
+        imputes=options.lacking == "impute",
+        imputation=options.imputation,
     )
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *notes])

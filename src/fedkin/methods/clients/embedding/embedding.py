@@ -231,6 +231,10 @@ class EmbeddingMethod(OneShotMethod):
         """Whether messages are per class."""
         return bool(result["form"] == "classes")
 
+    def guards_samples(self) -> bool:
+        """Whether messages are class sums, which are private for a sample; bits are for a client's message."""
+        return self.message == "sums"
+
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
         """Return the settings by which clients make messages, apart from flips or noise."""
         how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
