@@ -18,7 +18,8 @@ class EstimatorOptions:
     ----------
     scaling : {"auto", "standard", "none"}
         How samples are scaled: "auto" keeps data in [0, 1] as they are, divides columns in one unit, such as pixels, by
-        one scale, and standardises others, with statistics that clients send; "standard" standardises all columns.
+        one scale, and standardises others, with statistics that clients send, where a few values far from all others
+        count as a limit; "standard" standardises all columns, without limits.
     drop : list of str
         Columns of DataFrames that are left out.
     id : str

@@ -30,7 +30,7 @@ class DataSection(BaseModel):
         The column or array of labels, where it does not have a usual name.
     scaling : {"auto", "standard", "none"}
         How numbers are scaled: "standard" standardises each column; "auto" gives columns of the same unit one
-        scale.
+        scale, and limits values far from all others.
     drop : list of str
         Columns of tables that are left out.
     id : str

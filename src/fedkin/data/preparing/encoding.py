@@ -25,7 +25,7 @@ OTHER = "other"
 """What a category that the schema does not name is called."""
 
 Mode = Literal["standard", "common", "unit", "none"]
-_TENSORS = ("fill", "mean", "scale", "other", "indicated")
+_TENSORS = ("low", "high", "fill", "mean", "scale", "other", "indicated")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class TableEncoding:
     mode : {"standard", "common", "unit", "none"}
         Whether each column has variance 1, all together have (columns of one unit), or values stay as they are: since
         they lie in [0, 1], or because nothing else was wanted.
+    low, high : Tensor
+        float64 ``(columns,)``: limits of values, which those beyond count as.
     fill : Tensor
         float64 ``(columns,)``: what takes the place of an empty cell, as a value or an index into the categories.
     mean, scale : Tensor
@@ -54,6 +56,8 @@ class TableEncoding:
 
     schema: Schema
     mode: Mode
+    low: Tensor
+    high: Tensor
     fill: Tensor
     mean: Tensor
     scale: Tensor
@@ -85,7 +89,7 @@ class TableEncoding:
 
     def _encoded(self, table: Table, where: str) -> tuple[Tensor, Tensor]:
         """Return encoded rows, and whether each of their cells is empty; indicators of empty cells never are."""
-        values = aligned(table, self.schema.columns, where, self.imputes)
+        values = aligned(table, self.schema.columns, where, self.imputes).clamp(self.low, self.high)
         x = self.scaled(expanded(values, self.schema.columns, self.fill, self.other, self.indicated))
         indicators = self.indicated.tolist()
         widths = [end - start - own for (_, start, end), own in zip(self.blocks, indicators, strict=True)]

@@ -11,9 +11,10 @@ from fedkin.core import Federation
 from fedkin.core.errors import listing
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.imputation import Imputation
+from fedkin.data.preparing.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers
 from fedkin.data.preparing.scaling import constant, in_unit, scale_of
 from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers
-from fedkin.data.preparing.statistics import ColumnSums, medians
+from fedkin.data.preparing.statistics import ColumnSums, histograms_of, medians
 
 ONE_UNIT = (
     "All {} columns look like measures in one unit, so they are divided by one scale and not each by its own; scaling "
@@ -58,6 +59,8 @@ def fitted_encoding(
     indicated = missing & indicator
     fill = _fill(fed, columns, sums, missing)
     mode, spread = _mode(columns, scaling, sums)
+    limits = _limits(fed, columns, sums) if scaling == "auto" and mode == "standard" else NO_LIMITS
+    center, spread = limits.within(sums.mean, spread)
     means, scales = [], []
     for at in range(len(columns)):
         if not is_number[at]:
@@ -66,7 +69,7 @@ def fitted_encoding(
             total = 1 - shares.square().sum()
             mean, scale = shares, torch.full_like(shares, float(total.sqrt()) if total > 1e-12 else 1.0)
         else:
-            mean, scale = sums.mean[at : at + 1], spread[at : at + 1]
+            mean, scale = center[at : at + 1], spread[at : at + 1]
         if indicated[at]:
             empty = 1 - sums.filled[at] / sums.samples
             deviation = (empty * (1 - empty)).sqrt().clamp_min(1e-6)
@@ -76,8 +79,24 @@ def fitted_encoding(
     mean, scale = torch.cat(means), torch.cat(scales)
     if mode in ("unit", "none"):
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
-    encoding = TableEncoding(schema, mode, fill, mean, scale, other, indicated, imputes, imputation)
-    return encoding, _notes(columns, sums, encoding)
+    low, high = limits.ends(len(columns))
+    encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, imputation)
+    return encoding, [*_notes(columns, sums, encoding), *_note_on(limits, columns, sums)]
+
+
+def _limits(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums) -> Limits:
+    """Return the limits of columns of numbers and dates that have outliers, where minimum and maximum are known."""
+    if sums.low is None or sums.high is None:
+        return NO_LIMITS
+    measured = torch.tensor([column.kind in ("number", "date") for column in columns]) & (sums.filled > 0)
+    low, high = torch.where(measured, sums.low, sums.mean), torch.where(measured, sums.high, sums.mean)
+    return find_limits(histograms_of(fed, columns), sums.mean, sums.spread, low, high)
+
+
+def _note_on(limits: Limits, columns: Sequence[SchemaColumn], sums: ColumnSums) -> list[str]:
+    if sums.low is None or sums.high is None:
+        return []
+    return note_on_outliers([column.name for column in columns], limits, sums.low, sums.high)
 
 
 def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:

@@ -72,5 +72,6 @@ def _for_newcomers(preparation: Preparation) -> tuple[Task, Payload] | None:
     if preparation.encoding is not None:
         return encode_table, {"encoding": preparation.encoding.tree()}
     if preparation.scaling is not None and preparation.mode in ("standard", "common"):
-        return rescale, {"mean": preparation.scaling.mean, "scale": preparation.scaling.scale}
+        scaling = preparation.scaling
+        return rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits}
     return None

@@ -18,6 +18,7 @@ from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
 from fedkin.data.preparing.imputation import Imputation
+from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.preparation import STATE, Preparation, remember
 from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import (
@@ -104,6 +105,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
 _ENCODING: Expected = {
     "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
     "mode": one_of(*get_args(Mode)), "imputes": is_flag, "imputation": one_of(*get_args(Imputation)),
+    "low": doubles("columns"), "high": doubles("columns"),
     "fill": doubles("columns"), "mean": doubles("width"), "scale": doubles("width", minimum=0),
     "other": Array(("columns",), torch.bool), "indicated": Array(("columns",), torch.bool),
 }  # fmt: skip
@@ -164,7 +166,7 @@ def _arranged(fed: Federation, names: Sequence[str]) -> Preparation:
     width = len(names)
     no = torch.zeros(width, dtype=torch.bool)
     zeros, ones = torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
-    encoding = TableEncoding(schema, "none", zeros, zeros, ones, no, no)
+    encoding = TableEncoding(schema, "none", *unlimited(width), zeros, zeros, ones, no, no)
     fed.ask_until_all_reply(arrange_columns, {"encoding": encoding.tree()})
     return Preparation(encoding=encoding)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -11,9 +12,11 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.errors import FedkinError
-from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_shape
+from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_shape, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.preparing.histograms import BINS, histograms
+from fedkin.data.preparing.outliers import find_limits
 from fedkin.data.reading.arrays import common_shape
 from fedkin.secure_aggregation.sum_tasks import Term
 from fedkin.secure_aggregation.sums import sums_of_all
@@ -42,12 +45,16 @@ class Scaling:
         Shape of one sample: ``(features,)`` or ``(channels, height, width)``.
     mean, scale : Tensor
         float64, one value per column or channel; 0 and 1 if data are unchanged.
+    low, high : Tensor or None
+        float64 ``(features,)``: limits of columns with outliers, which values beyond count as; ``None`` without any.
     """
 
     mode: str
     shape: tuple[int, ...]
     mean: Tensor
     scale: Tensor
+    low: Tensor | None = None
+    high: Tensor | None = None
 
     def apply(self, x: Tensor) -> Tensor:
         """Scale samples ``(n, *shape)`` as in training; `x` itself is not changed.
@@ -59,24 +66,32 @@ class Scaling:
         """
         if tuple(x.shape[1:]) != self.shape:
             raise FedkinError(f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.")
-        return standardise(x, self.mean, self.scale) if self.mode in ("standard", "common") else x
+        if self.mode not in ("standard", "common"):
+            return x
+        return standardise(limited(x, self.low, self.high), self.mean, self.scale)
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
-        return {"mode": self.mode, "shape": list(self.shape), "mean": self.mean, "scale": self.scale}
+        return {"mode": self.mode, "shape": list(self.shape), "mean": self.mean, "scale": self.scale, **self.limits}
+
+    @property
+    def limits(self) -> dict[str, Tensor]:
+        """Limits by name; empty without outliers."""
+        return {} if self.low is None or self.high is None else {"low": self.low, "high": self.high}
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Self:
         """Return the scaling that `tree` was made of; `KeyError` or `TypeError` if it was not."""
         if not (isinstance(tree["mean"], Tensor) and isinstance(tree["scale"], Tensor)):
             raise TypeError("mean and scale are no tensors")
-        return cls(tree["mode"], tuple(tree["shape"]), tree["mean"], tree["scale"])
+        return cls(tree["mode"], tuple(tree["shape"]), tree["mean"], tree["scale"], tree.get("low"), tree.get("high"))
 
 
 def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> Scaling:
     """Scale all clients' arrays, as if they had been pooled, by the `moments` they have sent.
 
-    Clients then send the sum of squared distances from the common mean, which is sound however large the mean is.
+    Clients then send the sum of squared distances from the common mean, which is sound however large the mean is. With
+    "auto" columns with outliers are limited, see `fedkin.data.preparing.outliers`.
     """
     shape = common_shape(replies)
     lowest = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
@@ -88,9 +103,24 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
     replies = fed.ask_until_all_reply(squares, {"mean": mean}, expected={"squares": doubles(*mean.shape, minimum=0)})
     spread = (sum_of(replies, "squares") / count).sqrt()
     found = scale_of(mode, lowest, highest, spread) if len(shape) == 1 else ("standard", spread)
-    scaling = Scaling(found[0], shape, mean, torch.where(lowest == highest, 1.0, found[1]))
-    fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
+    scale = torch.where(lowest == highest, 1.0, found[1])
+    scaling = Scaling(found[0], shape, mean, scale)
+    if mode == "auto" and found[0] == "standard" and len(shape) == 1:
+        limits = find_limits(partial(_histograms_of, fed), mean, spread, lowest, highest)
+        if len(limits.at):
+            scaling = Scaling(found[0], shape, *limits.within(mean, scale), *limits.ends(len(mean)))
+    fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
     return scaling
+
+
+def _histograms_of(fed: Federation, at: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    payload, expected = {"at": at, "low": low, "high": high}, {"histograms": doubles(len(at), BINS, minimum=0)}
+    return sum_of(fed.ask_until_all_reply(column_histograms, payload, expected=expected), "histograms")
+
+
+def limited(x: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:
+    """Return samples ``(n, features)`` within limits; unchanged without."""
+    return x if low is None or high is None else x.double().clamp(low, high)
 
 
 def in_unit(lowest: Tensor, highest: Tensor) -> bool:
@@ -232,11 +262,27 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
 
 
-@client_task(takes={"mean": _FEATURES, "scale": doubles("features", minimum=0)})
+@client_task(
+    takes={"at": whole("columns"), "low": doubles("columns"), "high": doubles("columns")},
+    holds={"histograms": doubles("columns", BINS, minimum=0)},
+)
+def column_histograms(client: Client, payload: Payload) -> Payload:
+    """Report how many values of some columns lie in each bin between ``low`` and ``high``; ends take the rest."""
+    x = _by_feature(client.x)
+    if int(payload["at"].amax()) >= x.shape[1]:
+        raise FedkinError(f"Column {int(payload['at'].amax())} was asked for, but samples have {x.shape[1]}.")
+    return {"histograms": histograms(x[:, payload["at"]], payload["low"], payload["high"])}
+
+
+@client_task(
+    takes={
+        "mean": _FEATURES, "scale": doubles("features", minimum=0), "low": Maybe(_FEATURES), "high": Maybe(_FEATURES),
+    }
+)  # fmt: skip
 def rescale(client: Client, payload: Payload) -> Payload:
     """Standardise the client's data and keep the scaling in its state; a second request does nothing."""
     if "scaling_mean" not in client.state:
-        client.state["scaling_mean"], client.state["scaling_scale"] = payload["mean"], payload["scale"]
+        client.state |= {f"scaling_{name}": value for name, value in payload.items()}
         restore_scaling(client)
     return {}
 
@@ -244,7 +290,8 @@ def rescale(client: Client, payload: Payload) -> Payload:
 def restore_scaling(client: Client) -> None:
     """Scale a client's freshly loaded data by the scaling in its state, if any; for resuming."""
     if "scaling_mean" in client.state:
-        client.x = standardise(client.x, client.state["scaling_mean"], client.state["scaling_scale"])
+        x = limited(client.x, client.state.get("scaling_low"), client.state.get("scaling_high"))
+        client.x = standardise(x, client.state["scaling_mean"], client.state["scaling_scale"])
 
 
 def sum_of(replies: Mapping[int, Payload], name: str) -> Tensor:

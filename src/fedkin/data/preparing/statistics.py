@@ -20,13 +20,13 @@ from fedkin.core.replies import Expected, doubles, is_count, is_list, is_text
 from fedkin.core.table import Kind
 from fedkin.data.preparing.encoding import aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.preparing.histograms import BINS, histograms, quantile
+from fedkin.data.preparing.outliers import Ask
 from fedkin.data.preparing.scaling import sum_of
 from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
 from fedkin.secure_aggregation.sum_tasks import Term
 from fedkin.secure_aggregation.sums import sums_of_all
 
-_BINS = 256
-"""Of the histograms that medians are read from."""
 _SPREADS = 4.0
 """Standard deviations on either side of the mean that a histogram spans where minimum and maximum are not known."""
 
@@ -133,15 +133,12 @@ def column_squares(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={**_COLUMNS, "low": doubles(None), "high": doubles(None)},
-    holds={"histograms": doubles("columns", _BINS, minimum=0)},
+    holds={"histograms": doubles("columns", BINS, minimum=0)},
 )
 def cell_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many filled cells of each column lie in each bin between ``low`` and ``high``; ends take the rest."""
     values = _aligned(client, columns_of(payload))
-    width = (payload["high"] - payload["low"]).clamp_min(torch.finfo(torch.float64).tiny)
-    bins = ((values - payload["low"]) / width * _BINS).clamp(0, _BINS - 1)
-    counts = [own[~own.isnan()].long().bincount(minlength=_BINS) for own in bins.T]
-    return {"histograms": torch.stack(counts).double()}
+    return {"histograms": histograms(values, payload["low"], payload["high"])}
 
 
 @task(takes=_COLUMNS)
@@ -171,6 +168,20 @@ def secure_sums(fed: Federation, columns: Sequence[SchemaColumn]) -> ColumnSums:
     return ColumnSums(int(sums["samples"]), sums["filled"], total, of_digits(squares["squares"]), list(counts))
 
 
+def histograms_of(fed: Federation, columns: Sequence[SchemaColumn]) -> Ask:
+    """Return what asks all clients for `histograms` of some of these columns."""
+
+    def ask(at: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        payload = {"columns": plain([columns[position] for position in at.tolist()]), "low": low, "high": high}
+        shape = (len(at), BINS)
+        if fed.secure_sums:
+            return sums_of_all(fed, cell_histograms, payload, [Term("histograms", shape)])["histograms"]
+        replies = fed.ask_until_all_reply(cell_histograms, payload, expected={"histograms": shape})
+        return sum_of(replies, "histograms")
+
+    return ask
+
+
 def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, wanted: Sequence[int]) -> Tensor:
     """Return the median of each `wanted` column, from histograms of 256 bins, float64 ``(wanted,)``.
 
@@ -183,24 +194,13 @@ def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, 
     wanted : sequence of int
         Positions of columns that are no categories.
     """
-    chosen = [columns[at] for at in wanted]
     at = torch.tensor(wanted)
     if sums.low is None or sums.high is None:
         low, high = sums.mean - _SPREADS * sums.spread, sums.mean + _SPREADS * sums.spread
     else:
         low, high = sums.low, sums.high
-    payload = {"columns": plain(chosen), "low": low[at], "high": high[at]}
-    shape = (len(chosen), _BINS)
-    if fed.secure_sums:
-        found = sums_of_all(fed, cell_histograms, payload, [Term("histograms", shape)])["histograms"]
-    else:
-        replies = fed.ask_until_all_reply(cell_histograms, payload, expected={"histograms": shape})
-        found = sum_of(replies, "histograms")
-    below = found.cumsum(1)
-    half = below[:, -1:] / 2
-    bins = (below < half).sum(1, keepdim=True).clamp_max(_BINS - 1)
-    inside = (half - (below - found).gather(1, bins)) / found.gather(1, bins).clamp_min(1)
-    return low[at] + (bins + inside)[:, 0] / _BINS * (high - low)[at]
+    low, high = low[at], high[at]
+    return quantile(histograms_of(fed, columns)(at, low, high), 0.5, low, high)
 
 
 def _frequencies(values: Tensor, columns: Sequence[SchemaColumn]) -> Tensor:
