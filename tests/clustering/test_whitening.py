@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.clustering import whitening
-from fedkin.clustering.whitening import have_few_values, local_scatter, table_scatter, whitened
+from fedkin.clustering.whitening import local_scatter, whitened
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -51,22 +51,3 @@ def test_little_evidence_changes_little_and_none_nothing():
     torch.testing.assert_close(whitened(directions, scatter, 100, 0.0), directions)
     assert torch.equal(whitened(directions, torch.zeros(2, 2, dtype=torch.float64), 0, 1.0), directions)
     assert torch.equal(whitened(directions, torch.zeros(2, 2, dtype=torch.float64), 100, 1.0), directions)
-
-
-def test_columns_of_few_values_are_known():
-    x = torch.arange(5000.0)
-    columns = torch.stack([x, x % 2, x % 5, x % 6, torch.ones(5000)], dim=1)
-    assert have_few_values(columns).tolist() == [False, True, True, False, True]
-    assert have_few_values(columns[:64]).tolist() == [False, True, True, False, True]
-
-
-def test_a_column_of_few_values_differs_among_neighbours_as_any_column_does_among_all():
-    numbers = torch.randn(300, 2, generator=generator())
-    levels = (torch.rand(300, generator=generator(1)) < 0.5).float() - 0.5
-    x, mean = torch.column_stack([numbers, 10 * levels]), torch.zeros(3)
-    scatter = table_scatter(x, mean, torch.eye(3), generator())
-    torch.testing.assert_close(scatter[:2, :2], local_scatter(numbers, generator()))
-    assert float(scatter[2, 2]) == pytest.approx(2 * float(numbers.square().mean()), rel=1e-5)
-    assert not scatter[2, :2].any()
-    assert torch.equal(table_scatter(numbers, mean[:2], torch.eye(2), generator()), local_scatter(numbers, generator()))
-    assert torch.equal(table_scatter(levels[:, None], mean[:1], torch.eye(1), generator()), torch.eye(1).double())

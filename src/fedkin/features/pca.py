@@ -57,6 +57,10 @@ class FeatureMoments:
         between = torch.outer(difference, difference) * (self.count * other.count / count)
         return FeatureMoments(count, self.total + other.total, self.scatter + other.scatter + between)
 
+    def along(self, directions: Tensor) -> FeatureMoments:
+        """Return the moments of the features times float64 `directions` ``(width, d)``."""
+        return FeatureMoments(self.count, self.total @ directions, directions.T @ self.scatter @ directions)
+
     def payload(self) -> dict[str, Any]:
         """Return the moments as they are sent: the scatter's lower triangle, in single precision."""
         return {"count": self.count, "total": self.total, "scatter": lower_triangle(self.scatter).float()}

@@ -153,17 +153,21 @@ def remember(client: Client, encoding: TableEncoding) -> None:
     restore_preparation(client)
 
 
+def encoding_of(state: Mapping[str, Tensor]) -> TableEncoding | None:
+    """Return the encoding of a client's table from its state; ``None`` if there is none."""
+    return TableEncoding.from_tree(from_bytes(state[STATE].numpy().tobytes())) if STATE in state else None
+
+
 def id_of(state: Mapping[str, Tensor]) -> str | None:
     """Return the column that names a client's rows, from the encoding in its state; ``None`` if there is none."""
-    if STATE not in state:
-        return None
-    return TableEncoding.from_tree(from_bytes(state[STATE].numpy().tobytes())).schema.id
+    encoding = encoding_of(state)
+    return None if encoding is None else encoding.schema.id
 
 
 def restore_preparation(client: Client) -> None:
     """Prepare a client's freshly loaded data by the encoding or scaling in its state, if any; for resuming."""
-    if STATE in client.state and client.table is not None:
-        encoding = TableEncoding.from_tree(from_bytes(client.state[STATE].numpy().tobytes()))
+    encoding = encoding_of(client.state)
+    if encoding is not None and client.table is not None:
         client.x = encoding.apply(client.table, f"Client {client.id}", client.table)
     else:
         restore_scaling(client)

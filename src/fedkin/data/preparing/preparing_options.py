@@ -19,7 +19,8 @@ class PreparingOptions:
     scaling : {"auto", "standard", "none"}
         "auto" leaves data alone that all lie in [0, 1], divides columns that share one unit, such as pixels, by one
         scale, and standardises each column of others, in which a few values far from all others count as a limit; not
-        with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits. "none" leaves numbers as they are.
+        with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits. "none"
+        leaves numbers as they are.
     id : str
         The column of tables that names rows: its name, "auto" to recognise it, or "none".
     lacking : {"drop", "impute"}

@@ -20,7 +20,7 @@ from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.whitening import whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import doubles, reals, whole
-from fedkin.features.pca import components
+from fedkin.methods.samples.kingraph.discrete_columns import leading_components
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_points
 from fedkin.methods.samples.kingraph.summed_moments import summed_differences, summed_moments
 from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
@@ -118,8 +118,8 @@ class SumsPath:
             raise FedkinError(
                 f"All clients have {found.count:g} samples together, and method.min_members is {self.min_members}."
             )
-        leading = components(found, self.components, state.standardise, self.whitening).unit()
-        explained = leading.explained_variance(found, state.standardise)
+        leading, explained = leading_components(found, state, self.components, self.whitening)
+        leading = leading.unit()
         values = {"features": state.features, "components": len(leading.variances), "explained": explained}
         return state.at(leading), values
 

@@ -3,8 +3,7 @@
 Each client divides its samples into many micro-clusters, in the space of the leading principal components of features
 that need no training, whitened by the scatter between neighbours. Means and sizes of micro-clusters leave the client
 once. The server links each to its nearest neighbours, of all clients, and finds communities of that graph.
-Micro-clusters are pure even if the classes at a client overlap, and chains of neighbours follow the shape of a cluster
-where a centroid cannot, so that the heterogeneity of clients has little effect.
+Micro-clusters are pure even if classes overlap, so that the heterogeneity of clients has little effect.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from fedkin.data.reading.arrays import common_shape
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
+from fedkin.methods.samples.kingraph.discrete_columns import describe_columns, discrete_blocks, send_columns
 from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState, cut_nodes, points_of, receive_clusters
 from fedkin.methods.samples.kingraph.node_clusters import clustered
 from fedkin.methods.samples.kingraph.node_votes import kept_shares, shares_of, vote, vote_share
@@ -33,7 +33,7 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import KEPT_OF_FORGOTTEN
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
 from fedkin.methods.samples.kingraph.smoothing_check import checked_smoothing, is_suspicious
 from fedkin.methods.samples.private_releases import send_shape
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
 from fedkin.secure_aggregation.client_sums import can_hide
 
 _SMOOTHING = 10
@@ -59,6 +59,7 @@ class KinGraphMethod(SampleMethod):
         Clusters to find; "auto" finds the number in the graph. Up to 30 micro-clusters of all clients are clustered by
         Ward's method instead, with "auto" by their silhouette if it is above chance; with "auto" in more than three
         dimensions also up to 60 where that finds more clusters, see `clusters_of_few`.
+        dimensions also up to 60 where that finds more clusters, see `clusters_of_few`.
     resolution : float or "auto"
         Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
         more clusters. "auto" chooses the most stable; a number is allowed only if `n_clusters` is "auto".
@@ -74,9 +75,8 @@ class KinGraphMethod(SampleMethod):
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
         All directions are then divided by this power, in [0, 1], of the standard deviation of differences between
-        neighbours at the same client, see `whitening`: neighbours are mostly of one cluster. Columns of a table with at
-        most five different values are taken to differ as much as any. Clients with fewer than 64 samples do not
-        contribute. With 0, or with an epsilon, there is no such step.
+        neighbours at the same client, see `whitening`: neighbours are mostly of one cluster. Clients with fewer than
+        64 samples do not contribute. With 0, or with an epsilon, there is no such step.
     smoothing : int or "auto"
         Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client,
         at most sqrt(n) / 8 for n samples at the client, and none if n is below 256. 0 for no smoothing.
@@ -112,8 +112,7 @@ class KinGraphMethod(SampleMethod):
         With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to adding or
         removing any one of its samples, see `private_kingraph`. Centres are then common to all clients, at most 400 in
         25 components; options of micro-clusters have no effect. The scaling of the data is not covered: give data in
-        [0, 1] or standardised by public numbers. ``benchmarks/kin_graph.py privacy`` measures the loss: MNIST with p =
-        0 and 10 clusters given has NMI 0.91, 0.89 and 0.85 at epsilon 10, 4 and 2, and 0.95 without (seeds 0 and 1).
+        [0, 1] or standardised by public numbers.
     delta : float
         Delta of (epsilon, delta)-differential privacy.
     """
@@ -152,7 +151,7 @@ class KinGraphMethod(SampleMethod):
 
     def init(self, fed: Federation) -> KinGraphState:
         """Choose the features that samples are compared by, and return the first state."""
-        shape, large, common = self._described(fed)
+        shape, large, common, blocks = self._described(fed)
         table = len(shape) == 1
         name = named.suited(shape) if self.features == "auto" else self.features
         width = named.width_of(name, shape)
@@ -162,6 +161,7 @@ class KinGraphMethod(SampleMethod):
             bound, standardise = math.sqrt(min(width, PROJECTED)) if table else _UNIT, False
         return KinGraphState(
             features=name,
+            blocks=blocks if table and name == "raw" and width <= WIDEST else blocks[:0],
             width=width if width <= WIDEST else PROJECTED,
             projection=draw_seed(fed.rng("projection")) if width > WIDEST else None,
             standardise=standardise,
@@ -268,13 +268,17 @@ class KinGraphMethod(SampleMethod):
         """Return the principal components of samples ``(n, *shape)``: float32 ``(n, d)``."""
         return points_of(result["space"], x)
 
-    def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int], bool]:
-        """Return a sample's shape, clients with enough samples for scatter, and whether micro-clusters are common."""
-        if self.epsilon is not None or fed.secure_sums:
-            shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
-            return shape, [], self.epsilon is None
-        facts = describe_clients(fed)
-        samples = facts.samples.values()
+    def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int], bool, Tensor]:
+        """Return a sample's shape, clients with enough for scatter, whether micro-clusters are common, and blocks."""
+        told = self.epsilon is None and not fed.secure_sums
+        task = send_shape if self.epsilon is not None else send_columns if fed.secure_sums else describe_columns
+        replies = fed.agreeing(fed.ask_until_all_reply(task, {}))
+        shape = common_shape(replies)
+        blocks = discrete_blocks(replies if self.epsilon is None else {}, shape[0] if len(shape) == 1 else 0)
+        if not told:
+            return shape, [], self.epsilon is None, blocks
+        counts = {client: reply["samples"] for client, reply in replies.items()}
+        samples = counts.values()
         common = self.common_micro_clusters
         if common == "auto":
             common = can_hide(len(samples)) and sum(samples) < _FEW_SAMPLES * self.min_members * len(samples)
@@ -283,7 +287,7 @@ class KinGraphMethod(SampleMethod):
                 f"method.min_members is {self.min_members}, and no client has more than {max(samples)} samples; set it "
                 "lower."
             )
-        return facts.shape, [client for client, count in facts.samples.items() if count >= MIN_SAMPLES], common
+        return shape, [client for client, count in counts.items() if count >= MIN_SAMPLES], common, blocks
 
     def _cut(self, fed: Federation, state: KinGraphState, again: bool = False) -> tuple[KinGraphState, Record]:
         """Find the clusters of the nodes and send them to clients; the record names the clients that received them.

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.clustering.micro_clusters import smoothed
-from fedkin.clustering.whitening import local_scatter, table_scatter
+from fedkin.clustering.whitening import local_scatter
 from fedkin.core import Client, FedkinError, Payload, State, client_task
 from fedkin.core.replies import Expected, Maybe, Nullable, counts_to, is_count, is_name, is_seed, positive, reals, whole
 from fedkin.features.extractors import extract
@@ -52,6 +52,8 @@ class KinGraphState(State):
         Seed of the random projection of too many features.
     bound : float or None
         Features are divided by this, or by their own length if that is greater; ``None`` leaves them unchanged.
+    blocks : Tensor
+        int64 ``(width,)``, which features are discrete, see `discrete_blocks`; empty if none is looked at.
     large : list of int
         Clients with enough samples for the scatter between neighbours.
     smoothing : int
@@ -79,6 +81,7 @@ class KinGraphState(State):
     standardise: bool = False
     projection: int | None = None
     bound: float | None = None
+    blocks: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     large: list[int] = field(default_factory=list)
     smoothing: int = 0
     samples: float = 0.0
@@ -121,8 +124,6 @@ _kept_features = WeakTensorKeyDictionary()
 
 def neighbour_scatter(client: Client, space: Mapping[str, Any]) -> Tensor:
     """Return the mean outer product of differences between neighbouring samples of a client: float64 ``(d, d)``."""
-    if space["features"] == "raw" and client.x.ndim == 2:
-        return table_scatter(client_features(client, space), space["mean"], space["directions"], client.rng)
     return local_scatter(client_points(client, space), client.rng)
 
 

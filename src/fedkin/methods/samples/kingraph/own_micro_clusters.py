@@ -11,7 +11,8 @@ from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.whitening import MIN_SAMPLES, whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import Expected, counts_to, doubles, is_count, reals, whole, within
-from fedkin.features.pca import FeatureMoments, components, moments
+from fedkin.features.pca import FeatureMoments, moments
+from fedkin.methods.samples.kingraph.discrete_columns import leading_components
 from fedkin.methods.samples.kingraph.kingraph_space import (
     SPACE,
     KinGraphState,
@@ -116,10 +117,8 @@ class OwnPath:
             raise FedkinError(
                 f"No client that answered has {self.min_members} samples, which is method.min_members; set it lower."
             )
-        leading = components(found, self.components, state.standardise, self.whitening)
-        record.values.update(
-            components=len(leading.variances), explained=leading.explained_variance(found, state.standardise)
-        )
+        leading, explained = leading_components(found, state, self.components, self.whitening)
+        record.values.update(components=len(leading.variances), explained=explained)
         return state.at(leading), record
 
     def _differences(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:

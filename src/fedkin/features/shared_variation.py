@@ -1,0 +1,71 @@
+"""What discrete columns share with other columns, for methods that look for gaps between samples.
+
+Discrete columns put samples on a grid, which has gaps in every cluster: the more samples there are, the more clearly
+each combination of categories is a cluster of its own. But if clusters explain how columns go together, as in latent
+class analysis, then columns vary independently within clusters, and all that they share lies in few directions: one
+fewer than there are clusters. In these each sample is a weighted sum over many columns, and the grid is gone. A column
+that shares nothing with others, such as a random category, has no part in them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_NEGLIGIBLE = 1e-6
+"""Directions of a block with less than this part of its largest variance have none."""
+
+
+def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
+    """Return the directions that replace the features: continuous ones as they are, and what discrete ones share.
+
+    As in generalised canonical correlation, each block is whitened first, so that without shared variation all
+    eigenvalues of the covariance are 1. Those above the edge of chance, ``(1 + sqrt(width / samples)) ** 2`` (Marchenko
+    and Pastur 1967), are shared by several blocks. The discrete features are projected on their axes.
+
+    Parameters
+    ----------
+    covariance : Tensor
+        float64 ``(width, width)``.
+    samples : float
+        Number of samples that it is of.
+    blocks : Tensor
+        int64 ``(width,)``: -1 for a continuous feature; discrete features of one column, such as indicators of its
+        categories, have the same number, at least 0.
+
+    Returns
+    -------
+    Tensor
+        float64 ``(width, r)``. Without continuous features at least one axis counts as shared.
+    """
+    axes, back = _whitening(covariance, blocks)
+    values, vectors = torch.linalg.eigh(axes.T @ covariance @ axes)
+    shared = int((values > (1 + math.sqrt(len(values) / samples)) ** 2).sum())
+    discrete, continuous = blocks >= 0, torch.eye(len(blocks), dtype=torch.float64)[:, blocks < 0]
+    if not continuous.any():
+        shared = max(shared, 1)
+    if not shared:
+        return continuous
+    leading = vectors[:, -shared:]
+    projected = (axes @ leading @ leading.T @ back.T)[:, discrete]
+    turned = torch.linalg.eigh(projected.T @ covariance @ projected).eigenvectors[:, -shared:]
+    return torch.cat([continuous, projected @ turned], 1)
+
+
+def _whitening(covariance: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return directions ``(width, p)`` along which each block has covariance 1, and those that lead back."""
+    ids = torch.where(blocks < 0, len(blocks) + torch.arange(len(blocks)), blocks)  # a continuous feature is a block
+    axes: list[Tensor] = []
+    back: list[Tensor] = []
+    for block in ids.unique():
+        own = (ids == block).nonzero()[:, 0]
+        variances, vectors = torch.linalg.eigh(covariance[own][:, own])
+        kept = (variances > _NEGLIGIBLE * variances[-1]) & (variances > 0)
+        deviations, vectors = variances[kept].sqrt(), vectors[:, kept]
+        for found, directions in ((axes, vectors / deviations), (back, vectors * deviations)):
+            placed = torch.zeros(len(blocks), directions.shape[1], dtype=torch.float64)
+            placed[own] = directions
+            found.append(placed)
+    return torch.cat(axes, 1), torch.cat(back, 1)

@@ -1,0 +1,132 @@
+"""Tables with discrete columns: a grid is no cluster."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedkin
+from fedkin.clustering.metrics import adjusted_rand
+from fedkin.core import Client
+from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.samples.kingraph.discrete_columns import describe_columns, discrete_blocks, send_columns
+
+
+def blocks_of(frames, **options):
+    clients = ClientFiles(frames).build().clients
+    fed = LocalFederation(clients, seed=0)
+    encoding = prepare(fed, PreparingOptions(**options)).encoding
+    replies = {client.id: send_columns.run([client], [{}])[0] for client in fed.clients.values()}
+    blocks = discrete_blocks(replies, clients[0].x.shape[1]).tolist()
+    return {name: blocks[start:end] for name, start, end in encoding.blocks}
+
+
+def table(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "length": rng.normal(size=rows),
+            "town": rng.choice(["Ulm", "Bonn", "Kiel"], rows),
+            "smokes": rng.choice(["yes", "no"], rows),
+            "stage": rng.integers(1, 4, rows).astype(float),
+            "grade": rng.integers(1, 6, rows),
+        }
+    )
+
+
+def test_categories_truths_and_numbers_of_three_values_are_discrete():
+    found = blocks_of([table(60), table(60, 1)])
+    assert found["length"] == [-1]
+    assert found["grade"] == [-1]
+    assert len(set(found["town"])) == 1
+    assert found["town"][0] >= 0
+    assert found["smokes"][0] >= 0
+    assert found["stage"][0] >= 0
+    assert len({found["town"][0], found["smokes"][0], found["stage"][0]}) == 3
+
+
+def test_a_number_is_continuous_if_it_is_at_one_client():
+    one, other = table(60), table(60, 1)
+    other["stage"] = np.arange(60.0)
+    assert blocks_of([one, other])["stage"] == [-1]
+
+
+def test_a_client_with_few_rows_cannot_tell():
+    one, other = table(60), table(60, 1)
+    assert blocks_of([one, other[:4]])["length"] == [-1]
+    assert blocks_of([one[:4], other[:4]])["length"] == [-1]
+    assert blocks_of([one, other[:4]])["stage"] != [-1]
+
+
+def test_empty_cells_are_no_value_and_their_indicator_is_discrete():
+    one = table(80)
+    one.loc[::7, "stage"] = np.nan
+    one.loc[::9, "length"] = np.nan
+    found = blocks_of([one, table(60, 1)], indicator=True)
+    assert found["stage"][0] >= 0
+    assert found["length"][0] == -1
+    assert found["length"][1] >= 0
+
+
+def test_columns_of_arrays_are_looked_at_too():
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(np.column_stack([rng.normal(size=50), rng.integers(0, 2, 50)])).float()
+    assert send_columns.run([Client(0, x)], [{}])[0]["blocks"].tolist() == [-1, 1]
+
+
+def test_indicators_in_arrays_are_one_column():
+    rng = np.random.default_rng(0)
+    kinds = np.eye(4)[np.r_[rng.integers(0, 3, 50), rng.integers(0, 4, 50)]]
+    x = np.column_stack([rng.integers(0, 2, 100), rng.normal(size=100), (kinds - kinds.mean(0)) / 0.3, kinds[:, :2]])
+    clients = [
+        Client(at, part) for at, part in enumerate(torch.from_numpy(x).float().split(50))
+    ]  # one lacks the fourth
+    replies = {client.id: describe_columns.run([client], [{}])[0] for client in clients}
+    assert discrete_blocks(replies, 8).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
+    replies[2] = {**replies[0], "blocks": torch.zeros(3, dtype=torch.int64)}
+    assert discrete_blocks(replies, 8).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
+
+
+def latent(rows, columns, numbers, seed, classes=4):
+    """Rows of four classes, whose categories depend on the class alone."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, rows)
+    frame = pd.DataFrame(
+        rng.normal(size=(classes, numbers))[truth] * 2.2 + rng.normal(size=(rows, numbers)),
+        columns=[f"n{at}" for at in range(numbers)],
+    )
+    for at in range(columns):
+        shares = rng.dirichlet(np.full(4, 0.35), classes)
+        frame[f"c{at}"] = [rng.choice(list("abcd"), p=shares[own]) for own in truth]
+    return frame, truth
+
+
+@pytest.mark.parametrize(("columns", "numbers"), [(10, 0), (4, 5)], ids=["categories", "mixed"])
+@pytest.mark.parametrize("common", [False, True])
+def test_clusters_of_many_rows_are_not_cut_by_category(columns, numbers, common):
+    frame, truth = latent(1_500, columns, numbers, seed=0)
+    parts = [frame[at::3].reset_index(drop=True) for at in range(3)]
+    model = fedkin.KinGraph(common_micro_clusters=common, random_state=0).fit(parts)
+    found = np.concatenate(model.labels_)
+    assert adjusted_rand(np.concatenate([truth[at::3] for at in range(3)]), found) > 0.85
+    assert np.array_equal(model.predict(parts[0]), model.labels_[0])
+
+
+def test_random_categories_are_one_cluster():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{at}": rng.choice(list("abcd"), 1_200) for at in range(8)})
+    model = fedkin.KinGraph(random_state=0).fit([frame[at::3].reset_index(drop=True) for at in range(3)])
+    assert model.n_clusters_ == 1
+
+
+def test_a_random_category_beside_numbers_changes_nothing():
+    frame, _ = latent(600, 0, 6, seed=1)
+    parts = [frame[at::3].reset_index(drop=True) for at in range(3)]
+    alone = np.concatenate(fedkin.KinGraph(random_state=0).fit(parts).labels_)
+    rng = np.random.default_rng(0)
+    more = [part.assign(colour=rng.choice(list("rgb"), len(part))) for part in parts]
+    beside = np.concatenate(fedkin.KinGraph(random_state=0).fit(more).labels_)
+    assert adjusted_rand(alone, beside) > 0.98
