@@ -309,6 +309,21 @@ def test_the_guide_on_hospitals_says_what_its_commands_do(hospitals: Path, capsy
         assert (hospitals / written).read_text().startswith(labels)
 
 
+def test_the_guide_on_hospitals_shows_the_clusters_of_emptied_cells(
+    hospitals: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "your-tables.md").read_text()
+    emptying = next(
+        block for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "replace(0" in block
+    )
+    exec(emptying, {})
+    with pytest.raises(SystemExit) as end:
+        main([*shlex.split(guide()[0])[1:-1], "runs/emptied"])
+    assert not end.value.code
+    sentences = [block for block in guide() if block.startswith("Cluster ")][1]
+    assert sentences in capsys.readouterr().out
+
+
 def test_the_guide_on_hospitals_shows_the_problems_as_they_are_told(
     hospitals: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ def blocks_of(frames, **options):
     fed = LocalFederation(clients, seed=0)
     encoding = prepare(fed, PreparingOptions(**options)).encoding
     replies = {client.id: send_columns.run([client], [{}])[0] for client in fed.clients.values()}
-    blocks = discrete_blocks(replies, clients[0].x.shape[1]).tolist()
+    blocks = discrete_blocks(replies, clients[0].x.shape[1:]).tolist()
     return {name: blocks[start:end] for name, start, end in encoding.blocks}
 
 
@@ -79,15 +79,13 @@ def test_columns_of_arrays_are_looked_at_too():
 
 def test_indicators_in_arrays_are_one_column():
     rng = np.random.default_rng(0)
-    kinds = np.eye(4)[np.r_[rng.integers(0, 3, 50), rng.integers(0, 4, 50)]]
+    kinds = np.eye(4)[np.r_[rng.integers(0, 3, 50), rng.integers(0, 4, 50)]]  # a client lacks the fourth
     x = np.column_stack([rng.integers(0, 2, 100), rng.normal(size=100), (kinds - kinds.mean(0)) / 0.3, kinds[:, :2]])
-    clients = [
-        Client(at, part) for at, part in enumerate(torch.from_numpy(x).float().split(50))
-    ]  # one lacks the fourth
+    clients = [Client(at, part) for at, part in enumerate(torch.from_numpy(x).float().split(50))]
     replies = {client.id: describe_columns.run([client], [{}])[0] for client in clients}
-    assert discrete_blocks(replies, 8).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
+    assert discrete_blocks(replies, (8,)).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
     replies[2] = {**replies[0], "blocks": torch.zeros(3, dtype=torch.int64)}
-    assert discrete_blocks(replies, 8).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
+    assert discrete_blocks(replies, (8,)).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
 
 
 def latent(rows, columns, numbers, seed, classes=4):

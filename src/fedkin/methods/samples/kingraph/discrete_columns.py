@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -41,8 +41,8 @@ def describe_columns(client: Client, payload: Payload) -> Payload:
     return {"shape": list(client.x.shape[1:]), "blocks": _blocks_at(client), "samples": len(client)}
 
 
-def discrete_blocks(replies: Mapping[int, Payload], width: int) -> Tensor:
-    """Return which of so many columns are discrete, from the clients' replies to `send_columns`.
+def discrete_blocks(replies: Mapping[int, Payload], shape: Sequence[int]) -> Tensor:
+    """Return which columns of samples of this shape are discrete, from the clients' replies to `send_columns`.
 
     Discrete are categories, truth values, indicators of empty cells or, in arrays, of categories, and numbers of which
     no client with 20 or more has more than three different values.
@@ -51,8 +51,9 @@ def discrete_blocks(replies: Mapping[int, Payload], width: int) -> Tensor:
     -------
     Tensor
         int64 ``(width,)``: the same number, at least 0, for the columns that one discrete column is encoded as, and -1
-        for others.
+        for others; empty if samples are no rows.
     """
+    width = shape[0] if len(shape) == 1 else 0
     told = [reply["blocks"] for _, reply in sorted(replies.items()) if len(reply["blocks"]) == width]
     blocks = torch.stack([torch.full((width,), _UNKNOWN), *told])
     known = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)

@@ -36,9 +36,8 @@ from fedkin.methods.samples.private_releases import send_shape
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
 from fedkin.secure_aggregation.client_sums import can_hide
 
-_SMOOTHING = 10
-_MAX_BROADCAST = 2_000
-"""Maximum number of nodes sent to all clients by default; with more samples this does not improve clusters."""
+_SMOOTHING, _MAX_BROADCAST = 10, 2_000
+"""Smoothing of images by default, and maximum number of nodes sent to all clients; with more this improves nothing."""
 _FEW_SAMPLES = 40
 """Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
 _UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
@@ -50,8 +49,8 @@ class KinGraphMethod(SampleMethod):
 
     Three steps: in "components" clients send moments of their features; in "differences" the scatter between
     neighbours; in "graph" their micro-clusters, and receive the clusters of these, or of all nodes. Clients that do not
-    answer in the last step, or join later, are assigned by the nearest nodes. A step in which no client with enough
-    samples answers is repeated, up to step 20; that of the differences up to step 6.
+    answer in the last step, or join later, are assigned by the nearest nodes. A step that no client with enough samples
+    answers is repeated, up to step 20; that of the differences up to step 6.
 
     Attributes
     ----------
@@ -269,23 +268,22 @@ class KinGraphMethod(SampleMethod):
         return points_of(result["space"], x)
 
     def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int], bool, Tensor]:
-        """Return a sample's shape, clients with enough for scatter, whether micro-clusters are common, and blocks."""
-        told = self.epsilon is None and not fed.secure_sums
-        task = send_shape if self.epsilon is not None else send_columns if fed.secure_sums else describe_columns
-        replies = fed.agreeing(fed.ask_until_all_reply(task, {}))
+        """Return a sample's shape, clients with enough for scatter, whether nodes are common, and discrete columns."""
+        if self.epsilon is not None:
+            shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
+            return shape, [], False, torch.zeros(0, dtype=torch.int64)
+        replies = fed.agreeing(fed.ask_until_all_reply(send_columns if fed.secure_sums else describe_columns, {}))
         shape = common_shape(replies)
-        blocks = discrete_blocks(replies if self.epsilon is None else {}, shape[0] if len(shape) == 1 else 0)
-        if not told:
-            return shape, [], self.epsilon is None, blocks
+        blocks = discrete_blocks(replies, shape)
+        if fed.secure_sums:
+            return shape, [], True, blocks
         counts = {client: reply["samples"] for client, reply in replies.items()}
-        samples = counts.values()
-        common = self.common_micro_clusters
+        common, most = self.common_micro_clusters, max(counts.values())
         if common == "auto":
-            common = can_hide(len(samples)) and sum(samples) < _FEW_SAMPLES * self.min_members * len(samples)
-        if not common and max(samples) < self.min_members:
+            common = can_hide(len(counts)) and sum(counts.values()) < _FEW_SAMPLES * self.min_members * len(counts)
+        if not common and most < self.min_members:
             raise FedkinError(
-                f"method.min_members is {self.min_members}, and no client has more than {max(samples)} samples; set it "
-                "lower."
+                f"method.min_members is {self.min_members}, and no client has more than {most} samples; set it lower."
             )
         return shape, [client for client, count in counts.items() if count >= MIN_SAMPLES], common, blocks
 
