@@ -122,6 +122,14 @@ def test_new_rows_take_medians_one_by_one():
     )
 
 
+def test_an_encoding_of_before_takes_medians_and_has_no_limits():
+    encoding = prepare(federation([*GROUPS, [0.6, NAN]])).encoding
+    tree = {name: value for name, value in encoding.tree().items() if name not in ("imputation", "low", "high")}
+    again = TableEncoding.from_tree(tree)
+    assert again.imputation == "median"
+    assert again.apply(Table((Column("a"), Column("b")), torch.tensor([[1e9, 1.0]]).double()))[0, 0] > 1e6
+
+
 def test_under_a_privacy_budget_no_row_changes_another():
     fed = federation([*GROUPS, [0.6, NAN]])
     encoding = prepare(fed).encoding

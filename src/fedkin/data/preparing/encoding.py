@@ -19,6 +19,7 @@ from fedkin.core.errors import mid_sentence, refuse
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_notes import spelt_alike
 from fedkin.data.preparing.imputation import Imputation, from_neighbours
+from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
 
 OTHER = "other"
@@ -132,10 +133,11 @@ class TableEncoding:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
-        """Return the encoding that `tree` was made of."""
+        """Return the encoding that `tree` was made of; one made before has neither limits nor similar rows."""
         schema = Schema(columns_of(tree), tree["id"], list(tree["notes"]))
-        chosen = {name: tree[name] for name in ("mode", "imputes", "imputation", *_TENSORS)}
-        return cls(schema, **chosen)
+        low, high = unlimited(len(schema.columns))
+        known = {"imputation": "median", "low": low, "high": high, **tree}
+        return cls(schema, **{name: known[name] for name in ("mode", "imputes", "imputation", *_TENSORS)})
 
 
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:
