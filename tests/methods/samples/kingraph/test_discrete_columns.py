@@ -77,6 +77,10 @@ def test_columns_of_arrays_are_looked_at_too():
     assert send_columns.run([Client(0, x)], [{}])[0]["blocks"].tolist() == [-1, 1]
 
 
+def test_a_client_without_rows_cannot_tell():
+    assert send_columns.run([Client(0, torch.zeros(0, 3))], [{}])[0]["blocks"].tolist() == [-2, -2, -2]
+
+
 def test_indicators_in_arrays_are_one_column():
     rng = np.random.default_rng(0)
     kinds = np.eye(4)[np.r_[rng.integers(0, 3, 50), rng.integers(0, 4, 50)]]  # a client lacks the fourth

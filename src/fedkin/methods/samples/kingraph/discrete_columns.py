@@ -25,7 +25,6 @@ _LOOKED_AT = 1_000
 
 _CONTINUOUS, _UNKNOWN = -1, -2
 
-
 _HOLDS: Expected = {"shape": is_shape, "blocks": Array(("columns",), torch.int64, _UNKNOWN, MAX_COUNT)}
 
 
@@ -87,8 +86,8 @@ def _block_of(values: Tensor, number: int) -> int:
 
 def _blocks_of_array(x: Tensor) -> Tensor:
     """Return the blocks of an array, in which categories may be indicators already."""
-    if x.shape[1] > WIDEST:
-        return torch.full((x.shape[1],), _CONTINUOUS)
+    if not len(x) or x.shape[1] > WIDEST:
+        return torch.full((x.shape[1],), _UNKNOWN)
     blocks = torch.tensor([_block_of(own, at) for at, own in enumerate(x.T)])
     low, high = x.amin(0), x.amax(0)
     ones = (x == high) & (high > low)
