@@ -23,7 +23,7 @@ ONE_UNIT = (
 """A note about so many columns."""
 
 _IMPUTED: dict[Imputation, str] = {
-    "neighbours": "each takes the mean of similar rows of its client, new rows' take the median or most frequent value",
+    "neighbours": "each takes the mean of similar rows of its client, or in new rows the median or most frequent value",
     "median": "they take the column's median or most frequent value",
 }
 """What empty cells take, for a note."""
