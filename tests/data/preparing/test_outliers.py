@@ -17,6 +17,7 @@ from fedkin.data.preparing.outliers import NO_LIMITS, find_limits
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.scaling import column_histograms
 from fedkin.engines.local import LocalFederation
 
 
@@ -116,6 +117,26 @@ def test_a_note_names_column_limit_and_value():
     assert "'age' above" in note
     assert "(up to 1e+05)" in note
     assert "scaling = 'standard'" in note
+
+
+def test_of_arrays_a_note_counts_columns():
+    x, _ = clusters()
+    x[:, 1:] = x[:, 1:].clip(-20, 20)
+    x[0, 2] = -1e5
+    model = fedkin.KFed(n_clusters=3, random_state=0).fit(list(np.array_split(x, 3)))
+    [note] = [note for note in model.preparation_.notes if "far from all others" in note]
+    assert "column 1 above" in note
+    assert "column 3 below" in note
+    assert "(down to -1e+05)" in note
+    assert "column 2" not in note
+
+
+def test_columns_without_values_have_no_histogram():
+    assert histograms(torch.zeros(5, 0), torch.zeros(0), torch.zeros(0)).shape == (0, 256)
+    client = Client(0, torch.zeros(5, 2))
+    ends = torch.zeros(0, dtype=torch.float64)
+    reply = column_histograms.run([client], [{"at": torch.zeros(0, dtype=torch.int64), "low": ends, "high": ends}])[0]
+    assert reply["histograms"].shape == (0, 256)
 
 
 @pytest.mark.parametrize("frames", [False, True], ids=["arrays", "tables"])

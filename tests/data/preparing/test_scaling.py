@@ -7,9 +7,10 @@ from sklearn import datasets
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
+from fedkin.data.preparing.column_scales import share_unit
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.preparing.preparing_options import PreparingOptions
-from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, share_unit, squares
+from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, squares
 from fedkin.engines.local import LocalFederation
 
 

@@ -41,6 +41,6 @@ def test_absent_clients_are_prepared_too() -> None:
 
 def test_columns_of_arrays_are_numbered_and_images_have_none() -> None:
     arrays = Population([Client(i, torch.randn(30, 2)) for i in range(2)], None, [])
-    assert prepared_samples(arrays, PreparingOptions(), 0).blocks == (("column 0", 0, 1), ("column 1", 1, 2))
+    assert prepared_samples(arrays, PreparingOptions(), 0).blocks == (("column 1", 0, 1), ("column 2", 1, 2))
     images = Population([Client(i, torch.rand(5, 1, 8, 8)) for i in range(2)], None, [])
     assert prepared_samples(images, PreparingOptions(), 0).blocks == ()

@@ -86,19 +86,21 @@ class TableEncoding:
         x, empty = self._encoded(table, where)
         if donors is None or self.imputation == "median" or not bool(empty.any()):
             return x
-        return from_neighbours(x, empty, *((x, empty) if donors is table else self._encoded(donors, where)))
+        others, lacking = (x, empty) if donors is table else self._encoded(donors, where)
+        return from_neighbours(x, self._over_blocks(empty), others, self._over_blocks(lacking))
 
     def _encoded(self, table: Table, where: str) -> tuple[Tensor, Tensor]:
-        """Return encoded rows, and whether each of their cells is empty; indicators of empty cells never are."""
+        """Return encoded rows ``(n, width)``, and which cells of the table are empty, bool ``(n, columns)``."""
         values = aligned(table, self.schema.columns, where, self.imputes).clamp(self.low, self.high)
         x = self.scaled(expanded(values, self.schema.columns, self.fill, self.other, self.indicated))
-        indicators = self.indicated.tolist()
-        widths = [end - start - own for (_, start, end), own in zip(self.blocks, indicators, strict=True)]
-        parts = [
-            torch.cat([column[:, None].expand(-1, width), torch.zeros(len(x), int(own), dtype=torch.bool)], 1)
-            for column, width, own in zip(values.isnan().unbind(1), widths, indicators, strict=True)
-        ]
-        return x, torch.cat(parts, 1)
+        return x, values.isnan()
+
+    def _over_blocks(self, empty: Tensor) -> Tensor:
+        """Repeat which cells are empty for the encoded columns of each, ``(n, width)``; their indicators never are."""
+        widths = torch.tensor([end - start for _, start, end in self.blocks])
+        over = empty.repeat_interleave(widths, dim=1)
+        over[:, (widths.cumsum(0) - 1)[self.indicated]] = False
+        return over
 
     def scaled(self, x: Tensor) -> Tensor:
         """Centre and scale encoded columns ``(n, width)``, which are NaN where a category is unknown."""

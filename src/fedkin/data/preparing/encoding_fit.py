@@ -9,18 +9,12 @@ from torch import Tensor
 
 from fedkin.core import Federation
 from fedkin.core.errors import listing
+from fedkin.data.preparing.column_scales import ONE_UNIT, constant, in_unit, scale_of
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers
-from fedkin.data.preparing.scaling import constant, in_unit, scale_of
 from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers
 from fedkin.data.preparing.statistics import ColumnSums, histograms_of, medians
-
-ONE_UNIT = (
-    "All {} columns look like measures in one unit, so they are divided by one scale and not each by its own; scaling "
-    "= 'standard' standardises each."
-)
-"""A note about so many columns."""
 
 _IMPUTED: dict[Imputation, str] = {
     "neighbours": "each takes the mean of similar rows of its client, or in new rows the median or most frequent value",
@@ -59,7 +53,9 @@ def fitted_encoding(
     indicated = missing & indicator
     fill = _fill(fed, columns, sums, missing)
     mode, spread = _mode(columns, scaling, sums)
-    limits = _limits(fed, columns, sums) if scaling == "auto" and mode == "standard" else NO_LIMITS
+    limits, outliers = NO_LIMITS, list[str]()
+    if scaling == "auto" and mode == "standard":
+        limits, outliers = _limits(fed, columns, sums)
     center, spread = limits.within(sums.mean, spread)
     means, scales = [], []
     for at in range(len(columns)):
@@ -81,22 +77,17 @@ def fitted_encoding(
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     low, high = limits.ends(len(columns))
     encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, imputation)
-    return encoding, [*_notes(columns, sums, encoding), *_note_on(limits, columns, sums)]
+    return encoding, [*_notes(columns, sums, encoding), *outliers]
 
 
-def _limits(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums) -> Limits:
-    """Return the limits of columns of numbers and dates that have outliers, where minimum and maximum are known."""
+def _limits(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums) -> tuple[Limits, list[str]]:
+    """Return limits of columns of numbers and dates with outliers, where minimum and maximum are known, and a note."""
     if sums.low is None or sums.high is None:
-        return NO_LIMITS
+        return NO_LIMITS, []
     measured = torch.tensor([column.kind in ("number", "date") for column in columns]) & (sums.filled > 0)
     low, high = torch.where(measured, sums.low, sums.mean), torch.where(measured, sums.high, sums.mean)
-    return find_limits(histograms_of(fed, columns), sums.mean, sums.spread, low, high)
-
-
-def _note_on(limits: Limits, columns: Sequence[SchemaColumn], sums: ColumnSums) -> list[str]:
-    if sums.low is None or sums.high is None:
-        return []
-    return note_on_outliers([column.name for column in columns], limits, sums.low, sums.high)
+    limits = find_limits(histograms_of(fed, columns), sums.mean, sums.spread, low, high)
+    return limits, note_on_outliers([f"'{column.name}'" for column in columns], limits, low, high)
 
 
 def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:

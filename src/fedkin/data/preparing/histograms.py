@@ -15,8 +15,8 @@ def histograms(values: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """
     width = (high - low).clamp_min(torch.finfo(torch.float64).tiny)
     bins = ((values - low) / width * BINS).clamp(0, BINS - 1)
-    counts = [own[~own.isnan()].long().bincount(minlength=BINS) for own in bins.T]
-    return torch.stack(counts).double()
+    counts = [own[~own.isnan()].long().bincount(minlength=BINS).double() for own in bins.T]
+    return torch.stack(counts) if counts else torch.zeros(0, BINS, dtype=torch.float64)
 
 
 def quantile(counts: Tensor, fraction: float, low: Tensor, high: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ def find_limits(ask: Ask, mean: Tensor, spread: Tensor, low: Tensor, high: Tenso
         return NO_LIMITS
     counts = ask(at, lower, upper)
     middles = lower[:, None] + (torch.arange(BINS) + 0.5) / BINS * (upper - lower)[:, None]
-    shares = counts / counts.sum(1, keepdim=True)
+    shares = counts / counts.sum(1, keepdim=True).clamp_min(1)
     average = (shares * middles).sum(1)
     return Limits(at, lower, upper, average, (shares * (middles - average[:, None]).square()).sum(1).sqrt())
 
@@ -116,14 +116,19 @@ def unlimited(columns: int) -> tuple[Tensor, Tensor]:
     return -high, high
 
 
+def limited(x: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:
+    """Return samples ``(n, features)`` within limits; unchanged without."""
+    return x if low is None or high is None else x.double().clamp(low, high)
+
+
 def note_on_outliers(names: Sequence[str], limits: Limits, low: Tensor, high: Tensor) -> list[str]:
-    """Return a note on the columns with outliers, given all columns' minima and maxima."""
+    """Return a note on the columns with outliers, given all columns' names, minima and maxima."""
     said = []
     for at, lower, upper in zip(limits.at.tolist(), limits.low.tolist(), limits.high.tolist(), strict=True):
         if float(high[at]) > upper:
-            said.append(f"'{names[at]}' above {upper:.4g} (up to {float(high[at]):.4g})")
+            said.append(f"{names[at]} above {upper:.4g} (up to {float(high[at]):.4g})")
         if float(low[at]) < lower:
-            said.append(f"'{names[at]}' below {lower:.4g} (down to {float(low[at]):.4g})")
+            said.append(f"{names[at]} below {lower:.4g} (down to {float(low[at]):.4g})")
     if not said:
         return []
     return [

@@ -16,7 +16,7 @@ from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_
 from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
-from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
+from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.preparation import STATE, Preparation, remember
@@ -149,8 +149,7 @@ def _prepared_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload])
     if fed.secure_sums:
         check_enough(len(fed.present))
         return Preparation(scale_arrays_by_sums(fed, shape))
-    scaling = scale_arrays(fed, mode, replies)
-    notes = [ONE_UNIT.format(shape[0])] if scaling.mode == "common" else []
+    scaling, notes = scale_arrays(fed, mode, replies)
     return Preparation(scaling, notes=notes)
 
 

@@ -14,21 +14,15 @@ from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_shape, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
+from fedkin.data.preparing.column_scales import ONE_UNIT, constant, in_unit, scale_of
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.histograms import BINS, histograms
-from fedkin.data.preparing.outliers import find_limits
+from fedkin.data.preparing.outliers import find_limits, limited, note_on_outliers
 from fedkin.data.reading.arrays import common_shape
 from fedkin.secure_aggregation.sum_tasks import Term
 from fedkin.secure_aggregation.sums import sums_of_all
 
 _FEATURES = doubles("features")
-_ROUNDING = 1e-12
-"""Spread of a column, relative to its mean, below which it is constant but for rounding."""
-_VISIBLE = 0.01
-"""Maximum of data in [0, 1] below which they are too small to be left alone."""
-_MIN_COLUMNS, _EDGE, _SAME_ORDER = 16, 0.05, 6.0
-"""Of columns in one unit: how many there are at least, and the ratio of the largest to the smallest spread at most,
-leaving out so many at either end."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +81,8 @@ class Scaling:
         return cls(tree["mode"], tuple(tree["shape"]), tree["mean"], tree["scale"], tree.get("low"), tree.get("high"))
 
 
-def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> Scaling:
-    """Scale all clients' arrays, as if they had been pooled, by the `moments` they have sent.
+def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> tuple[Scaling, list[str]]:
+    """Scale all clients' arrays, as if they had been pooled, by the `moments` they have sent; also return notes.
 
     Clients then send the sum of squared distances from the common mean, which is sound however large the mean is. With
     "auto" columns with outliers are limited, see `fedkin.data.preparing.outliers`.
@@ -97,73 +91,26 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
     lowest = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
     highest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
     if mode == "auto" and in_unit(lowest, highest):
-        return Scaling("unit", shape, torch.zeros_like(lowest), torch.ones_like(lowest))
+        return Scaling("unit", shape, torch.zeros_like(lowest), torch.ones_like(lowest)), []
     count = sum(reply["count"] for reply in replies.values())
     mean = sum_of(replies, "sum") / count
     replies = fed.ask_until_all_reply(squares, {"mean": mean}, expected={"squares": doubles(*mean.shape, minimum=0)})
     spread = (sum_of(replies, "squares") / count).sqrt()
     found = scale_of(mode, lowest, highest, spread) if len(shape) == 1 else ("standard", spread)
     scale = torch.where(lowest == highest, 1.0, found[1])
-    scaling = Scaling(found[0], shape, mean, scale)
+    scaling, notes = Scaling(found[0], shape, mean, scale), [ONE_UNIT.format(shape[0])] if found[0] == "common" else []
     if mode == "auto" and found[0] == "standard" and len(shape) == 1:
         limits = find_limits(partial(_histograms_of, fed), mean, spread, lowest, highest)
         if len(limits.at):
             scaling = Scaling(found[0], shape, *limits.within(mean, scale), *limits.ends(len(mean)))
+            notes = note_on_outliers([f"column {i + 1}" for i in range(len(mean))], limits, lowest, highest)
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
-    return scaling
+    return scaling, notes
 
 
 def _histograms_of(fed: Federation, at: Tensor, low: Tensor, high: Tensor) -> Tensor:
     payload, expected = {"at": at, "low": low, "high": high}, {"histograms": doubles(len(at), BINS, minimum=0)}
     return sum_of(fed.ask_until_all_reply(column_histograms, payload, expected=expected), "histograms")
-
-
-def limited(x: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:
-    """Return samples ``(n, features)`` within limits; unchanged without."""
-    return x if low is None or high is None else x.double().clamp(low, high)
-
-
-def in_unit(lowest: Tensor, highest: Tensor) -> bool:
-    """Return whether all values lie in [0, 1], and not all of them next to 0."""
-    return bool((lowest >= 0).all() and (highest <= 1).all()) and float(highest.max()) >= _VISIBLE
-
-
-def scale_of(mode: str, lowest: Tensor, highest: Tensor, spread: Tensor) -> tuple[str, Tensor]:
-    """Return the mode that "auto" stands for, or `mode`, and the scale of each column.
-
-    Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so columns that
-    `share_unit` are divided by one common scale.
-    """
-    if mode == "auto" and share_unit(lowest, highest, spread):
-        return "common", torch.full_like(spread, float(spread[lowest < highest].square().mean().sqrt()))
-    return "standard", spread
-
-
-def share_unit(lowest: Tensor, highest: Tensor, spread: Tensor) -> bool:
-    """Return whether columns look like measurements of one kind in one unit.
-
-    That is so if there are at least 16 that vary, and at least half of them share the minimum and half the maximum, as
-    pixels do. Or all spread by the same order of magnitude around values of that order, as embeddings and spectra do.
-
-    Parameters
-    ----------
-    lowest, highest, spread : Tensor
-        float64 ``(columns,)``: minimum, maximum and standard deviation.
-    """
-    varies = lowest < highest
-    if int(varies.sum()) < _MIN_COLUMNS:
-        return False
-    lowest, highest, spread = lowest[varies], highest[varies], spread[varies]
-    if _shared(lowest) >= 0.5 and _shared(highest) >= 0.5:
-        return True
-    low, high = spread.quantile(_EDGE), spread.quantile(1 - _EDGE)
-    middles = (lowest + highest) / 2
-    return bool(high <= _SAME_ORDER * low) and bool((middles.max() - middles.min()) <= _SAME_ORDER * spread.max())
-
-
-def _shared(values: Tensor) -> float:
-    """Return the fraction of the values that equal the most frequent one."""
-    return float(values.unique(return_counts=True)[1].max()) / len(values)
 
 
 def scale_arrays_by_sums(fed: Federation, shape: tuple[int, ...]) -> Scaling:
@@ -176,11 +123,6 @@ def scale_arrays_by_sums(fed: Federation, shape: tuple[int, ...]) -> Scaling:
     scaling = Scaling("standard", shape, mean, torch.where(constant(mean, spread), 1.0, spread))
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
     return scaling
-
-
-def constant(mean: Tensor, spread: Tensor) -> Tensor:
-    """Return which columns do not vary except for rounding, where minimum and maximum are not known."""
-    return spread <= _ROUNDING * mean.abs()
 
 
 def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
@@ -269,7 +211,7 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 def column_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many values of some columns lie in each bin between ``low`` and ``high``; ends take the rest."""
     x = _by_feature(client.x)
-    if int(payload["at"].amax()) >= x.shape[1]:
+    if bool((payload["at"] >= x.shape[1]).any()):
         raise FedkinError(f"Column {int(payload['at'].amax())} was asked for, but samples have {x.shape[1]}.")
     return {"histograms": histograms(x[:, payload["at"]], payload["low"], payload["high"])}
 

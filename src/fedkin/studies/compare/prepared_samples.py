@@ -57,7 +57,7 @@ def prepared_samples(population: Population, options: PreparingOptions, seed: in
     if preparation.encoding is not None:
         blocks = preparation.encoding.blocks
     elif x.ndim == 2:
-        blocks = [(f"column {i}", i, i + 1) for i in range(x.shape[1])]
+        blocks = [(f"column {i + 1}", i, i + 1) for i in range(x.shape[1])]
     return PreparedSamples(replace(population, clients=clients), tuple(blocks), (*population.notes, *preparation.notes))
 
 

@@ -53,8 +53,8 @@ def discrete_blocks(replies: Mapping[int, Payload], shape: Sequence[int]) -> Ten
         for others; empty if samples are no rows.
     """
     width = shape[0] if len(shape) == 1 else 0
-    told = [reply["blocks"] for _, reply in sorted(replies.items()) if len(reply["blocks"]) == width]
-    blocks = torch.stack([torch.full((width,), _UNKNOWN), *told])
+    fitting = [reply["blocks"] for _, reply in sorted(replies.items()) if len(reply["blocks"]) == width]
+    blocks = torch.stack([torch.full((width,), _UNKNOWN), *fitting])
     known = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
     return torch.where((blocks == _CONTINUOUS).any(0) | (known == MAX_COUNT), _CONTINUOUS, known)
 
