@@ -202,7 +202,10 @@ def test_data_to_predict_that_do_not_fit_are_refused(capsys: pytest.CaptureFixtu
         ("predict run absent.csv", "'absent.csv' does not exist; "),
         ("predict run wine --client 0", "Method 'fedcref' of run clusters samples, not clients; leave --client out."),
         ("assign run wine", "Method 'fedcref' of run clusters samples, not clients; use `fedkin predict`."),
-        ("predict nothing wine", "nothing holds no result to predict with; `fedkin resume` may finish it."),
+        (
+            "predict nothing wine",
+            "nothing holds no result to predict with; give a finished run's, or one with its result.json and ",
+        ),
         ("predict run wine --out notes.txt/out.csv", "Cannot write notes.txt/out.csv: "),
     ):
         assert fedkin(command) == 2

@@ -86,11 +86,12 @@ def test_what_is_wrong_in_it_is_said_in_a_sentence(tmp_path: Path, text: str, wo
 
 
 def test_columns_are_what_the_site_says(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("name;nr;ward;pain;dose\nJane;7;1;much;1,5\nJohn;8;2;none;?\n")
+    (tmp_path / "a.csv").write_text("name;nr;ward;pain;dose\nJörg;7;1;much;1,5\nJohn;8;2;none;?\n", "cp1252")
     options = """drop = ["name"]
 id = "nr"
 categorical = ["ward"]
 decimal = ","
+encoding = "cp1252"
 ordinal = {pain = ["none", "some", "much"]}
 """
     one = read_site(minimal(tmp_path, options, "a.csv")).site()
@@ -106,9 +107,11 @@ ordinal = {pain = ["none", "some", "much"]}
     assert client.table is one.table
     assert client.x is one.table.values
     with pytest.raises(FedkinError, match=r"^Unknown column in drop 'nam'; did you mean 'name'\?$"):
-        read_site(minimal(tmp_path, 'drop = ["nam"]\ndecimal = ","', "a.csv")).site()
+        read_site(minimal(tmp_path, 'drop = ["nam"]\ndecimal = ","\nencoding = "cp1252"', "a.csv")).site()
     with pytest.raises(FedkinError, match=r"^ordinal\['pain'\] is \['some'\]; .* each once, in .*site\.toml\.$"):
         read_site(minimal(tmp_path, 'ordinal = {pain = ["some"]}'))
+    with pytest.raises(FedkinError, match=r"^encoding is 'cp12'; .* in .*site\.toml\.$"):
+        read_site(minimal(tmp_path, 'encoding = "cp12"'))
     with pytest.raises(FedkinError, match=r"'decimal' is ';' in .*site\.toml; it should be '\.' or ','"):
         read_site(minimal(tmp_path, 'decimal = ";"'))
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -262,8 +263,25 @@ def test_no_result_is_reported(ask, content: str | None, found: Path, tmp_path: 
     if content is not None:
         (tmp_path / "result.json").write_text(content)
         (tmp_path / "models.safetensors").write_bytes((found / "models.safetensors").read_bytes())
+    advice = r"give a finished run's, or one with its result\.json and models\.safetensors\.$"
+    if content is not None:
+        advice = r"its result\.json or models\.safetensors is damaged\.$"
+    with pytest.raises(FedkinError, match=rf"holds no result to predict with; {advice}"):
+        ask(tmp_path)
+    (tmp_path / "config.toml").touch()
     with pytest.raises(FedkinError, match=r"holds no result to predict with; `fedkin resume` may finish it\.$"):
         ask(tmp_path)
+
+
+def test_a_folder_above_results_names_the_newest(found: Path, tmp_path: Path) -> None:
+    for age, name in enumerate(("new", "old")):
+        folder = tmp_path / "site" / "results" / name
+        folder.mkdir(parents=True)
+        for file in ("result.json", "models.safetensors"):
+            (folder / file).write_bytes((found / file).read_bytes())
+        os.utime(folder / "result.json", (1e9 - age, 1e9 - age))
+    with pytest.raises(FedkinError, match=r"site holds no result to predict with; '.*/site/results/new' does\.$"):
+        prediction.predict(tmp_path / "site", "digits", client=0)
 
 
 def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path) -> None:
@@ -284,6 +302,27 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
         prediction.predict(tmp_path / "run", source, client="west")
     with pytest.raises(FedkinError, match="decimal comma"):
         prediction.predict(tmp_path / "run", source, client=1, decimal=".")
+
+
+def test_files_that_are_not_utf_8_are_read_and_predicted_in_the_runs_encoding(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "sites").mkdir()
+    for name, encoding in (("nord", "cp1252"), ("süd", "utf-8")):
+        rows = [f"{9 * (i % 2) + rng.normal():.2f},{('groß', 'klein')[i % 2]}" for i in range(40)]
+        (tmp_path / "sites" / f"{name}.csv").write_text("a,höhe\n" + "\n".join(rows) + "\n", encoding=encoding)
+    source, new = f"data.source={tmp_path / 'sites'}", str(tmp_path / "sites" / "nord.csv")
+    with pytest.raises(FedkinError, match=r"nord\.csv' cannot be read as \.csv .*; set encoding = 'cp1252'"):
+        execute(load_config("kfed", [source, "method.n_clusters=2"]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    outcome = execute(load_config("kfed", [source, "method.n_clusters=2", "data.encoding=cp1252"]), tmp_path / "run")
+    assert outcome.folder == tmp_path / "run"
+    text = prediction.predict(tmp_path / "run", new)
+    assert len({row[1] for row in rows_of(text)[1:]}) == 2
+    assert text == prediction.predict(tmp_path / "run", new, encoding="latin-1")
+    with pytest.raises(FedkinError, match=r"line 1 is no ascii"):
+        prediction.predict(tmp_path / "run", new, encoding="ascii")
+    with pytest.raises(FedkinError, match=r"encoding is 'cp12'; it should name one of text"):
+        prediction.predict(tmp_path / "run", new, encoding="cp12")
 
 
 def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) -> None:

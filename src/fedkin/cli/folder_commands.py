@@ -41,6 +41,9 @@ def report(folder: Path, quiet: bool) -> None:
     type=click.Choice([".", ","]),
     help="What stands before the decimals of numbers in CSV; by default as in the run.",
 )
+@click.option(
+    "--encoding", metavar="NAME", help="Encoding of CSV that is not UTF-8, such as cp1252; by default as in the run."
+)
 @click.option("--memberships", is_flag=True, help="Add to what part each sample belongs to each cluster.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, an object per sample, instead of CSV.")
 @shared_options.packages()
@@ -52,6 +55,7 @@ def predict(
     cluster: int | None,
     out: Path | None,
     decimal: str | None,
+    encoding: str | None,
     memberships: bool,
     as_json: bool,
     packages: tuple[str, ...],
@@ -61,7 +65,7 @@ def predict(
     from fedkin.experiment.prediction import predict as predicted
 
     with _only_from(packages):
-        text = predicted(folder, data, label, client, cluster, decimal, memberships, as_json, warn)
+        text = predicted(folder, data, label, client, cluster, decimal, encoding, memberships, as_json, warn)
     if out:
         write_atomically(out, text)
     else:

@@ -42,6 +42,7 @@ class _File(BaseModel):
     categorical: list[str] = []
     ordinal: dict[str, list[str]] = {}
     decimal: Literal[".", ","] = "."
+    encoding: str = "utf-8"
     keys: dict[str, str] = {}
 
 
@@ -68,7 +69,7 @@ class SiteFile:
     account : Account or None
         The privacy budget, if the file names an epsilon.
     table : TableOptions
-        Options for reading tables: the keys `drop`, `id`, `categorical`, `ordinal` and `decimal`.
+        Options for reading tables: the keys `drop`, `id`, `categorical`, `ordinal`, `decimal` and `encoding`.
     key : Path or None
         The private key beside the file, if there is one.
     listed : dict of str to str
@@ -128,7 +129,8 @@ def read_site(path: Path) -> SiteFile:
     except ValidationError as error:
         raise validation_sentence(error, tables, _File.model_fields, f"in {path}") from error
     try:
-        table = TableOptions(given.drop, given.id, given.categorical, given.ordinal, given.decimal)
+        own = (given.drop, given.id, given.categorical, given.ordinal, given.decimal)
+        table = TableOptions(*own, encoding=given.encoding)
     except FedkinError as error:
         raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
     here = path.parent

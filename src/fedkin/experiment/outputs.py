@@ -105,13 +105,14 @@ class SavedResult:
     classes: list[str]
     clients: list[str]
 
-    def read(self, source: str, label: str | None, decimal: str | None = None) -> Dataset:
-        """Read new samples, with column types and, by default, decimals as in the clients' data."""
-        if decimal is None:
-            path = self.folder / "config.toml"  # of a run; a client's share has none
-            check_sum(self.folder, path.name)
-            decimal = read_tables(path).get("data", {}).get("decimal", ".") if path.is_file() else "."
-        return load(source, label, options=replace(self.preparation.reading, decimal=decimal), must_have=False)
+    def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
+        """Read new samples, with column types as in the clients' data; so are `decimal` and `encoding` if not given."""
+        path = self.folder / "config.toml"  # of a run; a client's share has none
+        check_sum(self.folder, path.name)
+        own = read_tables(path).get("data", {}) if path.is_file() else {}
+        how = {name: own[name] for name in ("decimal", "encoding") if name in own}
+        how |= {name: value for name, value in options.items() if value is not None}
+        return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
         """Prepare new samples, read from `source`, as the method needs them."""
@@ -136,10 +137,22 @@ def load_found(folder: Path) -> SavedResult:
         if not folder.exists():
             meant = similar_path(folder) or "give the folder of a finished run."
             raise FedkinError(f"'{folder}' does not exist; {meant}") from error
-        raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
+        raise FedkinError(f"{folder} holds no result to predict with; {_where_results_are(folder)}.") from error
     check_format(folder, tree)
     method = registry.resolve("method", name)
     return SavedResult(folder, name, method, result, preparation, classes, clients)
+
+
+def _where_results_are(folder: Path) -> str:
+    """Say where a result may be, for a folder that has none: of a stopped run, above runs, or neither."""
+    if (folder / "config.toml").is_file():
+        return "`fedkin resume` may finish it"
+    if (folder / RESULT).exists():
+        return f"its {RESULT} or {MODELS} is damaged"
+    below = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{RESULT}")]
+    if complete := [path for path in below if (path / MODELS).is_file()]:
+        return f"'{max(complete, key=lambda path: (path / RESULT).stat().st_mtime)}' does"
+    return f"give a finished run's, or one with its {RESULT} and {MODELS}"
 
 
 def load_profile(folder: Path) -> ClusterProfile | None:

@@ -25,6 +25,7 @@ def predict(
     client: int | str | None = None,
     cluster: int | None = None,
     decimal: str | None = None,
+    encoding: str | None = None,
     memberships: bool = False,
     as_json: bool = False,
     warn: Callable[[str], None] | None = None,
@@ -45,6 +46,8 @@ def predict(
         is the client's that it is called after.
     decimal : {".", ","}, optional
         Decimal separator of numbers in a CSV file; by default that of the run's data.
+    encoding : str, optional
+        Encoding of a CSV file that is not UTF-8, such as "cp1252"; by default that of the run's data.
     memberships : bool
         Whether to add a column for each cluster with the samples' membership of it.
     as_json : bool
@@ -70,16 +73,17 @@ def predict(
     if memberships and not getattr(found.method, "soft", False):
         raise FedkinError(f"Method '{found.name}' of {folder} has no memberships; leave --memberships out.")
     files = [expanded(source) / name for name in files_of_clients(source)]
+    how = {"decimal": decimal, "encoding": encoding}
     written = as_objects if as_json else as_csv
     if not files:
-        own = _columns(found, source, label, _whose(found, client, cluster), decimal, memberships, warn)
+        own = _columns(found, source, label, _whose(found, client, cluster), how, memberships, warn)
         return written(zip(*own, strict=True))
     columns: dict[str, list[list[object]]] = {}
     problems: list[str] = []
     for path, name in zip(files, short_names([path.name for path in files]), strict=True):
         try:
             whose = _whose(found, name if client is None and cluster is None else client, cluster)
-            columns[name] = _columns(found, str(path), label, whose, decimal, memberships, warn)
+            columns[name] = _columns(found, str(path), label, whose, how, memberships, warn)
         except FedkinError as error:
             problems += [text if str(path) in text else f"'{path}': {text}" for text in str(error).splitlines()]
     refuse(problems)
@@ -122,12 +126,12 @@ def _columns(
     source: str,
     label: str | None,
     whose: Mapping[str, int],
-    decimal: str | None,
+    how: Mapping[str, str | None],
     memberships: bool,
     warn: Callable[[str], None] | None,
 ) -> list[list[object]]:
     """Predict the samples of one source, as columns that each begin with their heading."""
-    data = found.read(source, label, decimal)
+    data = found.read(source, label, **how)
     x = found.prepared(data, source)
     if warn is not None:
         for note in found.preparation.notes_on(data.table, f"'{source}'"):

@@ -41,6 +41,8 @@ class DataSection(BaseModel):
         Columns of levels, from the lowest.
     decimal : {".", ","}
         Decimal separator of numbers in text.
+    encoding : str
+        Encoding of CSV files that are not UTF-8, as Python names it, such as "cp1252".
     lacking : {"drop", "impute"}
         What happens to columns that are absent or empty at a client.
     imputation : {"neighbours", "median"}
@@ -63,6 +65,7 @@ class DataSection(BaseModel):
     categorical: list[_Name] = []
     ordinal: dict[_Name, list[_Name]] = {}
     decimal: Literal[".", ","] = "."
+    encoding: _Name = "utf-8"
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
     indicator: bool = False
@@ -72,7 +75,9 @@ class DataSection(BaseModel):
     @property
     def table(self) -> TableOptions:
         """Options for reading the columns of tables."""
-        return TableOptions(self.drop, self.id, self.categorical, self.ordinal, self.decimal, self.lacking)
+        return TableOptions(
+            self.drop, self.id, self.categorical, self.ordinal, self.decimal, self.lacking, self.encoding
+        )
 
     @property
     def preparing(self) -> PreparingOptions:

@@ -125,9 +125,32 @@ def test_other_encodings_are_refused_with_the_line(tmp_path):
     with pytest.raises(FedkinError) as error:
         read_csv(path, "It")
     assert str(error.value) == (
-        "It cannot be read as .csv (line 3 is no UTF-8); save it as UTF-8, in Excel 'CSV UTF-8'. In Python, "
-        "pandas.read_csv with encoding='cp1252' or another reads it as it is."
+        "It cannot be read as .csv (line 3 is no UTF-8); set encoding = 'cp1252' or what it is in, or save it as "
+        "UTF-8, in Excel 'CSV UTF-8'."
     )
+    with pytest.raises(FedkinError) as error:
+        read_csv(path, "It", encoding="ascii")
+    assert str(error.value) == (
+        "It cannot be read as .csv (line 3 is no ascii); nor is the file UTF-8; another encoding fits it."
+    )
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "cp850", "mac-roman", "utf-16-le", "utf-16-be", "utf-8"])
+def test_a_named_encoding_is_that_of_files_which_are_not_utf_8(tmp_path, encoding):
+    for text, known in (("a,b\n1,x\n2,größe\n", ["größe", "x"]), ("a,b\n1,x\n2,y\n", ["x", "y"])):
+        for written in {encoding, "utf-8", "utf-8-sig", "utf-16"} - ({"utf-8"} if "utf-16-" in encoding else set()):
+            path = write(tmp_path / "t.csv", text, written)
+            table = read_table(path, options=TableOptions(encoding=encoding)).table
+            assert list(table.columns[1].categories) == known, written
+
+
+def test_bytes_that_no_encoding_of_text_has_are_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,x\n2,\x81\xff\n")
+    with pytest.raises(
+        FedkinError, match=r"^It cannot be read as \.csv \(line 3 is no cp1252\); nor is the file UTF-8"
+    ):
+        read_csv(path, "It", encoding="cp1252")
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path):

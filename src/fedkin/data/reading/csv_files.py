@@ -37,7 +37,7 @@ _EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "N
 """What stands for an empty cell beside pandas' own words."""
 
 
-def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
+def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8") -> pd.DataFrame:
     """Read a CSV file with a header, into numbers, booleans and text.
 
     The separator is the one of comma, semicolon, tab, bar and blanks by which rows have as many cells as the header, or
@@ -47,12 +47,12 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
     Raises
     ------
     FedkinError
-        If it is no text in UTF-8, or in UTF-16 with a byte order mark; if it has no header, or rows longer than that;
-        if a column has no name; or if a point seems to separate thousands. Names may be there twice.
+        If it is no text in UTF-8, in UTF-16 with a byte order mark, or in `encoding`; if it has no header, or rows
+        longer than that; if a column has no name; or if a point seems to separate thousands. Names may be there twice.
     """
     import pandas as pd
 
-    text, said = _without_separator_line(_text(path, where))
+    text, said = _without_separator_line(_text(path, where, encoding))
     header, separator = header_of(text, said)
     check_names(header, where)
     options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True, "decimal": decimal}
@@ -125,7 +125,7 @@ def _reason(error: Exception) -> str:
     return "the file is empty" if "No columns to parse" in said else said
 
 
-def _text(path: Path, where: str) -> str:
+def _text(path: Path, where: str, encoding: str) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -134,17 +134,32 @@ def _text(path: Path, where: str) -> str:
     if other := next((what for sign, what in _OTHER_FORMATS.items() if begin.startswith(sign)
                       or (sign.startswith(b"<") and begin.lower().startswith(sign))), None):  # fmt: skip
         raise FedkinError(f"{where} is no {path.suffix.lower()[1:].upper()} text, but {other}; save the table as CSV.")
-    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    used = _encoding_of(content, encoding)
     try:
-        text = content.decode("utf-16" if wide else "utf-8-sig")
+        text = content.decode(used)
         return text if "\n" in text else text.replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        code = "UTF-16" if wide else "UTF-8"
+    except UnicodeError as error:
+        line = content[: getattr(error, "start", 0)].count(b"\n") + 1
+        advice = "set encoding = 'cp1252' or what it is in, or save it as UTF-8, in Excel 'CSV UTF-8'"
+        if used == encoding and encoding != "utf-8":
+            advice = "nor is the file UTF-8; another encoding fits it"
+        called = "UTF-8" if used in ("utf-8", "utf-8-sig") else used
         raise FedkinError(
-            f"{where} cannot be read as {path.suffix.lower()} (line {line} is no {code}); save it as UTF-8, in "
-            "Excel 'CSV UTF-8'. In Python, pandas.read_csv with encoding='cp1252' or another reads it as it is."
+            f"{where} cannot be read as {path.suffix.lower()} (line {line} is no {called}); {advice}."
         ) from error
+
+
+def _encoding_of(content: bytes, encoding: str) -> str:
+    """Return the encoding of a file: UTF-16 or UTF-8 if it begins or reads so, else the one that was named."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if content.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return encoding
+    return encoding if content.isascii() else "utf-8"  # bytes below 128 alone may be of any, such as UTF-16
 
 
 def _without_separator_line(text: str) -> tuple[str, str | None]:

@@ -28,6 +28,8 @@ class TableOptions:
         Levels of each column in order, from the lowest.
     decimal : {".", ","}
         Decimal separator of numbers in text.
+    encoding : str
+        Encoding of CSV files that are not UTF-8, by a name that Python knows, such as "cp1252".
     lacking : {"drop", "impute"}
         Whether columns that some clients lack are left out or imputed, so whether they have to agree.
 
@@ -43,6 +45,7 @@ class TableOptions:
     ordinal: Mapping[str, Sequence[str]] = field(default_factory=dict)
     decimal: str = "."
     lacking: Literal["drop", "impute"] = "drop"
+    encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drop", _names(self.drop, "drop"))
@@ -52,6 +55,10 @@ class TableOptions:
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
         if self.decimal not in (".", ","):
             raise FedkinError(f"decimal is {self.decimal!r}; allowed: '.' and ','.")
+        if not _is_encoding(self.encoding):
+            raise FedkinError(
+                f"encoding is {self.encoding!r}; it should name one of text, such as 'utf-8' or 'cp1252'."
+            )
         if not isinstance(self.ordinal, Mapping):
             raise FedkinError(f"ordinal is {self.ordinal!r}; it should name columns with their levels in order.")
         levels = {str(name): _names(given, f"ordinal['{name}']") for name, given in self.ordinal.items()}
@@ -76,6 +83,15 @@ class TableOptions:
         return [
             str(unknown_name(f"column in {at}", name, known)) for name, at in self.named.items() if name not in known
         ]
+
+
+def _is_encoding(name: Any) -> bool:
+    """Return whether Python knows an encoding of text by this name."""
+    try:
+        "".encode(name)
+    except (LookupError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _names(given: Any, option: str) -> tuple[str, ...]:

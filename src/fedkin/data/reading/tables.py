@@ -47,7 +47,7 @@ def read_table(
     """
     options, where = options or TableOptions(), f"'{path}'"
     csv = path.suffix.lower() in (".csv", ".tsv")
-    frame = read_csv(path, where, options.decimal) if csv else _read_parquet(path, where)
+    frame = read_csv(path, where, options.decimal, options.encoding) if csv else _read_parquet(path, where)
     names = [name for name in map(str, frame.columns) if name not in options.drop]
     if label is None:
         label = next((name for name in LABEL_NAMES if name in names and name != cluster), None)
