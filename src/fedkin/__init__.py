@@ -1,8 +1,10 @@
 """fedkin: federated clustering, which discovers clusters of clients or samples without moving the data."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedkin.core.errors import FedkinError
     from fedkin.core.progress import Callback
     from fedkin.estimators import (
         AFCL,
@@ -71,6 +73,7 @@ __all__ = [
     "FedGroup",
     "FedOpt",
     "FedRC",
+    "FedkinError",
     "FuzzyCMeans",
     "GradientLoss",
     "Hierarchical",
@@ -84,20 +87,19 @@ __all__ = [
 ]
 
 
+_FROM = {
+    "Callback": "fedkin.core.progress",
+    "EarlyStopping": "fedkin.experiment.early_stopping",
+    "FedkinError": "fedkin.core.errors",
+    "compare": "fedkin.studies.compare.compare_arrays",
+}
+"""The module of each name that is no estimator."""
+
+
 def __getattr__(name: str) -> Any:
     """Estimators and more are imported when first asked for, so that ``fedkin --help`` need not wait for torch."""
-    if name == "compare":
-        from fedkin.studies.compare.compare_arrays import compare
-
-        return compare
-    if name == "Callback":
-        from fedkin.core.progress import Callback
-
-        return Callback
-    if name == "EarlyStopping":
-        from fedkin.experiment.early_stopping import EarlyStopping
-
-        return EarlyStopping
+    if name in _FROM:
+        return getattr(import_module(_FROM[name]), name)
     if name in __all__:
         from fedkin import estimators
 
