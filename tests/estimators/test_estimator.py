@@ -73,7 +73,9 @@ def test_the_signature_is_the_methods(name: str) -> None:
         made(**{wrong: 3})
 
 
-@pytest.mark.parametrize("name", sorted(set(fedkin.__all__) - {"Callback", "EarlyStopping", "FedkinError", "__version__", "compare"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(fedkin.__all__) - {"Callback", "EarlyStopping", "FedkinError", "__version__", "compare"})
+)
 def test_the_docstring_describes_every_parameter(name: str) -> None:
     """In the signature's order, in one section that stands before the others."""
     made = getattr(fedkin, name)

@@ -173,6 +173,15 @@ def test_whole_numbers_beyond_floats_are_names_of_a_category_or_infinite():
     assert values == [math.inf, -math.inf, 0.5]
 
 
+def test_of_few_measurements_a_single_wrong_cell_is_named_and_codes_are_a_category():
+    with pytest.raises(
+        FedkinError, match=r"^Column 'c' of Client 0 holds numbers, but '6\.2x' in row 11; correct or empty"
+    ):
+        read([f"{i}.{i}" for i in range(1, 11)] + ["6.2x"])
+    assert read([str(i) for i in range(1, 11)] + ["other"])[0].kind == "category"
+    assert read([f"{i}.{i}" for i in range(1, 11)] + ["V45.1", "E850.1"])[0].kind == "category"
+
+
 def test_a_single_wrong_cell_is_not_counted():
     with pytest.raises(FedkinError) as error:
         read([str(i) for i in range(30)] + ["unknown"])

@@ -52,6 +52,8 @@ _DAY = 86_400_000_000
 _MOSTLY, _HALF, _SOME, _FEW_WORDS = 0.9, 0.5, 20, 3
 """A column of text with the first fraction of numbers, or the second beside so few words such as "unknown", and so many
 distinct numbers, is one of numbers with wrong cells."""
+_SOME_MEASURED, _FRACTIONS = 10, 5
+"""So many are enough beside a single word if so many of them have decimals, which codes hardly have."""
 
 
 def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) -> tuple[Column, Values]:
@@ -180,7 +182,7 @@ def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int6
         example = next((word for word in words if "," in word), None)
         if example is not None:
             raise DecimalCommaError(here, example)
-    if len(words) > _SOME and not any(map(LEADING_ZERO.match, words)):
+    if len(words) > _SOME_MEASURED and not any(map(LEADING_ZERO.match, words)):
         _check_mostly_numbers(words, codes, here)
     if (example := with_unit(words, int((codes >= 0).sum()))) is not None:
         raise FedkinError(
@@ -217,8 +219,10 @@ def _check_mostly(
     filled = codes >= 0
     wrong = filled & ~np.append(fitting, False)[codes]
     right = int(filled.sum() - wrong.sum())
-    most = _MOSTLY if int((~fitting).sum()) > _FEW_WORDS else _HALF
-    if fitting.sum() >= _SOME and right >= most * filled.sum():
+    others = int((~fitting).sum())
+    most = _MOSTLY if others > _FEW_WORDS else _HALF
+    measured = others == 1 and sum("." in word for word in words[fitting]) >= _FRACTIONS
+    if fitting.sum() >= (_SOME_MEASURED if measured else _SOME) and right >= most * filled.sum():
         row, count = int(wrong.argmax()), int(wrong.sum())
         more = f", and {count} such cells in all; correct or empty them" if count > 1 else "; correct or empty it"
         raise FedkinError(
