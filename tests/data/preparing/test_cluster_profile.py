@@ -87,6 +87,7 @@ def test_a_server_cannot_ask_for_smaller_cells():
         "columns": [["length", "number", []]],
         "n_clusters": 2,
         "around": torch.zeros(1).double(),
+        "unit": torch.ones(1).double(),
         "min_members": 1,
     }
     [reply] = cluster_cells.run([fed.clients[0]], [payload])

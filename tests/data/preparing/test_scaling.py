@@ -125,13 +125,15 @@ def test_only_sums_leave_a_client():
         "min": (3,),
         "max": (3,),
     }
-    [reply] = squares.run([Client(0, torch.ones(50, 3))], [{"mean": torch.zeros(3).double()}])
+    [reply] = squares.run(
+        [Client(0, torch.ones(50, 3))], [{"mean": torch.zeros(3).double(), "unit": torch.ones(3).double()}]
+    )
     assert {name: value.shape for name, value in reply.items()} == {"squares": (3,)}
 
 
 @pytest.mark.parametrize("what", [moments, squares, rescale])
 def test_tasks_do_one_client_at_a_time_as_they_do_all(what):
-    payload = {"mean": torch.full((3,), 0.3).double(), "scale": torch.full((3,), 0.7).double()}
+    payload = {name: torch.full((3,), value).double() for name, value in (("mean", 0.3), ("scale", 0.7), ("unit", 2))}
     together = [Client(i, x) for i, x in enumerate(draw(1, [4, 1, 7], 3))]
     alone = [Client(client.id, client.x) for client in together]
     replies = what.run(together, [payload] * 3)

@@ -22,6 +22,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.preparing.column_scales import UNIT, unit_of
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
@@ -116,7 +117,7 @@ class ClusterProfile:
 
 
 _QUESTION: Expected = {
-    "columns": are_columns, "n_clusters": counts_to(_MAX_CLUSTERS), "around": doubles(None),
+    "columns": are_columns, "n_clusters": counts_to(_MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
     "min_members": counts_to(MAX_COUNT),
 }  # fmt: skip
 
@@ -143,7 +144,7 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
     numbers = reported & are_numbers(columns)
-    squares = (values - payload["around"]).square()
+    squares = ((values - payload["around"]) / payload["unit"]).square()
     typical = typical_cells(client.x, clusters, reported, k, minimum)
     return {
         "members": (member @ everyone.double())[:, 0].long(),
@@ -246,8 +247,9 @@ def profile_clusters(
     columns = encoding.schema.columns
     starts = [start for _, start, _ in encoding.blocks]
     around = torch.where(are_numbers(columns), encoding.mean.double()[starts], 0.0)
+    unit = unit_of(encoding.scale.double()[starts])
     payload: Payload = {
-        "columns": plain(columns), "n_clusters": n_clusters, "around": around, "min_members": min_members,
+        "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
     }  # fmt: skip
     shapes = _shapes(columns, n_clusters)
     if fed.secure_sums:
@@ -268,6 +270,7 @@ def profile_clusters(
     if not found:
         return None
     found = {name: own.double() if name in _FRACTIONS else own.round().long() for name, own in found.items()}
+    found["squares"] = found["squares"] * unit.square()
     tensors = {**found, "samples": found["members"], "around": around}
     own = {name: tensors[name] for name in _TENSORS}
     return ClusterProfile(columns, members=members, missing=dict(fed.missing), **own)

@@ -1,9 +1,11 @@
-"""Which columns are measurements in one unit, and the scale that each is divided by."""
+"""Which columns are measurements in one unit, the scale that each is divided by, and units of its squares."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from fedkin.core.replies import doubles
 
 _ROUNDING = 1e-12
 """Spread of a column, relative to its mean, below which it is constant but for rounding."""
@@ -66,3 +68,16 @@ def _shared(values: Tensor) -> float:
 def constant(mean: Tensor, spread: Tensor) -> Tensor:
     """Return which columns do not vary except for rounding, where minimum and maximum are not known."""
     return spread <= _ROUNDING * mean.abs()
+
+
+UNIT = doubles(None, minimum=float(torch.finfo(torch.float64).tiny))
+"""Specification of units in a payload."""
+
+
+def unit_of(reach: Tensor) -> Tensor:
+    """Return a power of two at least as large as each number, float64 ``(columns,)``, or 1 for 0.
+
+    Squares in such units stay small, however large the values are, and their digits are those of the squares
+    themselves.
+    """
+    return torch.where(reach > 0, torch.pow(2.0, torch.frexp(reach.double()).exponent.double()), 1.0)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-UNITS = (2.0**40, 2.0**20, 1.0, 2.0**-20, 2.0**-40)
+UNITS = tuple(2.0**power for power in range(100, -60, -20))
 """What the pieces are multiples of."""
+SCALED_UNITS = UNITS[3:]
+"""Those of prepared numbers, whose squares and sums are below 2^60."""
 
 
-def to_digits(values: Tensor) -> Tensor:
-    """Split numbers ``(n,)`` of any size into multiples of `UNITS`, float64 ``(5, n)``, all but the first < 2^20."""
+def to_digits(values: Tensor, units: Sequence[float] = UNITS) -> Tensor:
+    """Split numbers ``(n,)`` into multiples of `units`, float64 ``(pieces, n)``, all but the first below 2^20."""
     rest, digits = values.double(), []
-    for unit in UNITS[:-1]:
+    for unit in units[:-1]:
         digits.append((rest / unit).round())
         rest = rest - digits[-1] * unit
-    return torch.stack([*digits, rest / UNITS[-1]])
+    return torch.stack([*digits, rest / units[-1]])
 
 
-def of_digits(digits: Tensor) -> Tensor:
+def of_digits(digits: Tensor, units: Sequence[float] = UNITS) -> Tensor:
     """Return the numbers ``(n,)`` that `to_digits` split, or sums of such."""
-    units = torch.tensor(UNITS, dtype=torch.float64)
-    return (units[:, None] * digits).sum(0)
+    return (torch.tensor(units, dtype=torch.float64)[:, None] * digits).sum(0)

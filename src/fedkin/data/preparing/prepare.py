@@ -15,6 +15,7 @@ from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
+from fedkin.data.preparing.column_scales import unit_of
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.imputation import Imputation
@@ -270,11 +271,15 @@ def _sums(
         some = has & (counts > 0)
         low = torch.where(some, torch.minimum(low, reply["min"][own]), low)
         high = torch.where(some, torch.maximum(high, reply["max"][own]), high)
-    payload = {"columns": plain(columns), "mean": total / filled.clamp_min(1)}
+    mean = total / filled.clamp_min(1)
+    unit = unit_of(torch.where(filled > 0, torch.maximum(high - mean, mean - low), 0.0))
+    payload = {"columns": plain(columns), "mean": mean, "unit": unit}
     lengths = count_lengths(columns)
     expected = {"squares": (width,), "counts": (sum(lengths),)}
     answers = fed.ask_until_all_reply(column_squares, payload, expected=expected)
-    samples, squares = sum(reply["count"] for reply in replies.values()), sum_of(answers, "squares")
+    own_squares = {client: answer["squares"] * unit.square() for client, answer in answers.items()}
+    samples = sum(reply["count"] for reply in replies.values())
+    squares = sum_of(answers, "squares") * unit.square()
     counts_by_column = list(sum_of(answers, "counts").split(lengths))
     sums = ColumnSums(samples, filled, total, squares, counts_by_column, low, high)
-    return sums, {client: answer["squares"] for client, answer in answers.items()}
+    return sums, own_squares

@@ -14,7 +14,7 @@ from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_shape, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
-from fedkin.data.preparing.column_scales import ONE_UNIT, constant, in_unit, scale_of
+from fedkin.data.preparing.column_scales import ONE_UNIT, UNIT, constant, in_unit, scale_of, unit_of
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.histograms import BINS, histograms
 from fedkin.data.preparing.outliers import find_limits, limited, note_on_outliers
@@ -94,8 +94,10 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
         return Scaling("unit", shape, torch.zeros_like(lowest), torch.ones_like(lowest)), []
     count = sum(reply["count"] for reply in replies.values())
     mean = sum_of(replies, "sum") / count
-    replies = fed.ask_until_all_reply(squares, {"mean": mean}, expected={"squares": doubles(*mean.shape, minimum=0)})
-    spread = (sum_of(replies, "squares") / count).sqrt()
+    unit = unit_of(torch.maximum(highest - mean, mean - lowest))
+    wanted = {"squares": doubles(*mean.shape, minimum=0)}
+    replies = fed.ask_until_all_reply(squares, {"mean": mean, "unit": unit}, expected=wanted)
+    spread = (sum_of(replies, "squares") * unit.square() / count).sqrt()
     found = scale_of(mode, lowest, highest, spread) if len(shape) == 1 else ("standard", spread)
     scale = torch.where(lowest == highest, 1.0, found[1])
     scaling, notes = Scaling(found[0], shape, mean, scale), [ONE_UNIT.format(shape[0])] if found[0] == "common" else []
@@ -118,7 +120,8 @@ def scale_arrays_by_sums(fed: Federation, shape: tuple[int, ...]) -> Scaling:
     digits = (len(UNITS), shape[0])
     sums = sums_of_all(fed, hidden_sums, {}, [Term("count"), Term("sum", digits)])
     mean = of_digits(sums["sum"]) / sums["count"]
-    spread = of_digits(sums_of_all(fed, hidden_squares, {"mean": mean}, [Term("squares", digits)])["squares"])
+    payload = {"mean": mean, "unit": torch.ones_like(mean)}
+    spread = of_digits(sums_of_all(fed, hidden_squares, payload, [Term("squares", digits)])["squares"])
     spread = (spread / sums["count"]).sqrt()
     scaling = Scaling("standard", shape, mean, torch.where(constant(mean, spread), 1.0, spread))
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
@@ -157,10 +160,10 @@ def table_columns(client: Client, payload: Payload) -> Payload:
     return {"names": [], "columns": []} if client.table is None else reports_of(client.table, _min_members(payload))
 
 
-@client_task(takes={"mean": _FEATURES}, holds={"squares": doubles("features", minimum=0)})
+@client_task(takes={"mean": _FEATURES, "unit": UNIT}, holds={"squares": doubles("features", minimum=0)})
 def squares(client: Client, payload: Payload) -> Payload:
-    """Report the sum of squared distances from the common mean, per column or channel."""
-    return {"squares": (_by_feature(client.x) - payload["mean"]).square().sum(0)}
+    """Report the sum of squared distances from the common mean, per column or channel, in squares of its unit."""
+    return {"squares": ((_by_feature(client.x) - payload["mean"]) / payload["unit"]).square().sum(0)}
 
 
 @client_task(
@@ -198,7 +201,7 @@ def hidden_sums(client: Client, payload: Payload) -> Payload:
     return {"count": len(client), "sum": to_digits(_by_feature(client.x).sum(0))}
 
 
-@task(takes={"mean": _FEATURES})
+@task(takes={"mean": _FEATURES, "unit": UNIT})
 def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the same as `squares`, as digits, for a secure sum."""
     return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]

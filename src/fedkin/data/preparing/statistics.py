@@ -18,6 +18,7 @@ from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, doubles, is_count, is_list, is_text
 from fedkin.core.table import Kind
+from fedkin.data.preparing.column_scales import UNIT
 from fedkin.data.preparing.encoding import aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.histograms import BINS, histograms, quantile
@@ -120,14 +121,14 @@ def column_sums(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={**_COLUMNS, "mean": doubles(None)},
+    takes={**_COLUMNS, "mean": doubles(None), "unit": UNIT},
     holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)},
 )
 def column_squares(client: Client, payload: Payload) -> Payload:
-    """Report each column's sum of squared distances from the common mean, and the frequencies of categories."""
+    """Report each column's sum of squared distances from the common mean, in squares of its unit, and frequencies."""
     columns = columns_of(payload)
     values, numbers = _aligned(client, columns), are_numbers(columns)
-    squares = (values - payload["mean"]).nan_to_num(0.0).square().sum(0) * numbers
+    squares = ((values - payload["mean"]) / payload["unit"]).nan_to_num(0.0).square().sum(0) * numbers
     return {"squares": squares, "counts": _frequencies(values, columns)}
 
 
@@ -147,7 +148,7 @@ def hidden_column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -
     return [{**reply, "sum": to_digits(reply["sum"])} for reply in column_sums.run(clients, payloads)]
 
 
-@task(takes={**_COLUMNS, "mean": doubles(None)})
+@task(takes={**_COLUMNS, "mean": doubles(None), "unit": UNIT})
 def hidden_column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the same as `column_squares`, for a secure sum."""
     return [{"squares": to_digits(reply["squares"])} for reply in column_squares.run(clients, payloads)]
@@ -157,13 +158,14 @@ def secure_sums(fed: Federation, columns: Sequence[SchemaColumn]) -> ColumnSums:
     """Return sums over all clients by secure aggregation: the server sees no single client's part."""
     width, lengths = len(columns), count_lengths(columns)
     digits = (len(UNITS), width)
-    payload = {"columns": plain(columns)}
+    payload: Payload = {"columns": plain(columns)}
     terms = [Term("filled", (width,)), Term("sum", digits), Term("samples")]
     terms += [Term("counts", (sum(lengths),))] if sum(lengths) else []
     sums = sums_of_all(fed, hidden_column_sums, payload, terms)
     total = of_digits(sums["sum"])
     mean = total / sums["filled"].clamp_min(1)
-    squares = sums_of_all(fed, hidden_column_squares, {**payload, "mean": mean}, [Term("squares", digits)])
+    payload |= {"mean": mean, "unit": torch.ones_like(mean)}
+    squares = sums_of_all(fed, hidden_column_squares, payload, [Term("squares", digits)])
     counts = sums.get("counts", torch.zeros(0, dtype=torch.float64)).split(lengths)
     return ColumnSums(int(sums["samples"]), sums["filled"], total, of_digits(squares["squares"]), list(counts))
 

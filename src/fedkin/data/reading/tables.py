@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_LARGEST_SUM = MAX_NUMBER / 1000
-"""Largest sum of squares at one client, so that those of many clients can be added."""
+_LARGEST = MAX_NUMBER / 1e10
+"""Largest number, so that those of ten thousand million rows can be added; nanoseconds since 1970 are less."""
 _SMALLEST = 1e-140
 """Numbers whose squares float64 still holds in full."""
 _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
@@ -134,11 +134,11 @@ def frame_to_table(
     for at in np.flatnonzero(np.isinf(values).any(0)).tolist():
         infinite = int(np.isinf(values[:, at]).sum())
         found.append(f"{_column(columns[at], where)} has {infinite} infinite values in {rows} rows.")
-    for at, largest in _beyond_squares(values):
+    for at, largest in _beyond_sums(values):
         large = largest > 1
         size = f"numbers as large as {largest:.0e}, too large" if large else f"no number above {largest:.0e}, too small"
         found.append(
-            f"{_column(columns[at], where)} has {size} to add up their squares; write them in another unit, or name "
+            f"{_column(columns[at], where)} has {size} to add up; write them in another unit, or name "
             "the column in categorical, if they are codes, or in drop."
         )
     if found:
@@ -180,11 +180,11 @@ def _read(
     return columns, values, unread
 
 
-def _beyond_squares(values: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
-    """Return columns whose sum of squares overflows what may be sent, or underflows to 0, with their maximum."""
+def _beyond_sums(values: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
+    """Return columns whose sum overflows what may be sent, or whose squares underflow to 0, with their maximum."""
     with np.errstate(over="ignore", invalid="ignore"):
         widest = np.abs(np.where(np.isfinite(values), values, 0.0)).max(0)
-        beyond = (widest**2 * len(values) > _LARGEST_SUM) | ((widest > 0) & (widest < _SMALLEST))
+        beyond = (widest > _LARGEST) | ((widest > 0) & (widest < _SMALLEST))
     return [(at, float(widest[at])) for at in np.flatnonzero(beyond).tolist()]
 
 

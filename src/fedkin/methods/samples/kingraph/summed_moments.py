@@ -13,13 +13,13 @@ from torch import Tensor
 from fedkin.clustering.whitening import MIN_SAMPLES
 from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import doubles, positive, whole
-from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.preparing.fixed_point import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, client_features, neighbour_scatter
 from fedkin.secure_aggregation.client_sums import ClientSums
 
 _BATCH = 2048
-_DIGITS = len(UNITS)
+_DIGITS = len(SCALED_UNITS)
 
 
 @client_task(
@@ -32,8 +32,8 @@ def send_feature_sums(client: Client, payload: Payload) -> Payload:
     squares = sum(batch.double().square().sum() for batch in features.split(_BATCH))
     return {
         "count": torch.tensor([len(client)]),
-        "total": to_digits(features.sum(0, dtype=torch.float64)),
-        "squares": to_digits(torch.as_tensor(squares, dtype=torch.float64)[None]),
+        "total": to_digits(features.sum(0, dtype=torch.float64), SCALED_UNITS),
+        "squares": to_digits(torch.as_tensor(squares, dtype=torch.float64)[None], SCALED_UNITS),
     }
 
 
@@ -74,8 +74,8 @@ def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMomen
     first = sums.ask(send_feature_sums, {"space": space}, wanted)
     if first is None:
         return None
-    count, total = float(first["count"]), of_digits(first["total"])
-    scale = math.sqrt(float(of_digits(first["squares"])) / count) or 1.0
+    count, total = float(first["count"]), of_digits(first["total"], SCALED_UNITS)
+    scale = math.sqrt(float(of_digits(first["squares"], SCALED_UNITS)) / count) or 1.0
     centred = space | {"mean": (total / count).float(), "directions": torch.zeros(width, 0)}
     second = sums.ask(
         send_feature_scatter, {"space": centred, "scale": scale}, {"scatter": (width * (width + 1) // 2,)}
