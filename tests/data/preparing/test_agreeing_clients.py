@@ -6,7 +6,10 @@ import pytest
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.preparing.prepare import prepare
 from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.engines.local import LocalFederation
 
 
 def many(bad: object = None) -> list[object]:
@@ -42,6 +45,19 @@ def test_values_kinds_shapes_options_and_files_are_one_list(tmp_path):
         "Column 'seen' differs in kind: category such as 'u' at clients a.csv, c.csv; date at client b.csv. Write it "
         "in one way, or name it in categorical, or in drop.",
     ]
+
+
+def test_a_word_among_few_numbers_is_what_makes_a_client_differ():
+    number, mixed = pd.DataFrame({"n": [3.0, 4, 6, 8] * 8}), pd.DataFrame({"n": ["3", "4", "6", "rotary"] * 8})
+    rare = mixed.replace("rotary", "8")
+    rare.loc[3] = "rotary"
+    for other, what in ((mixed, "category such as 'rotary'"), (rare, "category with texts beside numbers")):
+        with pytest.raises(FedkinError) as error:
+            prepare(LocalFederation(ClientFiles([number, other]).build().clients, seed=0))
+        assert str(error.value) == (
+            f"Column 'n' differs in kind: {what} at client 1; number at client 0. Write it in one way, or name it in "
+            "categorical, or in drop."
+        )
 
 
 def test_what_options_name_is_in_the_list_if_all_columns_are_known():

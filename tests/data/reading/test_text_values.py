@@ -81,6 +81,31 @@ def test_dates_as_people_write_them(cells):
     assert read([*cells, None]) == (Column("c", "date"), [1, 12, -1])
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1970-01", "1970-04"],
+        ["01/1970", "04/1970"],
+        ["Jan 1970", "APR 1970"],
+        ["January 1970", "April 1970"],
+        ["1970 Jan", "1970-Apr"],
+        ["1970Q1", "1970-Q2"],
+        ["Q1 1970", "1970 Q2"],
+        ["1970-01-01", "Apr 1970"],
+    ],
+)
+def test_months_and_quarters_are_their_first_days(cells):
+    assert read([*cells, None]) == (Column("c", "date"), [0, 90, -1])
+
+
+@pytest.mark.parametrize(
+    "cells", [["2010-11", "2011-12"], ["2024-13"], ["Ford 2000", "Opel 1999"], ["March 32"], ["2024 Q5"], ["1234-05"]]
+)
+def test_seasons_codes_and_vintages_are_categories(cells):
+    assert read(cells)[0].kind == "category"
+    assert read([f"Chateau {1980 + at}" for at in range(40)])[0].kind == "category"
+
+
 @pytest.mark.parametrize("cells", [["32.01.1970"], ["13/13/1970"], ["1 Foo 1970"], ["01.01.1970", "x"], ["1/2/70"]])
 def test_what_only_looks_like_dates_is_a_category(cells):
     assert read(cells)[0].kind == "category"

@@ -15,6 +15,7 @@ from fedkin.data.preparing.column_notes import notes_on_categories, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, TableOptions
+from fedkin.data.reading.text_values import NUMBER
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
@@ -239,10 +240,12 @@ def _united(
 
 
 def _such_as(reports: Mapping[int, ColumnReport], kind: str) -> str:
-    """Return an example of a category, where clients report any."""
-    found = (level for own in reports.values() if own.kind == kind == "category" for level in own.categories)
-    example = next(found, None)
-    return "" if example is None else f" such as '{example}'"
+    """Return an example of a category, where clients report any, that is no number where other columns hold such."""
+    levels = [level for own in reports.values() if own.kind == kind == "category" for level in own.categories]
+    words = [level for level in levels if not NUMBER.fullmatch(level)]
+    if levels and not words and any(own.kind == "number" for own in reports.values()):
+        return " with texts beside numbers"
+    return f" such as '{(words or levels)[0]}'" if levels else ""
 
 
 def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None) -> str:

@@ -34,6 +34,15 @@ _PARTS = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?: (\d{1,2}:\d\d(?::\d\
 _YEAR_FIRST = re.compile(r"\d{4}([./])\d{1,2}\1\d{1,2}(?: \d{1,2}:\d\d(?::\d\d)?)?", re.ASCII)
 _SHORT_YEAR = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2\d{2}(?: \d{1,2}:\d\d(?::\d\d)?)?", re.ASCII)
 _MONTH_NAMED = re.compile(r"\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, \d{4}", re.ASCII)
+_YEAR = r"((?:19|20)\d\d)"
+_YEAR_MONTH = re.compile(rf"{_YEAR}-(0[1-9]|1[0-2])|(0[1-9]|1[0-2])/{_YEAR}", re.ASCII)
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+_NAME = "(?:" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS) + ")"
+_YEAR_MONTH_NAMED = re.compile(rf"{_NAME}[ -]{_YEAR}|{_YEAR}[ -]{_NAME}", re.ASCII | re.IGNORECASE)
+_QUARTER = re.compile(rf"{_YEAR}[ -]?Q([1-4])|Q([1-4])[ -]?{_YEAR}", re.ASCII)
 _FORMATS = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 _WITH_UNIT = re.compile(
     r"(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?(?P<after>%|‰|[$€£¥]|°[CF]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
@@ -105,7 +114,8 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
     """Parse texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
 
     Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31, and
-    English names of months, as in 31 Dec 2024; all but the last also with a time of day. One column may have several.
+    English names of months, as in 31 Dec 2024; all but the last also with a time of day. Months, as in 2024-12, 12/2024
+    and Dec 2024, and quarters such as 2024-Q4 are their first days. One column may have several forms.
 
     Parameters
     ----------
@@ -205,12 +215,36 @@ def _by_parts(texts: Sequence[str]) -> Any | Ambiguous | None:
     )
 
 
+def _months(texts: Sequence[str]) -> Any | None:
+    """Parse years with months; ``None`` for seasons such as 2010-11, where each month is that of the next year."""
+    found = [match for text in texts if (match := _YEAR_MONTH.fullmatch(text)) is not None]
+    pairs = [(match[1] or match[4], match[2] or match[3]) for match in found]
+    if all((int(year) + 1) % 100 == int(month) for year, month in pairs):
+        return None
+    return _parsed([f"{year}-{month}-01" for year, month in pairs], format="ISO8601")
+
+
+def _named_months(texts: Sequence[str]) -> Any | None:
+    plain = [text.replace("-", " ") for text in texts]
+    forms = ("%b %Y", "%B %Y", "%Y %b", "%Y %B")
+    return next((own for form in forms if (own := _parsed(plain, format=form)) is not None), None)
+
+
+def _quarters(texts: Sequence[str]) -> Any | None:
+    found = [match for text in texts if (match := _QUARTER.fullmatch(text)) is not None]
+    pairs = [(match[1] or match[4], int(match[2] or match[3])) for match in found]
+    return _parsed([f"{year}-{3 * quarter - 2:02}-01" for year, quarter in pairs], format="ISO8601")
+
+
 _DATES: dict[str, tuple[re.Pattern[str], Callable[[Sequence[str]], Any]]] = {
     "iso": (_ISO_DATE, lambda texts: _parsed(texts, format="ISO8601")),
     "year first": (_YEAR_FIRST, _year_first),
     "dots": (re.compile(_PARTS.pattern.replace("[./-]", "[.]"), re.ASCII), _by_parts),
     "parts": (_PARTS, _by_parts),
     "month": (_MONTH_NAMED, _with_named_months),
+    "year and month": (_YEAR_MONTH, _months),
+    "year and named month": (_YEAR_MONTH_NAMED, _named_months),
+    "quarter": (_QUARTER, _quarters),
 }
 """What dates of a form look like, and what reads them."""
 
