@@ -243,7 +243,7 @@ def _such_as(reports: Mapping[int, ColumnReport], kind: str) -> str:
     """Return an example of a category, where clients report any, that is no number where other columns hold such."""
     levels = [level for own in reports.values() if own.kind == kind == "category" for level in own.categories]
     words = [level for level in levels if not NUMBER.fullmatch(level)]
-    if levels and not words and any(own.kind == "number" for own in reports.values()):
+    if kind == "category" and not words and any(own.kind == "number" for own in reports.values()):
         return " with texts beside numbers"
     return f" such as '{(words or levels)[0]}'" if levels else ""
 
