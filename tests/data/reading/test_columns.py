@@ -182,6 +182,13 @@ def test_of_few_measurements_a_single_wrong_cell_is_named_and_codes_are_a_catego
     assert read([f"{i}.{i}" for i in range(1, 11)] + ["V45.1", "E850.1"])[0].kind == "category"
 
 
+def test_a_cell_among_times_that_is_none_is_named():
+    with pytest.raises(
+        FedkinError, match=r"^Column 'c' of Client 0 holds times of day, but '9\.12' in row 41; correct or"
+    ):
+        read([f"{10 + at % 12}:{at:02}" for at in range(40)] + ["9.12"])
+
+
 def test_a_single_wrong_cell_is_not_counted():
     with pytest.raises(FedkinError) as error:
         read([str(i) for i in range(30)] + ["unknown"])

@@ -17,6 +17,7 @@ from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.text_values import (
+    CLOCK,
     EXACT,
     LEADING_ZERO,
     NUMBER,
@@ -208,8 +209,9 @@ def _check_mostly_dates(words: npt.NDArray[np.object_], codes: npt.NDArray[np.in
 
 
 def _check_mostly_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str) -> None:
-    """Refuse a column of numbers in which some cells are no numbers, naming the first of these."""
-    _check_mostly(words, codes, np.array([NUMBER.fullmatch(word) is not None for word in words]), here, "numbers")
+    """Refuse a column of numbers, or of times, in which some cells are none, naming the first of these."""
+    for form, what in ((NUMBER, "numbers"), (CLOCK, "times of day")):
+        _check_mostly(words, codes, np.array([form.fullmatch(word) is not None for word in words]), here, what)
 
 
 def _check_mostly(

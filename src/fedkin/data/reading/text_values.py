@@ -27,7 +27,7 @@ _GROUPED = {
     ",": re.compile(r"[+-]?\d{1,3}(?:[.' ]\d{3})+(?:,\d+)?", re.ASCII),
 }
 """Numbers with thousands apart, by what stands before decimals."""
-_CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
+CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
 _CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _PARTS = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?: (\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
@@ -69,7 +69,7 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
     parted = decimal == "," or any(_GROUPED["."].fullmatch(word) and not _could_be_decimal(word) for word in words)
     plain = np.array([_plain(word, decimal, parted) for word in words], dtype=object)
-    if all(map(_CLOCK.fullmatch, plain)):
+    if all(map(CLOCK.fullmatch, plain)):
         return np.array([_hours(word) for word in plain])
     if all(halves := [_CLOCK_12.fullmatch(word) for word in plain]):
         return np.array([_hours_of_half(half) for half in halves if half is not None])
