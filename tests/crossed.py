@@ -103,6 +103,13 @@ def _unsmoothed() -> dict[str, Crossing]:
     return fed.crossings
 
 
+def _forgotten() -> dict[str, Crossing]:
+    fed, state = _made("mufc", hostile.SMALL["mufc"])
+    method = checked_method(registry.resolve("method", "mufc"), dict(hostile.SMALL["mufc"]))
+    method.unlearned(fed, state, {0: torch.tensor([0, 2])})
+    return fed.crossings
+
+
 def _made(name: str, settings: dict[str, Any]) -> tuple[Overheard, Any]:
     method = checked_method(registry.resolve("method", name.split()[0]), dict(settings))
     fed = Overheard(hostile.clients_for(name))
@@ -140,6 +147,13 @@ def _arrays() -> list[Client]:
     return [Client(client.id, 3 * client.x) for client in hostile.clients_for("kfed")]
 
 
+def _outlying() -> list[Client]:
+    """Arrays with a value far from all others."""
+    clients = _arrays()
+    clients[0].x[0, 0] = 1e5
+    return clients
+
+
 def _plain_tables() -> list[Client]:
     tables = [Table(_table(i).table.columns[:2], _table(i).table.values[:, :2], "none") for i in range(4)]
     return [Client(i, table.values.float(), table=table) for i, table in enumerate(tables)]
@@ -148,7 +162,9 @@ def _plain_tables() -> list[Client]:
 SOURCES: dict[str, Callable[[], dict[str, Crossing]]] = {
     **{name: functools.partial(_method, name, own) for name, own in {**hostile.SMALL, **OTHERS}.items()},
     "kin-graph unsmoothed": _unsmoothed,
+    "mufc forgets": _forgotten,
     "arrays": lambda: _prepared(_arrays()),
+    "arrays with outliers": lambda: _prepared(_outlying()),
     "arrays by sums": lambda: _prepared(_arrays(), True, scaling="standard"),
     "tables": lambda: _prepared([_table(i, empty=True) for i in range(4)]),
     "tables by sums": lambda: _prepared([_table(i, empty=True) for i in range(4)], True, scaling="standard"),

@@ -82,6 +82,7 @@ def test_wrong_usage_ends_with_2() -> None:
         ("run kfed wine --data wine", "The data set was given twice, as 'wine' and as 'wine'."),
         ("run nothing", "Unknown method 'nothing'; "),
         ("run wine.csv", "Unknown method 'wine.csv'; "),
+        ("run .", "'.' is no method, but a path; name a method first, such as kin-graph .."),
         ("run toy --clients -3 --scenario toy", "'scenario.clients' is -3 on the command line; "),
         ("run toy --scenario files --clients 3", "Unknown key on the command line: 'scenario.clients'; "),
         ("run mine.toml", "Cannot read mine.toml: No such file or directory."),

@@ -105,9 +105,23 @@ def test_an_empty_column_is_shown_without_effect():
 
 def test_who_gave_nothing_is_named():
     lost = profile(missing={1: "Site 'south' has a privacy budget."})
-    assert remarks(lost, ["north.csv", "south.csv"]) == [
+    assert remarks(lost, ["north.csv", "south.csv"])[-1:] == [
         "The descriptions of clusters are without south (Site 'south' has a privacy budget)."
     ]
+
+
+def test_clusters_that_one_client_has_nearly_alone_are_named():
+    assert remarks(profile(), ["north.csv", "south.csv"]) == [
+        "Nearly all samples come from one client in cluster 0 of north: where a client measures or codes differently, "
+        "its samples look like a cluster."
+    ]
+    spread = profile(members={0: torch.tensor([37, 10]), 1: torch.tensor([3, 30])})
+    assert remarks(spread) == []
+    assert (
+        "cluster 0 of 0 and cluster 1 of 1"
+        in remarks(profile(members={0: spread.members[0] * 0 + torch.tensor([40, 1]), 1: torch.tensor([0, 39])}))[0]
+    )
+    assert remarks(profile(members={0: torch.tensor([40, 40])})) == []
 
 
 def test_one_column_that_explains_the_clusters_is_reported():

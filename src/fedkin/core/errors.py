@@ -70,7 +70,7 @@ def hint(near: str | None, otherwise: str) -> str:
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed name most similar to `name`; ``None`` if none is similar."""
-    near = difflib.get_close_matches(name, sorted(allowed), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, sorted(allowed), n=1, cutoff=0.6)
     return near[0] if near else None
 
 

@@ -19,6 +19,9 @@ ELSEWHERE = {
     "collate_fn": "give clients as DataLoaders, whose own is used.",
     "n_jobs": "fit uses the cores that it has; torch.set_num_threads(n) says how many.",
     "client_names": "give fit the clients in a dict by name.",
+    **dict.fromkeys(
+        ("decimal", "encoding", "na_values", "sep"), "read files by pandas.read_csv, which has it, and give DataFrames."
+    ),
 }
 """What is done in another place."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
-from fedkin.experiment.client_names import short_names
+from fedkin.experiment.client_names import client_name, short_names
 from fedkin.experiment.column_words import DescribedColumn, described
 from fedkin.experiment.measure_titles import join_words
 from fedkin.report.cluster_descriptions import ClusterDescriptions
@@ -15,6 +15,8 @@ MIN_EFFECT = 0.06
 """Share of a column's variance between clusters from which it is named: a medium effect in Cohen's words."""
 _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
+_ALONE = 0.95
+"""Part of a cluster's samples that one client has, from which it is said."""
 _NAMED = 4
 _CLIENTS = 5
 
@@ -39,7 +41,7 @@ def sentences(
 def remarks(
     profile: ClusterProfile, names: Sequence[str] = (), columns: Sequence[DescribedColumn] | None = None
 ) -> list[str]:
-    """Return caveats of the profile as sentences: a single column that explains the clusters, and missing clients."""
+    """Return caveats of the profile as sentences: one column or client that explains clusters, and missing clients."""
     alone = [one for one in (columns or described(profile))[:2] if one.effect >= MIN_EFFECT]
     explains = len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS
     explaining = [
@@ -47,10 +49,32 @@ def remarks(
         for one in (alone if explains else ())
     ]
     called = dict(enumerate(short_names(names)))
-    return explaining + [
-        f"The descriptions of clusters are without {called.get(client, f'client {client}')} ({reason.rstrip('.')})."
-        for client, reason in profile.missing.items()
-    ]
+    return (
+        explaining
+        + _of_one_client(profile, names)
+        + [
+            f"The descriptions of clusters are without {called.get(client, f'client {client}')} ({reason.rstrip('.')})."
+            for client, reason in profile.missing.items()
+        ]
+    )
+
+
+def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
+    """Name the clusters that nearly all come from one client of several, since its way to measure may be the reason."""
+    if len(profile.members) < 2 or len(profile.samples) < 2:
+        return []
+    found = []
+    for cluster in range(len(profile.samples)):
+        own = {client: int(members[cluster]) for client, members in profile.members.items()}
+        client = max(own, key=lambda each: own[each])
+        if own[client] >= _ALONE * sum(own.values()) > 0:
+            found.append(f"cluster {cluster} of {client_name(client, names)}")
+    if not found:
+        return []
+    many = (
+        f"{join_words(found, _CLIENTS)}: where a client measures or codes differently, its samples look like a cluster"
+    )
+    return [f"Nearly all samples come from one client in {many}."]
 
 
 def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterDescriptions:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 Kind = Literal["method", "scenario"]
@@ -134,8 +135,10 @@ def target_of(kind: Kind, name: str) -> str:
         If no `kind` has this name; the message suggests the nearest one.
     """
     if not is_known(kind, name):
-        from fedkin.core.errors import unknown_name
+        from fedkin.core.errors import FedkinError, unknown_name
 
+        if kind == "method" and Path(name).exists():
+            raise FedkinError(f"'{name}' is no method, but a path; name a method first, such as kin-graph {name}.")
         raise unknown_name(kind, name, _TABLES[kind])
     return _TABLES[kind][name].target if name in _TABLES[kind] else name
 

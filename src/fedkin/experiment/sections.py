@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Interval, MinLen
-from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.imputation import Imputation
@@ -17,6 +17,7 @@ STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=Fals
 """How all sections are read: no other keys, and no number where a text is wanted."""
 
 _Name = Annotated[str, MinLen(1)]
+_Names = Annotated[list[_Name], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
 
 class DataSection(BaseModel):
@@ -60,9 +61,9 @@ class DataSection(BaseModel):
     source: str = "digits"
     label: str | None = None
     scaling: Literal["auto", "standard", "none"] = "auto"
-    drop: list[_Name] = []
+    drop: _Names = []
     id: _Name = "auto"
-    categorical: list[_Name] = []
+    categorical: _Names = []
     ordinal: dict[_Name, list[_Name]] = {}
     decimal: Literal[".", ","] = "."
     encoding: _Name = "utf-8"

@@ -33,7 +33,26 @@ def test_a_client_of_few_rows_does_not_make_an_id_a_feature() -> None:
 
 
 def test_ids_are_recognised_by_what_they_are_called() -> None:
-    for name in ("id", "patientId", "MRN", "Fallnummer", "FallNr", "case nr", "level_0"):
+    for name in (
+        "id",
+        "patientId",
+        "MRN",
+        "Fallnummer",
+        "FallNr",
+        "case nr",
+        "level_0",
+        "PID",
+        "patient",
+        "Subject",
+        "subjid",
+        "USUBJID",
+        "SEQN",
+        "StudyNo",
+        "CaseNumber",
+        "barcode",
+        "rownames",
+        "encounter",
+    ):
         assert unique(name, [*range(0, 60, 2)]), name
-    for name in ("age", "paid", "fluid"):
+    for name in ("age", "paid", "fluid", "rapid", "patients", "casein"):
         assert not unique(name, [*range(30)]), name

@@ -56,6 +56,15 @@ def test_decimal_commas(tmp_path):
     assert [line.partition(" of ")[0] for line in str(error.value).splitlines()] == ["Columns 'a', 'c'"]
 
 
+def test_a_file_with_commas_between_cells_has_points_among_files_with_decimal_commas(tmp_path):
+    options = TableOptions(decimal=",")
+    assert read_table(write(tmp_path / "t.csv", "age,crp\n85,8.486\n89,8.59\n"), options=options).x[0, 1] == 8.486
+    mixed = write(tmp_path / "m.csv", "age,crp\n85,8.486\n89,x\n")
+    assert read_table(mixed, options=options).table.columns[1].categories == ("8.486", "x")
+    assert read_table(write(tmp_path / "q.csv", 'age,crp\n85,"8,486"\n'), options=options).x[0, 1] == 8.486
+    assert read_table(write(tmp_path / "s.csv", "age;crp\n85;8.486\n89;1,5\n"), options=options).x[0, 1] == 8486
+
+
 @pytest.mark.parametrize("word", ["?", "-", ".", "–", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "None"])
 def test_words_of_empty_cells(tmp_path, word):
     read = read_table(write(tmp_path / "t.csv", f"a,b,c\n1,x,{word}\n{word},{word},{word}\n3,y,{word}\n"))

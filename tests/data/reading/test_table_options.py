@@ -14,12 +14,13 @@ def test_lists_become_tuples_and_levels_texts():
     )
     assert options.named == {"a": "drop", "b": "categorical", "c": "ordinal"}
     assert TableOptions(id="n").named == {"n": "id"}
+    assert TableOptions(drop="age", categorical="ward").named == {"age": "drop", "ward": "categorical"}
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"drop": "age"}, "drop is 'age'; it should be a list of names."),
+        ({"drop": 3}, "drop is 3; it should be a list of names."),
         ({"categorical": 3}, "categorical is 3; it should be a list of names."),
         ({"id": 3}, "id is 3; it should be the name of a column, 'auto' or 'none'."),
         ({"decimal": ";"}, "decimal is ';'; allowed: '.' and ','."),

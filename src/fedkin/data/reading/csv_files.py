@@ -30,6 +30,7 @@ _OTHER_FORMATS = {
 }
 """How files begin that are often called .csv, in lower case where it is text."""
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
+_QUOTED_COMMA = re.compile(r'"[+-]?\d+,\d+"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
 _FEW = 10
 """Distinct numbers like 1.234 that may still be fractions beside whole ones."""
@@ -44,6 +45,9 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     the one that a first line such as ``sep=;`` names. Numbers with leading zeros stay text. What spreadsheets leave
     behind is dropped: empty rows, empty columns without a name, and row numbers before the first named column.
 
+    With a decimal comma a file whose separator is the comma is read with a point, unless it has quoted numbers such as
+    ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used.
+
     Raises
     ------
     FedkinError
@@ -55,6 +59,8 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     text, said = _without_separator_line(_text(path, where, encoding))
     header, separator = header_of(text, said)
     check_names(header, where)
+    if separator == "," and not _QUOTED_COMMA.search(text):
+        decimal = "."  # commas are taken, so that a file among others with decimal commas has points
     options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True, "decimal": decimal}
     try:
         with warnings.catch_warnings():
@@ -87,7 +93,9 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     check_is_header(header, frame, where)
     if decimal == "." and separator != ",":
         _check_thousands(frame, text, options, where)
-    return _without_remains(frame, header, where)
+    frame = _without_remains(frame, header, where)
+    frame.attrs["decimal"] = decimal
+    return frame
 
 
 def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.DataFrame:

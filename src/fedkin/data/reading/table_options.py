@@ -18,11 +18,11 @@ class TableOptions:
 
     Attributes
     ----------
-    drop : sequence of str
+    drop : str or sequence of str
         Columns that are left out, also as labels.
     id : str
         The column that names rows; "auto" to have it recognised, "none" if there is none. It stays in the table.
-    categorical : sequence of str
+    categorical : str or sequence of str
         Columns whose values are names, also where they look like numbers or dates.
     ordinal : mapping of str to sequence of str
         Levels of each column in order, from the lowest.
@@ -39,17 +39,18 @@ class TableOptions:
         If a value is of another type.
     """
 
-    drop: Sequence[str] = ()
+    drop: str | Sequence[str] = ()
     id: str = AUTO
-    categorical: Sequence[str] = ()
+    categorical: str | Sequence[str] = ()
     ordinal: Mapping[str, Sequence[str]] = field(default_factory=dict)
     decimal: str = "."
     lacking: Literal["drop", "impute"] = "drop"
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "drop", _names(self.drop, "drop"))
-        object.__setattr__(self, "categorical", _names(self.categorical, "categorical"))
+        for option in ("drop", "categorical"):
+            given = getattr(self, option)
+            object.__setattr__(self, option, (given,) if isinstance(given, str) else _names(given, option))
         object.__setattr__(self, "id", NO_ID if self.id is None else self.id)
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ def read_table(
     options, where = options or TableOptions(), f"'{path}'"
     csv = path.suffix.lower() in (".csv", ".tsv")
     frame = read_csv(path, where, options.decimal, options.encoding) if csv else _read_parquet(path, where)
+    options = replace(options, decimal=frame.attrs["decimal"]) if csv else options
     names = [name for name in map(str, frame.columns) if name not in options.drop]
     if label is None:
         label = next((name for name in LABEL_NAMES if name in names and name != cluster), None)
