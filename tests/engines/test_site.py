@@ -244,9 +244,10 @@ def test_a_task_whose_name_no_sentence_can_hold_is_no_request(name: str) -> None
 
 def test_a_request_that_does_not_fit_the_data_is_an_error_of_one_sentence(tmp_path: Path) -> None:
     asks = Request(**{**vars(request()), "task": squares.name})
-    assert site(tmp_path).answer(asks, {"mean": torch.ones(3).double()})[0]["squares"].tolist() == [0.0, 0.0, 0.0]
+    fitting, other = ({name: torch.ones(width).double() for name in ("mean", "unit")} for width in (3, 5))
+    assert site(tmp_path).answer(asks, fitting)[0]["squares"].tolist() == [0.0, 0.0, 0.0]
     with pytest.raises(FedkinError, match=r"^the task failed there \(RuntimeError; its log says more\)$"):
-        site(tmp_path).answer(asks, {"mean": torch.ones(5).double()})
+        site(tmp_path).answer(asks, other)
 
 
 def test_a_full_disk_gets_a_sentence_and_harms_no_memory(tmp_path: Path, monkeypatch) -> None:

@@ -99,7 +99,6 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
             "'scenario.clients' is -3 on the command line; it should be greater than or equal to 1.",
         ),
         ("seed=-1", "'seed' is -1 on the command line; it should be greater than or equal to 0."),
-        ("data.drop=ward", "'data.drop' is 'ward' on the command line; it should be a list, such as ['ward']."),
         (
             "data.drop=[ward]",
             "'data.drop' is '[ward]' on the command line; it should be a list, such as ['ward'] (in the shell, between "
@@ -135,6 +134,11 @@ def test_a_bad_value_gets_one_sentence(override: str, sentence: str) -> None:
         load_config("toy", [*TOY, override])
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)
+
+
+def test_a_single_name_is_a_list_of_one() -> None:
+    data = load_config("kfed", ["data.drop=ward", "data.categorical=kind"]).data
+    assert (data.drop, data.categorical) == (["ward"], ["kind"])
 
 
 @pytest.mark.usefixtures("toy")

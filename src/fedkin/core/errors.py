@@ -70,8 +70,9 @@ def hint(near: str | None, otherwise: str) -> str:
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed name most similar to `name`; ``None`` if none is similar."""
-    near = difflib.get_close_matches(name, sorted(allowed), n=1, cutoff=0.6)
-    return near[0] if near else None
+    known = {each.lower(): each for each in sorted(allowed)}
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    return known[near[0]] if near else None
 
 
 def listing(names: Sequence[str], maximum: int = 20) -> str:

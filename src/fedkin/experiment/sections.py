@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
@@ -17,7 +17,14 @@ STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=Fals
 """How all sections are read: no other keys, and no number where a text is wanted."""
 
 _Name = Annotated[str, MinLen(1)]
-_Names = Annotated[list[_Name], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+
+
+def _as_list(given: Any) -> Any:
+    """Return a list of a single name; a text such as ``[a]`` is a list without quotation marks, which is refused."""
+    return [given] if isinstance(given, str) and not given.startswith("[") else given
+
+
+_Names = Annotated[list[_Name], BeforeValidator(_as_list)]
 
 
 class DataSection(BaseModel):

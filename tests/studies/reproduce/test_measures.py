@@ -50,7 +50,7 @@ def test_what_is_read_off_a_run(run: FinishedRun, measure: str, value: float | N
 @pytest.mark.parametrize(
     ("measure", "sentence"),
     [
-        ("ari@end", "Unknown moment in 'ari@end': 'end'; did you mean"),
+        ("ari@end", "Unknown moment in 'ari@end': 'end'; allowed: "),
         ("seconds@5", "'seconds@5' names a moment, but 'seconds' is what the whole run cost; leave @5 out"),
         ("sent_mb@mean", "leave @mean out"),
         ("ari-x", "'ari-x' is not the name of a number"),

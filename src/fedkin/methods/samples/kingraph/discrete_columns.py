@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import MAX_COUNT, Array, Expected, is_count, is_shape
-from fedkin.data.preparing.discrete_columns import UNKNOWN, blocks_of, common_blocks
+from fedkin.data.preparing.discrete_blocks import UNKNOWN, blocks_of, common_blocks
 from fedkin.features.pca import Components, FeatureMoments, components
 from fedkin.features.shared_variation import shared_basis
 from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState
