@@ -3,7 +3,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-gpu flower lint format options docs docs-versions linkcheck package bench clean
+.PHONY: help run test pages test-gpu flower lint format options docs docs-versions linkcheck package bench clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,6 +13,9 @@ run: $(READY) ## Find the clusters in the embedded digits, spread over ten clien
 
 test: $(READY) ## Run all tests, a few at once
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+pages: $(READY) ## Build the documentation, without running its notebooks, and test its pages
+	$(BIN)/python -m pytest -q -m pages tests/test_docs_site.py
 
 flower: $(READY) ## Run what stands on Flower with its newest version, where it installs
 	.ci/newest-flower

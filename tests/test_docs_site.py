@@ -49,6 +49,7 @@ def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("docs"))
 
 
+@pytest.mark.pages
 def test_the_site_has_a_page_for_everything(site: Path) -> None:
     pages = [page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if not (site / page).exists()] == []
@@ -74,6 +75,7 @@ def test_the_notebook_of_a_federation_runs(monkeypatch: pytest.MonkeyPatch) -> N
     assert found[-2] == known[-2]  # the clusters
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_can_be_taken_along(site: Path, name: str) -> None:
     page = (site / f"{name}.html").read_text()
@@ -92,6 +94,7 @@ def test_a_notebook_shows_what_it_made(whole_site: Path, name: str) -> None:
     assert all((whole_site / picture).stat().st_size > 1000 for picture in pictures)
 
 
+@pytest.mark.pages
 def test_the_reference_lists_every_parameter(site: Path) -> None:
     """Of a method, one of its own and one that it shares; and what an estimator inherits, on its own page."""
     pages = {
@@ -107,6 +110,7 @@ def test_the_reference_lists_every_parameter(site: Path) -> None:
         assert "random_state" in pages[name]
 
 
+@pytest.mark.pages
 def test_the_site_can_be_read_without_a_network(site: Path) -> None:
     """No script, style, font or picture comes from elsewhere."""
     loaded = re.compile(r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//|<link[^>]*\shref="(?:https?:)?//')

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from sklearn.impute import KNNImputer
 from torch import Tensor
 
 Imputation = Literal["neighbours", "median"]
@@ -42,6 +41,8 @@ def from_neighbours(x: Tensor, empty: Tensor, donors: Tensor, donors_empty: Tens
     rows = (empty[:, columns].any(1) & ~empty[:, columns].all(1)).nonzero()[:, 0]
     if not len(rows):
         return x
+    from sklearn.impute import KNNImputer
+
     imputer = KNNImputer(n_neighbors=_NEIGHBOURS).fit(_with_nan(donors, donors_empty)[some][:, columns].numpy())
     found = torch.from_numpy(imputer.transform(_with_nan(x, empty)[rows][:, columns].numpy()))
     x = x.clone()
