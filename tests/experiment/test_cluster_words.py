@@ -112,15 +112,13 @@ def test_who_gave_nothing_is_named():
 
 def test_clusters_that_one_client_has_nearly_alone_are_named():
     assert remarks(profile(), ["north.csv", "south.csv"]) == [
-        "Nearly all samples come from one client in cluster 0 of north: where a client measures or codes differently, "
-        "its samples look like a cluster."
+        "Nearly all samples come from one client, those of cluster 0 from north: where a client measures or codes "
+        "differently, its samples look like a cluster."
     ]
     spread = profile(members={0: torch.tensor([37, 10]), 1: torch.tensor([3, 30])})
     assert remarks(spread) == []
-    assert (
-        "cluster 0 of 0 and cluster 1 of 1"
-        in remarks(profile(members={0: spread.members[0] * 0 + torch.tensor([40, 1]), 1: torch.tensor([0, 39])}))[0]
-    )
+    both = profile(members={0: torch.tensor([40, 1]), 1: torch.tensor([0, 39])})
+    assert "cluster 0 from 0 and cluster 1 from 1" in remarks(both)[0]
     assert remarks(profile(members={0: torch.tensor([40, 40])})) == []
 
 

@@ -68,13 +68,13 @@ def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
         own = {client: int(members[cluster]) for client, members in profile.members.items()}
         client = max(own, key=lambda each: own[each])
         if own[client] >= _ALONE * sum(own.values()) > 0:
-            found.append(f"cluster {cluster} of {client_name(client, names)}")
+            found.append(f"cluster {cluster} from {client_name(client, names)}")
     if not found:
         return []
-    many = (
-        f"{join_words(found, _CLIENTS)}: where a client measures or codes differently, its samples look like a cluster"
-    )
-    return [f"Nearly all samples come from one client in {many}."]
+    return [
+        f"Nearly all samples come from one client, those of {join_words(found, _CLIENTS)}: where a client measures "
+        "or codes differently, its samples look like a cluster."
+    ]
 
 
 def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterDescriptions:
