@@ -89,7 +89,8 @@ def ccfc_views(p: float, seed: int) -> Callable[[str, bool], list[str]]:
 def tests(device: str, tiny: bool) -> list[str]:
     """Every method's training on the device, compared with the processor's; with the processor, on a stand-in."""
     few = ["-k", "stack or perceptron"] if tiny else []
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/on_elsewhere.py", *few]
+    how = ["-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-n", "4"]
+    return [sys.executable, "-m", "pytest", *how, "tests/on_elsewhere.py", *few]
 
 
 PARTS = (
@@ -159,7 +160,8 @@ def run(wanted: Sequence[str], device: str, minutes: float, results: Path, tiny:
 
 def outcome(part: Part, device: str, tiny: bool, limit: float) -> Values:
     """What came of a part: its seconds, the values it printed, or why it failed and its last output."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     environment["FEDKIN_DEVICE"] = "" if device == "cpu" else device
     began = time.monotonic()
     process = subprocess.Popen(

@@ -2,9 +2,11 @@
 
     python benchmarks/gpu_speeds.py fedavg-lenet --device cuda
 
-Prints values as one line of JSON: seconds of the same work on the device, on the processor and, where there is one, in
-a plain PyTorch loop on the device, and the ratios; of FedAvg also with clients in turn instead of as a stack. A first
-round that pays for starting is left out.
+Prints values as one line of JSON: seconds of the same work on the device, there without recorded steps, on the
+processor and, where there is one, in a plain PyTorch loop on the device with torch's own settings, which on a GPU round
+convolutions to TF32; and how many times as long the others take. Of FedAvg there are also clients in turn instead of as
+a stack. Where the processor or the loop would take minutes, a part of the clients is timed, and the time multiplied.
+Work that pays for starting comes first and is left out; the least of two times is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import argparse
 import copy
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import torch
@@ -21,7 +24,7 @@ from torch import Tensor, nn
 
 from fedcref_iteration import synthetic_clients
 from fedkin.core import Client, Method
-from fedkin.core.device import device_named, on
+from fedkin.core.device import device_named, on, record_steps
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod
@@ -34,6 +37,8 @@ from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
 Values = dict[str, float]
 CLASSES = 10
+LONG = 2.0
+"""Seconds of what is timed once."""
 
 
 def rate(device: torch.device, tiny: bool) -> Values:
@@ -58,17 +63,18 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     payload = {**method.start_options(), **fedcref_tasks.spec(shape), "training": asdict(training), "replicas": 2}
     payload["profiles"] = False
 
-    def exchange(where: torch.device) -> float:
-        made = synthetic_clients(clients, samples, 784)
-        with on(where):
-            fed = LocalFederation(made)
-        return timed(lambda: fed.ask(fedcref_tasks.train_clusters, fed.all(**payload)), where)
-
     made = synthetic_clients(clients, samples, 784)
     halves = [part for client in made for one in _clusters(client) for part in one.split((len(one) + 1) // 2)]
-    return compared(
-        exchange, device, lambda: timed(lambda: plain_autoencoders(halves, shape, training, device), device)
-    )
+
+    def exchange(where: torch.device, share: float = 1.0) -> Callable[[], object]:
+        with on(where):
+            fed = LocalFederation(synthetic_clients(clients, samples, 784)[: max(2, round(share * clients))])
+        return lambda: fed.ask(fedcref_tasks.train_clusters, fed.all(**payload))
+
+    def plain(share: float) -> None:
+        plain_autoencoders(halves[: max(1, round(share * len(halves)))], shape, training, device)
+
+    return compared(exchange, device, plain, on_processor=0.12, in_loop=0.03)
 
 
 def _clusters(client: Client) -> list[Tensor]:
@@ -89,7 +95,9 @@ def plain_autoencoders(data: list[Tensor], shape: Autoencoder, training: StackTr
                 adam.step()
 
 
-def fedavg(module: str, shape: tuple[int, ...], clients: int, samples: int) -> Callable[[torch.device, bool], Values]:
+def fedavg(
+    module: str, shape: tuple[int, ...], clients: int, samples: int, on_processor: float = 1.0
+) -> Callable[[torch.device, bool], Values]:
     """A round of FedAvg."""
 
     def part(device: torch.device, tiny: bool) -> Values:
@@ -99,17 +107,22 @@ def fedavg(module: str, shape: tuple[int, ...], clients: int, samples: int) -> C
             torch.rand(count, samples, *shape, generator=rng),
             torch.arange(count * samples).view(count, -1) % CLASSES,
         )
-        method = FedAvgMethod(module=module, rounds=10, local_epochs=1, batch_size=32)
+        method = FedAvgMethod(module=module, rounds=100, local_epochs=1, batch_size=32)
         made = [Client(i, x[i], y[i]) for i in range(count)]
 
-        def round_of(where: torch.device) -> float:
-            return second_step(method, made, where)
+        def round_of(where: torch.device, share: float = 1.0, chunk: int | None = None) -> Callable[[], object]:
+            return next_step(method, made[: max(2, round(share * count))], where, chunk)
 
         network = build(module, shape, CLASSES)
-        there = [(x[i].to(device), y[i].to(device)) for i in range(count)]
-        found = compared(round_of, device, lambda: timed(lambda: plain_fedavg(network, there, device), device))
-        in_turn = second_step(method, made, device, chunk=1)
-        return found | {"seconds, in turn": in_turn, "times as long, in turn": in_turn / found["seconds"]}
+
+        def plain(share: float) -> None:
+            there = [(x[i].to(device), y[i].to(device)) for i in range(max(1, round(share * count)))]
+            plain_fedavg(network, there, device)
+
+        found = compared(round_of, device, plain, on_processor, in_loop=min(1.0, 20 / count))
+        in_turn = min(1.0, 20 / count)
+        found["seconds, in turn"] = least(round_of(device, in_turn, 1), device) / in_turn
+        return with_ratios(found)
 
     return part
 
@@ -132,30 +145,78 @@ def ccfc(device: torch.device, tiny: bool) -> Values:
     """A round of views."""
     samples = 32 if tiny else 512
     x = torch.rand(10, samples, 1, 28, 28, generator=derive_generator(0, "benchmark"))
-    method = CCFCMethod(pretrain_rounds=4, cluster_rounds=1, batch_size=16 if tiny else 128)
-    return compared(lambda where: second_step(method, [Client(i, part) for i, part in enumerate(x)], where), device)
+    method = CCFCMethod(pretrain_rounds=100, cluster_rounds=1, batch_size=16 if tiny else 128)
+
+    def round_of(where: torch.device, share: float = 1.0) -> Callable[[], object]:
+        return next_step(method, [Client(i, part) for i, part in enumerate(x)][: round(share * len(x))], where)
+
+    return compared(round_of, device)
 
 
-def second_step(method: Method, clients: list[Client], where: torch.device, chunk: int | None = None) -> float:
-    """Seconds of a method's second step there, so many clients at a time."""
+def next_step(
+    method: Method, clients: list[Client], where: torch.device, chunk: int | None = None
+) -> Callable[[], object]:
+    """What takes a method's next step there, each time it is called, so many clients at a time."""
     with on(where):
         fed = LocalFederation(clients, chunk=chunk)
     state = method.init(fed)
-    state, _ = method.step(fed, state)
-    return timed(lambda: method.step(fed, state), where)
+
+    def step() -> None:
+        nonlocal state
+        state, _ = method.step(fed, state)
+
+    return step
 
 
 def compared(
-    work: Callable[[torch.device], float], device: torch.device, plain: Callable[[], float] | None = None
+    work: Callable[..., Callable[[], object]],
+    device: torch.device,
+    plain: Callable[[float], None] | None = None,
+    on_processor: float = 1.0,
+    in_loop: float = 1.0,
 ) -> Values:
-    """Seconds there, on the processor, and of a plain loop there, and how many times as long the others take."""
-    work(device)  # starts what is started once
-    found = {"seconds": work(device), "seconds, processor": work(torch.device("cpu"))}
+    """Seconds there, there without recorded steps, on the processor, and of a plain loop there; and the ratios.
+
+    Of the last two only a share of the clients is timed.
+    """
+    found = {"seconds": least(work(device), device)}
+    if device.type == "cuda":
+        record_steps(False)
+        found["seconds, not recorded"] = least(work(device), device)
+        record_steps(True)
+    processor = torch.device("cpu")
+    found["seconds, processor"] = least(work(processor, on_processor), processor) / on_processor
     if plain is not None:
-        plain()
-        found["seconds, plain loop"] = plain()
-    others = {f"times as long{name.removeprefix('seconds')}": value for name, value in found.items() if "," in name}
-    return found | {name: value / found["seconds"] for name, value in others.items()}
+        with as_torch_is_set():
+            found["seconds, plain loop"] = least(lambda: plain(in_loop), device) / in_loop
+    return with_ratios(found)
+
+
+def with_ratios(found: Values) -> Values:
+    """The same with how many times as long the others take."""
+    others = {name: value for name, value in found.items() if name.startswith("seconds, ")}
+    ratios = {
+        f"times as long{name.removeprefix('seconds')}": value / found["seconds"] for name, value in others.items()
+    }
+    return found | ratios
+
+
+@contextmanager
+def as_torch_is_set() -> Iterator[None]:
+    """Torch's own settings, without determinism and with TF32 in convolutions."""
+    was = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.allow_tf32
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.allow_tf32 = True
+    yield
+    torch.use_deterministic_algorithms(was[0], warn_only=True)
+    torch.backends.cudnn.allow_tf32 = was[1]
+
+
+def least(work: Callable[[], object], device: torch.device) -> float:
+    """The least seconds of two times, or of one if it takes long, after one that is not counted."""
+    work()
+    first = timed(work, device)
+    return first if first > LONG else min(first, timed(work, device))
 
 
 def timed(work: Callable[[], object], device: torch.device) -> float:
@@ -171,7 +232,7 @@ PARTS: dict[str, Callable[[torch.device, bool], Values]] = {
     "rate": rate,
     "fedcref": fedcref,
     "fedavg-lenet": fedavg("lenet5", (1, 28, 28), 100, 500),
-    "fedavg-resnet": fedavg("resnet18", (3, 32, 32), 100, 64),
+    "fedavg-resnet": fedavg("resnet18", (3, 32, 32), 100, 64, on_processor=0.04),
     "fedavg-small": fedavg("perceptron", (1, 8, 8), 10_000, 32),
     "ccfc": ccfc,
 }

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.nn.augmentation import Augmentation, augmentation_for
+from fedkin.nn.augmentation import Augmentation, augmentation_for, blurred
 from fedkin.nn.pillow_augmentation import PillowAugmentation
 
 STILL = Augmentation(crop=1.0, turn=0.0, blur=0.0)
@@ -91,7 +91,8 @@ def test_where_no_part_fits_the_whole_is_kept():
 def test_blur_is_a_gaussian_of_at_most_two_pixels_in_28():
     x = torch.zeros(400, 1, 29, 29)
     x[:, :, 14, 14] = 1.0
-    seen = Augmentation(crop=1.0, turn=0.0, blur=0.5)._blurred(x, rng())[:, 0]
+    *_, spread = Augmentation(crop=1.0, turn=0.0, blur=0.5).draw(x.shape, rng())
+    seen = blurred(x, spread)[:, 0]
     assert torch.allclose(seen.sum((1, 2)), torch.tensor(1.0), atol=1e-4)
     at = (torch.arange(29) - 14.0).square()
     spread = (seen.sum(1) @ at).sqrt()
@@ -102,10 +103,8 @@ def test_blur_is_a_gaussian_of_at_most_two_pixels_in_28():
 def test_blur_agrees_with_scipys():
     ndimage = pytest.importorskip("scipy.ndimage")
     x = images(1, side=28)
-    always = Augmentation(blur=1.0)
-    seen = always._blurred(x, rng(4))[0, 0, 9:-9, 9:-9]
-    spread = float(torch.rand(1, generator=rng(4)) * 1.9 + 0.1)
-    theirs = torch.from_numpy(ndimage.gaussian_filter(x[0, 0].double().numpy(), spread, truncate=8))[9:-9, 9:-9]
+    seen = blurred(x, torch.tensor([1.3]))[0, 0, 9:-9, 9:-9]
+    theirs = torch.from_numpy(ndimage.gaussian_filter(x[0, 0].double().numpy(), 1.3, truncate=8))[9:-9, 9:-9]
     assert torch.allclose(seen.double(), theirs, atol=2e-3)
 
 

@@ -102,7 +102,10 @@ def test_gradients_of_mostly_black_images_are_exact_to_rounding():
 class Same:
     """Views that are the images themselves."""
 
-    def views(self, x: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
+    def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> tuple[torch.Tensor, ...]:
+        return ()
+
+    def apply(self, x: torch.Tensor, draws: tuple[torch.Tensor, ...]) -> torch.Tensor:
         return x
 
 

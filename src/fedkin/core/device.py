@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
+from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 
 _PROCESSOR = torch.device("cpu")
 _ASSUMED = 1 << 29
 """Bytes for a stack on an accelerator that does not say how much memory is free."""
-ONE_STACK = threading.Lock()
-"""Held while a stack trains on an accelerator: two that take half of its memory each would not leave enough."""
+_PLACES = threading.Lock()
+_places: OrderedDict[tuple[int, torch.device], tuple[weakref.ref[Tensor], int, Tensor]] = OrderedDict()
+"""Tensors on devices, by the tensors in the processor's memory that they are copies of; the last used at the end."""
+ONE_AT_A_TIME = threading.RLock()
+"""Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
+enough, and one thread's work would get into the steps that another records."""
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
+_records_steps = True
+_streams: dict[torch.device, torch.cuda.Stream] = {}
 
 
 def device() -> torch.device:
@@ -46,9 +56,31 @@ def on(where: torch.device, tf32: bool | None = None) -> Iterator[None]:
         _settle(tf32)
     token = _device.set(where)
     try:
-        yield
+        with _stream(where):
+            yield
     finally:
         _device.reset(token)
+
+
+def records_steps() -> bool:
+    """Return whether steps may be recorded as CUDA graphs, see `fedkin.nn.recording`."""
+    return _records_steps
+
+
+def record_steps(chosen: bool) -> None:
+    """Say for the whole process whether steps may be recorded as CUDA graphs."""
+    global _records_steps
+    _records_steps = chosen
+
+
+def _stream(where: torch.device) -> AbstractContextManager[Any]:
+    """Return a context with fedkin's own stream of an NVIDIA GPU, whose default one records no steps."""
+    if where.type != "cuda" or not torch.cuda.is_available():
+        return nullcontext()
+    with _PLACES:
+        if where not in _streams:
+            _streams[where] = torch.cuda.Stream(where)
+        return torch.cuda.stream(_streams[where])
 
 
 def _settle(tf32: bool | None) -> None:
@@ -66,6 +98,45 @@ def stack_memory() -> int:
     """Return how many bytes a stack of models may use on this thread's device: half of its free memory."""
     where = device()
     return int(torch.cuda.mem_get_info(where)[0]) // 2 if where.type == "cuda" else _ASSUMED
+
+
+def placed(x: Tensor) -> Tensor:
+    """Return a client's samples or labels on this thread's device, where they stay as long as there is room.
+
+    Parameters
+    ----------
+    x : Tensor
+        In the processor's memory; as long as it is not modified, it is sent once.
+    """
+    where = device()
+    if where.type == "cpu":
+        return x
+    with _PLACES:
+        return _placed(x, where)
+
+
+def _placed(x: Tensor, where: torch.device) -> Tensor:
+    key = (id(x), where)
+    source, version, there = _places.get(key, (None, -1, x))
+    if source is not None and source() is x and version == x._version:
+        _places.move_to_end(key)
+        return there
+    there = x.to(where)
+    _places[key] = weakref.ref(x), x._version, there
+    for known in [known for known, (source, *_) in _places.items() if source() is None]:
+        del _places[known]
+    room, held = _room(where), sum(one.nbytes for (_, at), (*_, one) in _places.items() if at == where)
+    for known in list(_places):
+        if held <= room:
+            break
+        if known[1] == where:
+            held -= _places.pop(known)[2].nbytes
+    return there
+
+
+def _room(where: torch.device) -> int:
+    """Return the bytes that clients' samples may take on a device: a quarter of its memory."""
+    return torch.cuda.get_device_properties(where).total_memory // 4 if where.type == "cuda" else _ASSUMED
 
 
 def device_named(name: str, option: str) -> torch.device:

@@ -46,6 +46,8 @@ class Task:
     accounted : bool
         Whether its replies reveal about samples only what `Client.reserve` accounts for; a client with a privacy budget
         does no other task.
+    one_by_one : bool
+        Whether the function is one of a single client, so that clients gain nothing from being handed over together.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Task:
     may_be_empty: bool = False
     moves_data: bool = False
     accounted: bool = False
+    one_by_one: bool = False
 
     def objection(self, payload: Payload) -> str | None:
         """Return why the task must not be done with a payload, naming the entry; ``None`` if it may."""
@@ -108,13 +111,17 @@ def task(run: TaskFunction | None = None, /, **declared: Unpack[Declared]) -> Ta
     """
 
     def registered(run: TaskFunction) -> Task:
-        name = f"{run.__module__}.{run.__name__}"
-        if declared.get("accounted") and declared.get("takes") is None:
-            raise ValueError(f"Task '{name}' is accounted for, so it must declare its payload with 'takes'.")
-        _TASKS[name] = Task(name, run, **declared)
-        return _TASKS[name]
+        return _registered(run, declared, one_by_one=False)
 
     return registered if run is None else registered(run)
+
+
+def _registered(run: TaskFunction, declared: Declared, one_by_one: bool) -> Task:
+    name = f"{run.__module__}.{run.__name__}"
+    if declared.get("accounted") and declared.get("takes") is None:
+        raise ValueError(f"Task '{name}' is accounted for, so it must declare its payload with 'takes'.")
+    _TASKS[name] = Task(name, run, **declared, one_by_one=one_by_one)
+    return _TASKS[name]
 
 
 @overload
@@ -135,7 +142,7 @@ def client_task(
         def one_by_one(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
             return [run(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
-        return task(**declared)(one_by_one)
+        return _registered(one_by_one, declared, one_by_one=True)
 
     return registered if run is None else registered(run)
 

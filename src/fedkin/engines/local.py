@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from itertools import islice
 from threading import Lock
@@ -25,6 +25,8 @@ _MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
 _ON_ACCELERATOR = 128
 """Clients per call on an accelerator, where a step takes about as long for all of their models as for one."""
+_AT_ONCE = 4
+"""Workers on an accelerator at most, each with a client's batch in its memory."""
 
 
 @contextmanager
@@ -80,9 +82,10 @@ class LocalFederation(Federation):
         Seed of the run.
     chunk : int, optional
         Clients per call of a task; by default at least two, and as many as take some milliseconds, since each call
-        has a fixed cost; on an accelerator 128. The result does not depend on it, on an accelerator up to rounding.
+        has a fixed cost; on an accelerator 128, if their models can train together, or else one. The result does not
+        depend on it, on an accelerator up to rounding.
     workers : int, optional
-        Worker threads; by default one per available core.
+        Worker threads; by default one per available core, on an accelerator at most four.
     drop_rate : float
         Probability, in [0, 1), that a client is lost for one exchange. For tests and studies.
     failures : iterable of (int, int)
@@ -107,10 +110,11 @@ class LocalFederation(Federation):
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")
         self.device = device()
-        self.chunk = chunk if chunk is not None or self.device.type == "cpu" else _ON_ACCELERATOR
-        self.workers = workers or cores()
+        self.chunk = chunk
+        self.workers = workers or (cores() if self.device.type == "cpu" else min(cores(), _AT_ONCE))
         # One pool for all exchanges: new threads would fault all their memory in again.
-        self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
+        threads = 1 if self.device.type == "cpu" else torch.get_num_threads()
+        self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(threads,))
         self._clock = Lock()
         self.drop_rate = drop_rate
         self.on_progress = on_progress
@@ -121,7 +125,7 @@ class LocalFederation(Federation):
         _check(task, payloads)
         lost = {i for i in asked if self._is_lost(i)}
         present = [i for i in asked if i not in lost]
-        pace = _Pace(self.chunk, self.workers)
+        pace = _Pace(self._chunk(task), self.workers)
 
         def work(ids: list[int]) -> list[Payload]:
             began = time.perf_counter()
@@ -139,13 +143,18 @@ class LocalFederation(Federation):
             return replies
 
         yield from ((i, "lost on purpose") for i in sorted(lost))
-        with one_thread():
+        with one_thread() if self.device.type == "cpu" else nullcontext():
             done = len(lost)
             for ids, replies in _in_order(self._pool, work, pace.chunks(present), ahead=2 * self.workers):
                 yield from zip(ids, replies, strict=True)
                 done += len(ids)
                 if self.on_progress:
                     self.on_progress(done, len(asked))
+
+    def _chunk(self, task: Task) -> int | None:
+        if self.chunk is not None or self.device.type == "cpu":
+            return self.chunk
+        return 1 if task.one_by_one else _ON_ACCELERATOR
 
     def _secret(self, client: int, count: int) -> bytes:
         return derive_bytes(count, self.seed, "secret", client, self.exchange)

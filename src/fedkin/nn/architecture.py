@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from inspect import signature
 from typing import Any, Self, cast
@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from fedkin.core.device import device
+from fedkin.core.device import ONE_AT_A_TIME, device
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.nn.resident import Criterion, Resident, parts_of, vector_of
@@ -101,14 +101,15 @@ class Architecture(ABC):
     def resident(self) -> Iterator[Resident]:
         """Yield a module on this thread's device, for the caller alone while the context lasts."""
         idle = self._idle[device()]
-        try:
-            resident = idle.pop()
-        except IndexError:
-            resident = self._new_resident()
-        try:
-            yield resident
-        finally:
-            idle.append(resident)
+        with nullcontext() if device().type == "cpu" else ONE_AT_A_TIME:
+            try:
+                resident = idle.pop()
+            except IndexError:
+                resident = self.new_resident()
+            try:
+                yield resident
+            finally:
+                idle.append(resident)
 
     @contextmanager
     def loaded(self, vector: Tensor, rng: torch.Generator | None = None, training: bool = False) -> Iterator[Resident]:
@@ -118,13 +119,14 @@ class Architecture(ABC):
             resident.module.train(training)
             yield resident
 
-    def _new_resident(self) -> Resident:
+    def new_resident(self) -> Resident:
+        """Return a new module on this thread's device."""
         return Resident(self._prototype, self._channels_last, self.criterion)
 
     def _built(self, seed: int) -> nn.Module:
         """Return a new module with weights drawn by `seed`; the state of torch's global generator is restored."""
         with GLOBAL_RANDOMNESS, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # a GPU's generator stays as it is
             return self.build()
 
     def _takes_channels_last(self) -> bool:

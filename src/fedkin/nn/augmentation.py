@@ -6,6 +6,7 @@ either side.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.pillow_augmentation import BLUR, DRAWS, RATIO, PillowAugmentation, between
+from fedkin.nn.pillow_augmentation import BLUR, DRAWS, RATIO, Draws, PillowAugmentation, between
 
 Views = Literal["affine", "pillow"]
 
@@ -72,15 +73,36 @@ class Augmentation:
         Tensor
             float32 ``(n, *shape)``, on the device of `x`. What lies outside of an image is 0.
         """
-        if x.dim() != 4:
-            return _replaced(x, self.replaced, rng)
-        x = self._moved(x, rng)
-        if self.jitter or self.grey:
-            x = self._coloured(x, rng)
-        return self._blurred(x, rng) if self.blur else x
+        return self.apply(x, self.draw(x.shape, rng))
 
-    def _moved(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        n, _, height, width = x.shape
+    def draw(self, shape: Sequence[int], rng: torch.Generator) -> Draws:
+        """Draw what makes a view of each of some samples, of shape ``(n, *shape)``, in the order of `apply`."""
+        if len(shape) != 4:
+            others = torch.randint(shape[0], tuple(shape), generator=rng)
+            return others, torch.rand(tuple(shape), generator=rng) < self.replaced
+        n, _, height, width = shape
+        draws: Draws = (self._maps(n, height, width, rng),)
+        if self.jitter or self.grey:
+            chosen = (torch.rand(n, generator=rng) < self.jittered).float()
+            factors = 1 + chosen * between(-self.jitter, self.jitter, 3 * n, rng).view(3, n)
+            draws = *draws, factors.T, torch.rand(n, generator=rng) < self.grey
+        if self.blur:
+            spread = between(*BLUR, n, rng) * (min(height, width) / _BLUR_SIDE)
+            draws = *draws, torch.where(torch.rand(n, generator=rng) < self.blur, spread, _NO_BLUR)
+        return draws
+
+    def apply(self, x: Tensor, draws: Draws) -> Tensor:
+        """Return the views that `draws` make of samples ``(n, *shape)``, as `views` does."""
+        first, *rest = (part.to(x.device) for part in draws)
+        if x.dim() != 4:
+            return torch.where(rest[0], x.gather(0, first), x)
+        x = grid_sample(x, affine_grid(first, list(x.shape), align_corners=False), align_corners=False)
+        if self.jitter or self.grey:
+            x = _coloured(x, rest[0], rest[1])
+        return blurred(x, rest[-1]) if self.blur else x
+
+    def _maps(self, n: int, height: int, width: int, rng: torch.Generator) -> Tensor:
+        """Draw crops, rotations and mirror images as affine maps, ``(n, 2, 3)``."""
         wide, high = self._kept(n, rng)
         right, down = (between(-1.0, 1.0, n, rng) * (1 - side) for side in (wide, high))
         angle = torch.deg2rad(between(-self.turn, self.turn, n, rng))
@@ -88,9 +110,7 @@ class Augmentation:
         cosine, sine = angle.cos(), angle.sin()
         across = torch.stack([wide * mirrored * cosine, -wide * mirrored * sine * (height / width), right], dim=1)
         along = torch.stack([high * sine * (width / height), high * cosine, down], dim=1)
-        maps = torch.stack([across, along], dim=1).to(x.device)
-        grid = affine_grid(maps, list(x.shape), align_corners=False)
-        return grid_sample(x, grid, align_corners=False)
+        return torch.stack([across, along], dim=1)
 
     def _kept(self, n: int, rng: torch.Generator) -> Tensor:
         """Draw the fractions of width and height that random crops keep, ``(2, n)``: the first of ten draws that fits.
@@ -104,26 +124,6 @@ class Augmentation:
         fits = (sides <= 1).all(0)
         first = sides[:, torch.arange(n), fits.byte().argmax(1)]
         return torch.where(fits.any(1), first, 1.0)
-
-    def _blurred(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        n, channels, height, width = x.shape
-        spread = between(*BLUR, n, rng) * (min(height, width) / _BLUR_SIDE)
-        spread = torch.where(torch.rand(n, generator=rng) < self.blur, spread, _NO_BLUR).to(x.device)
-        rows, columns = _smoothing(spread, height), _smoothing(spread, width)
-        flat = x.transpose(0, 1).reshape(channels * n, height, width)
-        blurred = rows.repeat(channels, 1, 1) @ flat @ columns.repeat(channels, 1, 1).mT
-        return blurred.view(channels, n, height, width).transpose(0, 1)
-
-    def _coloured(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Change brightness, contrast and saturation at random, and turn some images grey."""
-        n = len(x)
-        chosen = (torch.rand(n, generator=rng) < self.jittered).float()
-        factors = 1 + chosen * between(-self.jitter, self.jitter, 3 * n, rng).view(3, n)
-        brightness, contrast, saturation = factors.view(3, n, 1, 1, 1).to(x.device)
-        x = (x * brightness).clamp(0, 1)
-        x = (_luma(x).mean(dim=(2, 3), keepdim=True).lerp(x, contrast)).clamp(0, 1)
-        colourless = (torch.rand(n, 1, 1, 1, generator=rng) < self.grey).to(x.device)
-        return _luma(x).expand_as(x).lerp(x, torch.where(colourless, 0.0, saturation)).clamp(0, 1)
 
 
 def augmentation_for(
@@ -157,11 +157,21 @@ def augmentation_for(
     return Augmentation(0.2, turn=0.0, blur=0.0, mirror=0.5, jitter=0.4 * colour, grey=0.2 * colour)
 
 
-def _replaced(x: Tensor, chance: float, rng: torch.Generator) -> Tensor:
-    """Replace each feature, with probability `chance`, by the same feature of another sample of the batch."""
-    others = torch.randint(len(x), x.shape, generator=rng).to(x.device)
-    chosen = (torch.rand(x.shape, generator=rng) < chance).to(x.device)
-    return torch.where(chosen, x.gather(0, others), x)
+def blurred(x: Tensor, spread: Tensor) -> Tensor:
+    """Blur images by Gaussians with these standard deviations ``(n,)``."""
+    n, channels, height, width = x.shape
+    rows, columns = _smoothing(spread, height), _smoothing(spread, width)
+    flat = x.transpose(0, 1).reshape(channels * n, height, width)
+    blurred = rows.repeat(channels, 1, 1) @ flat @ columns.repeat(channels, 1, 1).mT
+    return blurred.view(channels, n, height, width).transpose(0, 1)
+
+
+def _coloured(x: Tensor, factors: Tensor, colourless: Tensor) -> Tensor:
+    """Change brightness, contrast and saturation by `factors` ``(n, 3)``; turn `colourless` ``(n,)`` images grey."""
+    brightness, contrast, saturation = factors.T.reshape(3, len(x), 1, 1, 1)
+    x = (x * brightness).clamp(0, 1)
+    x = (_luma(x).mean(dim=(2, 3), keepdim=True).lerp(x, contrast)).clamp(0, 1)
+    return _luma(x).expand_as(x).lerp(x, torch.where(colourless.view(-1, 1, 1, 1), 0.0, saturation)).clamp(0, 1)
 
 
 def _smoothing(spread: Tensor, side: int) -> Tensor:

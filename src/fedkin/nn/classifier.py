@@ -131,10 +131,11 @@ class Classifier(Architecture):
                 before += float(cross_entropy(logits, y[at : at + _PIECE], reduction="sum"))
         return before
 
-    def _new_resident(self) -> Resident:
+    def new_resident(self) -> Resident:
+        """Return a new module on this thread's device."""
         if device().type == "cpu" and self.criterion is cross_entropy and is_plain_sequence(self._prototype):
             return SequenceResident(self._prototype, self._channels_last)
-        return super()._new_resident()
+        return super().new_resident()
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:

@@ -11,6 +11,7 @@ then the last batches, length by length.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,16 +20,20 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedkin.core.device import ONE_STACK, device, stack_memory
+from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
 from fedkin.nn.architecture import Architecture
 from fedkin.nn.descent import Descent, batch_orders, descend, steps_of
 from fedkin.nn.layers import Dropout
+from fedkin.nn.recording import Recorded
 from fedkin.nn.resident import Resident
 from fedkin.nn.update_rule import UpdateRule
 
 _FLOAT = 4
-_KEPT = 4
+_PER_OUTPUT = 4
 """Numbers in memory per output of a layer: the output, its gradient, and what the layer keeps to compute that."""
+_MOST_KEPT = 4
+_KEPT: OrderedDict[tuple[Architecture, Descent, int, torch.device], _Models] = OrderedDict()
+"""Memory of the stacks trained last, for the next ones of their kind."""
 
 Trained = tuple[Tensor, float]
 
@@ -96,18 +101,35 @@ def _trains_alike(architecture: Architecture) -> bool:
 
 def _together(jobs: Sequence[Job]) -> list[Trained]:
     trained: list[Trained] = []
-    with ONE_STACK:
+    with ONE_AT_A_TIME:
         while rest := jobs[len(trained) :]:
-            some = rest[: _fitting(rest)]
-            with some[0].architecture.resident() as resident:
-                trained += _ClientStack(some, resident).train()
+            models = _models_for(rest)
+            trained += _ClientStack(rest[: models.count], models).train()
     return trained
+
+
+def _models_for(jobs: Sequence[Job]) -> _Models:
+    """Return memory for the models of as many leading jobs as fit, that of before if it is of the same kind."""
+    kind = (jobs[0].architecture, jobs[0].descent, len(jobs), device())
+    if kind in _KEPT:
+        _KEPT.move_to_end(kind)
+        return _KEPT[kind]
+    count = _fitting(jobs)
+    if count < len(jobs) and _KEPT:
+        _KEPT.clear()
+        count = _fitting(jobs)
+    models = _Models(count, jobs[0].architecture, jobs[0].descent)
+    if count == len(jobs):
+        _KEPT[kind] = models
+    if len(_KEPT) > _MOST_KEPT:
+        _KEPT.popitem(last=False)
+    return models
 
 
 def _fitting(jobs: Sequence[Job]) -> int:
     """Return the number of leading jobs that fit in the free memory of the device together, at least 1."""
     architecture, descent = jobs[0].architecture, jobs[0].descent
-    model = UpdateRule.copies(descent) * architecture.size + _KEPT * descent.batch_size * _outputs(architecture)
+    model = UpdateRule.copies(descent) * architecture.size + _PER_OUTPUT * descent.batch_size * _outputs(architecture)
     left = stack_memory()
     for count, job in enumerate(jobs):
         left -= _FLOAT * (model + job.x.numel())
@@ -128,17 +150,53 @@ def _outputs(architecture: Architecture) -> int:
     return sum(counts)
 
 
-class _ClientStack:
-    """Models that train together by one resident's module, which the caller must hold until they are trained."""
+class _Models:
+    """Models that train together, their update rule, and steps that a GPU can replay, which need both in their place.
 
-    def __init__(self, jobs: Sequence[Job], resident: Resident) -> None:
-        where = resident.device
-        architecture, descent = jobs[0].architecture, jobs[0].descent
-        self.trainable, self.where, self.needs_pairs = architecture.parameters, where, resident.needs_pairs
-        self.gradients = _StackedGradients(resident)
-        self.models = torch.stack([job.start for job in jobs]).to(where)
-        self.rule = UpdateRule(self.models[:, : self.trainable].clone(), descent, resident.frozen)
-        self.x, self.y = torch.cat([job.x for job in jobs]).to(where), torch.cat([job.y for job in jobs]).to(where)
+    Only one thread at a time may use them, see `ONE_AT_A_TIME`.
+    """
+
+    def __init__(self, count: int, architecture: Architecture, descent: Descent) -> None:
+        resident = architecture.new_resident()
+        self.count, self.where, self.needs_pairs = count, resident.device, resident.needs_pairs
+        self.trainable = architecture.parameters
+        self.values = torch.zeros(count, architecture.size, device=self.where)
+        self._gradients = _StackedGradients(resident)
+        self.rule = UpdateRule(self.values[:, : self.trainable].clone(), descent, self._gradients.frozen)
+        self.step_all, self.step_some = Recorded(self._step_all), Recorded(self._step_some)
+
+    def load(self, starts: Sequence[Tensor]) -> None:
+        """Begin anew from models ``(size,)``, one for each."""
+        self.values.copy_(torch.stack(list(starts)))
+        self.rule.restart(self.values[:, : self.trainable])
+
+    def _step_all(self, x: Tensor, y: Tensor) -> Tensor:
+        return self._stepped(self.values, self.rule, x, y)
+
+    def _step_some(self, members: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        values, rule = self.values[members], self.rule.of(members)
+        losses = self._stepped(values, rule, x, y)
+        self.values[members] = values
+        self.rule.put(members, rule)
+        return losses
+
+    def _stepped(self, values: Tensor, rule: UpdateRule, x: Tensor, y: Tensor) -> Tensor:
+        """Take a step on a batch of each model; return their losses before it, ``(k,)``."""
+        grad, losses = self._gradients(values, x, y)
+        params = values[:, : self.trainable]
+        rule.regularise(params, grad)
+        rule.move(params, grad)
+        return losses
+
+
+class _ClientStack:
+    """The samples and batches of jobs whose models train together."""
+
+    def __init__(self, jobs: Sequence[Job], models: _Models) -> None:
+        self.models, self.where, self.needs_pairs = models, models.where, models.needs_pairs
+        models.load([job.start for job in jobs])
+        descent = jobs[0].descent
+        self.x, self.y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
         self.batches: list[list[Tensor]] = []
         self.per_epoch: list[int] = []
         first = 0
@@ -149,14 +207,14 @@ class _ClientStack:
             self.batches.append(batches)
             self.per_epoch.append(per_epoch)
             first += len(job.x)
-        self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=where)
+        self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=self.where)
 
     def train(self) -> list[Trained]:
         """Train all models to the end; return each with its mean loss in the last epoch."""
         for members, steps, rows in self._schedule():
             self._step(members, steps, rows)
         losses = self.losses.cpu()
-        return [(model, self._mean_loss(k, losses[k])) for k, model in enumerate(self.models.cpu())]
+        return [(model, self._mean_loss(k, losses[k])) for k, model in enumerate(self.models.values.cpu())]
 
     def _schedule(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield, for every common step, the models ``(k,)``, their step counts ``(k,)`` and batch rows ``(k, batch)``.
@@ -192,13 +250,9 @@ class _ClientStack:
         return [k for k, length in lengths.items() if length == longest]
 
     def _step(self, members: Tensor, steps: Tensor, rows: Tensor) -> None:
-        models, rule = self.models[members], self.rule.of(members)
-        grad, losses = self.gradients(models, self.x[rows], self.y[rows])
-        params = models[:, : self.trainable]
-        rule.regularise(params, grad)
-        rule.move(params, grad)
-        self.models[members] = models
-        self.rule.put(members, rule)
+        x, y = self.x[rows], self.y[rows]
+        everyone = len(members) == self.models.count
+        losses = self.models.step_all(x, y) if everyone else self.models.step_some(members, x, y)
         self.losses[members, steps] = losses
 
     def _mean_loss(self, k: int, losses: Tensor) -> float:
@@ -214,6 +268,8 @@ class _StackedGradients:
     def __init__(self, resident: Resident) -> None:
         self.module, criterion = resident.module.train(), resident.criterion
         self.parameters = _places(self.module.named_parameters())
+        named = self.module.named_parameters()
+        self.frozen = [self.parameters[name].where for name, parameter in named if not parameter.requires_grad]
         by_kind = sorted(self.module.named_buffers(), key=lambda named: not named[1].is_floating_point())
         self.buffers = _places(by_kind, at=sum(part.numel() for part in self.module.parameters()))
 

@@ -7,10 +7,10 @@ CCFC++ adds a term that keeps the dimensions of representations uncorrelated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,15 @@ from fedkin.nn.augmentation import Augmentation, Views
 from fedkin.nn.contrastive import ContrastiveNetwork, Design
 from fedkin.nn.contrastive_losses import Form, cluster_contrast, mean_correlation, model_contrast, negative_cosine
 from fedkin.nn.optimisers import AdamMoments
-from fedkin.nn.pillow_augmentation import PillowAugmentation
+from fedkin.nn.pillow_augmentation import Draws, PillowAugmentation
+from fedkin.nn.recording import Recorded
 from fedkin.nn.resident import Resident
 
 Precision = Literal["float32", "bfloat16"]
 
 _BATCH = 500
+_VIEWED = 4096
+"""Images whose views are made together on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +146,15 @@ class Contrastive(Architecture):
         with self.loaded(start) as common:
             samples = common.placed(x)
 
-            def loss_of(rows: Tensor, resident: Resident) -> Tensor:
-                chosen, student = samples[rows], _network(resident)
-                first, second = (resident.laid(how.views(chosen, rng)) for _ in range(2))
+            def views(batches: Sequence[Tensor], resident: Resident) -> Iterator[tuple[Tensor, ...]]:
+                for some in _at_once(batches, x):
+                    pairs = [[how.draw((len(rows), *x.shape[1:]), rng) for _ in range(2)] for rows in some]
+                    chosen, lengths = samples[torch.cat(list(some))], list(map(len, some))
+                    made = [how.apply(chosen, _joined(view)).split(lengths) for view in zip(*pairs, strict=True)]
+                    for first, second in zip(*made, strict=True):
+                        yield resident.laid(first), resident.laid(second)
+
+            def loss(student: ContrastiveNetwork, first: Tensor, second: Tensor) -> Tensor:
                 z1, z2 = student.encoder(first), student.encoder(second)
                 p1, p2 = student.predictor(z1).float(), student.predictor(z2).float()
                 loss = (negative_cosine(p1, z2.float()) + negative_cosine(p2, z1.float())) / 2
@@ -157,7 +166,7 @@ class Contrastive(Architecture):
                     anchors = common.module(torch.cat([first, second])).float()
                 return loss + training.model_weight * negative_cosine(torch.cat([p1, p2]), anchors)
 
-            return self._descended(start, len(x), rng, moments, training, loss_of)
+            return self._descended(start, len(x), rng, moments, training, _Objective(views, loss, ("views", common)))
 
     def learn_clusters(
         self, start: Tensor, x: Tensor, clusters: Tensor, anchors: Tensor, rng: torch.Generator, moments: AdamMoments,
@@ -181,39 +190,38 @@ class Contrastive(Architecture):
         count = int(clusters.max()) + 1
         samples, own, goals = (part.to(device()) for part in (x, clusters, anchors))
 
-        def loss_of(rows: Tensor, resident: Resident) -> Tensor:
-            student = _network(resident)
-            z = student.encoder(resident.laid(samples[rows]))
+        def chosen(batches: Sequence[Tensor], resident: Resident) -> Iterator[tuple[Tensor, ...]]:
+            return ((resident.laid(samples[rows]), own[rows], goals[rows]) for rows in batches)
+
+        def loss(student: ContrastiveNetwork, x: Tensor, own: Tensor, goals: Tensor) -> Tensor:
+            z = student.encoder(x)
             p, z = student.predictor(z).float(), z.float()
-            members = one_hot(own[rows], count).float()
+            members = one_hot(own, count).float()
             loss = cluster_contrast(p, z, members, training.form)
             if training.model_weight:
-                loss = loss + training.model_weight * model_contrast(p, goals[rows], members, training.form)
+                loss = loss + training.model_weight * model_contrast(p, goals, members, training.form)
             if training.decorrelation:
                 loss = loss + training.decorrelation * mean_correlation(z)
             return loss
 
-        return self._descended(start, len(x), rng, moments, training, loss_of)
+        return self._descended(start, len(x), rng, moments, training, _Objective(chosen, loss, ("clusters", count)))
 
     def _descended(
         self, start: Tensor, n: int, rng: torch.Generator, moments: AdamMoments, training: ContrastiveTraining,
-        loss_of: Callable[[Tensor, Resident], Tensor],
+        objective: _Objective,
     ) -> tuple[Tensor, float | None]:  # fmt: skip
-        losses, counts = [], []
+        losses: list[Tensor] = []
+        counts: list[int] = []
         with self.loaded(start, rng, training=True) as resident:
-            moments.move(resident.device)
+            step = _step_of(resident, training, objective)
+            step.moments.take(moments, resident.laid_out)
             for _ in range(training.local_epochs):
-                for rows in resident.placed(torch.randperm(n, generator=rng)).split(training.batch_size):
-                    if len(rows) > 1:
-                        resident.grad.zero_()
-                        with training.products():
-                            loss = loss_of(rows, resident)
-                        loss.backward()
-                        moments.step(resident.params, resident.grad, training.learning_rate)
-                        losses.append(loss.detach())
-                        counts.append(len(rows))
+                order = resident.placed(torch.randperm(n, generator=rng))
+                batches = [rows for rows in order.split(training.batch_size) if len(rows) > 1]
+                losses += [step(*inputs) for inputs in objective.inputs(batches, resident)]
+                counts += map(len, batches)
             model = resident.vector()
-            moments.move("cpu")
+            moments.take(step.moments, resident.collected)
         if not losses:
             return model, None
         weights = torch.tensor(counts, dtype=torch.float32)
@@ -230,6 +238,58 @@ class Contrastive(Architecture):
                 if with_predictions:
                     predictions.append(network.predictor(z).float().cpu())
         return torch.cat(latents), torch.cat(predictions)
+
+
+class _Objective(NamedTuple):
+    """What a step minimises, and how its inputs are made of the rows of every batch.
+
+    `kind` tells objectives of different steps apart.
+    """
+
+    inputs: Callable[[Sequence[Tensor], Resident], Iterator[tuple[Tensor, ...]]]
+    loss: Callable[..., Tensor]
+    kind: tuple[Any, ...]
+
+
+class _Step:
+    """A step of Adam on a resident's model, with moments that stay in its place in memory."""
+
+    def __init__(self, resident: Resident, training: ContrastiveTraining, loss: Callable[..., Tensor]) -> None:
+        self.moments = AdamMoments.like(resident.params)
+        self._resident, self._training, self._loss = resident, training, loss
+        self._recorded = Recorded(self._taken)
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """Take a step on a batch; return its loss."""
+        return self._recorded(*inputs)
+
+    def _taken(self, *inputs: Tensor) -> Tensor:
+        self._resident.grad.zero_()
+        with self._training.products():
+            loss = self._loss(_network(self._resident), *inputs)
+        loss.backward()
+        self.moments.step(self._resident.params, self._resident.grad, self._training.learning_rate)
+        return loss.detach()
+
+
+def _at_once(batches: Sequence[Tensor], x: Tensor) -> list[Sequence[Tensor]]:
+    """Return the batches in groups whose views are made together: on a GPU many, unless samples of a batch mix."""
+    together = 1 if device().type == "cpu" or x.dim() != 4 else max(1, _VIEWED // max(map(len, batches), default=1))
+    return [batches[at : at + together] for at in range(0, len(batches), together)]
+
+
+def _joined(draws: Sequence[Draws]) -> Draws:
+    return tuple(torch.cat(parts) for parts in zip(*draws, strict=True))
+
+
+def _step_of(resident: Resident, training: ContrastiveTraining, objective: _Objective) -> _Step:
+    """Return the resident's step for this training and objective, the one of before if there was one."""
+    kind = (training, objective.kind)
+    if kind not in resident.steps:
+        resident.steps.clear()  # a GPU keeps the memory of recorded steps
+        resident.steps[kind] = _Step(resident, training, objective.loss)
+    step: _Step = resident.steps[kind]
+    return step
 
 
 def _network(resident: Resident) -> ContrastiveNetwork:

@@ -72,7 +72,7 @@ class _Optimizer:
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
         self.resident, self.params, self.grad, self.descent = resident, resident.params, resident.grad, descent
-        self.rule = UpdateRule(resident.placed(start), descent, resident.frozen)
+        self.rule = UpdateRule(resident.laid_out(start), descent, resident.frozen)
 
     def through(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int) -> Losses:
         """Take one step on every batch of `order`, as `Resident.descend` does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 
 import torch
@@ -55,9 +55,11 @@ class AdamMoments:
             return cls.new(parameters)
         return cls(*(state[name].clone() for name in _NAMES))
 
-    def move(self, device: torch.device | str) -> None:
-        """Move the moments to a device."""
-        self.mean, self.square, self.steps = (part.to(device) for part in (self.mean, self.square, self.steps))
+    def take(self, other: AdamMoments, laid: Callable[[Tensor], Tensor] = lambda values: values) -> None:
+        """Take over the values of `other`, which may be on another device, its moments as `laid` returns them."""
+        self.mean.copy_(laid(other.mean))
+        self.square.copy_(laid(other.square))
+        self.steps.copy_(other.steps)
 
     def keep(self, state: MutableMapping[str, Tensor]) -> None:
         """Store the moments in a client's `state`."""

@@ -13,12 +13,17 @@ generator is another one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Draws = tuple[Tensor, ...]
+"""Random numbers that make views, on the processor, with a row for each sample."""
 
 RATIO = math.log(4 / 3)
 """Of an enlarged part's width to its height, or of its height to its width: at most this, as a logarithm."""
@@ -67,15 +72,36 @@ class PillowAugmentation:
         Tensor
             float32 ``(n, 1, height, width)``, multiples of 1/255, on the device of `x`.
         """
-        n, _, height, width = x.shape
+        return self.apply(x, self.draw(x.shape, rng))
+
+    def draw(self, shape: Sequence[int], rng: torch.Generator) -> Draws:
+        """Draw what makes a view of each of some samples.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            ``(n, 1, height, width)``.
+        rng : torch.Generator
+
+        Returns
+        -------
+        tuple of Tensor
+            Crop ``(n, 4)``, angle, blur radius, and whether there is a blur, each ``(n,)``.
+        """
+        n, _, height, width = shape
         boxes = crop_boxes(n, height, width, self.crop, rng)
-        angles = between(-self.turn, self.turn, n, rng)
-        radii = between(*BLUR, n, rng)
-        chosen = (torch.rand(n, generator=rng) <= self.blur).nonzero()[:, 0]
-        pixels = (x[:, 0].cpu() * _WHITE).round().clamp(0, _WHITE).double()
+        angles, radii = between(-self.turn, self.turn, n, rng), between(*BLUR, n, rng)
+        return boxes, angles, radii, torch.rand(n, generator=rng) <= self.blur
+
+    def apply(self, x: Tensor, draws: Draws) -> Tensor:
+        """Return the views that `draws` make of samples ``(n, 1, height, width)``, as `views` does."""
+        boxes, angles, radii, blurs = draws
+        chosen = blurs.nonzero()[:, 0]
+        pixels = (x[:, 0] * _WHITE).round().clamp(0, _WHITE).double()
         pixels = turned(cropped(pixels, boxes), angles)
-        pixels[chosen] = blurred(pixels[chosen], radii[chosen])
-        return pixels.float().div(_WHITE)[:, None].to(x.device)
+        there = chosen.to(x.device)
+        pixels[there] = blurred(pixels[there], radii[chosen])
+        return pixels.float().div(_WHITE)[:, None]
 
 
 def crop_boxes(n: int, height: int, width: int, smallest: float, rng: torch.Generator) -> Tensor:
@@ -118,21 +144,23 @@ def cropped(pixels: Tensor, boxes: Tensor) -> Tensor:
     Parameters
     ----------
     pixels : Tensor
-        float64 ``(n, height, width)``, integers from 0 to 255.
+        float64 ``(n, height, width)``, integers from 0 to 255, on any device.
     boxes : Tensor
-        int64 ``(n, 4)``: left, top, right and bottom, within the image.
+        int64 ``(n, 4)``: left, top, right and bottom, within the image; on the processor.
 
     Returns
     -------
     Tensor
         As `pixels`.
     """
-    _, height, width = pixels.shape
-    left, top, right, bottom = boxes.T.tolist()
-    columns = [_enlarging(begin, end, width) for begin, end in zip(left, right, strict=True)]
-    rows = [_enlarging(begin, end, height) for begin, end in zip(top, bottom, strict=True)]
-    pixels = _rounded(pixels @ _stacked(columns, width).mT, _WEIGHT_BITS)
-    return _rounded(_stacked(rows, height) @ pixels, _WEIGHT_BITS)
+    n, height, width = pixels.shape
+    left, top, right, bottom = boxes.to(pixels.device).T
+    at = torch.arange(max(n, height, width), device=pixels.device)
+    down = (top[:, None, None] + at[:height, None]).clamp_max(height - 1)
+    across = (left[:, None, None] + at[:width]).clamp_max(width - 1)
+    shifted = pixels[at[:n, None, None], down, across]  # weights beyond the crop are 0
+    columns, rows = _enlarging(width, pixels.device)[right - left], _enlarging(height, pixels.device)[bottom - top]
+    return _rounded(rows @ _rounded(shifted @ columns.mT, _WEIGHT_BITS), _WEIGHT_BITS)
 
 
 def turned(pixels: Tensor, angles: Tensor) -> Tensor:
@@ -151,12 +179,14 @@ def turned(pixels: Tensor, angles: Tensor) -> Tensor:
         As `pixels`; 0 outside the rotated image.
     """
     n, height, width = pixels.shape
-    steps = np.array([_turn(angle, height, width) for angle in angles.tolist()], np.int64).reshape(n, 6)
-    a, b, c, d, e, f = torch.from_numpy(steps).T[:, :, None, None]
-    down, right = torch.arange(height)[:, None], torch.arange(width)
+    a, b, c, d, e, f = torch.from_numpy(_turns(angles.double().numpy(), height, width)).to(pixels.device)[
+        ..., None, None
+    ]
+    at = torch.arange(max(n, height, width), device=pixels.device)
+    down, right = at[:height, None], at[:width]
     column, row = (c + a * right + b * down) >> _TURN_BITS, (f + d * right + e * down) >> _TURN_BITS
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    found: Tensor = pixels[torch.arange(n)[:, None, None], row.clamp(0, height - 1), column.clamp(0, width - 1)]
+    found: Tensor = pixels[at[:n, None, None], row.clamp(0, height - 1), column.clamp(0, width - 1)]
     return torch.where(inside, found, 0)
 
 
@@ -176,7 +206,7 @@ def blurred(pixels: Tensor, radii: Tensor) -> Tensor:
         As `pixels`.
     """
     _, height, width = pixels.shape
-    columns, rows = _boxes(radii, width), _boxes(radii, height)
+    columns, rows = (_boxes(radii, side, pixels.device) for side in (width, height))
     for _ in range(_PASSES):
         pixels = _rounded(pixels @ columns.mT, _BLUR_BITS)
     for _ in range(_PASSES):
@@ -189,47 +219,53 @@ def between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
     return torch.rand(n, generator=rng) * (high - low) + low
 
 
-def _stacked(matrices: list[np.ndarray], side: int) -> Tensor:
-    return torch.from_numpy(np.array(matrices).reshape(-1, side, side))
-
-
 def _rounded(sums: Tensor, bits: int) -> Tensor:
     """Round fixed-point sums of weighted pixels, with `bits` fractional bits, to 8-bit pixels."""
     return ((sums + 2.0 ** (bits - 1)) * 2.0**-bits).floor().clamp(0, _WHITE)
 
 
-@lru_cache(maxsize=4096)
-def _enlarging(begin: int, end: int, side: int) -> np.ndarray:
-    """Return weights ``(side, side)`` that resize pixels `begin` to `end` of a line to `side` pixels, bilinearly.
+@lru_cache(maxsize=8)
+def _enlarging(side: int, device: torch.device) -> Tensor:
+    """Return weights that resize the first pixels of a line to `side` pixels, bilinearly.
 
-    A new pixel is the weighted mean of its two neighbours in the old line; at the ends there is only one.
+    float64 ``(side + 1, side, side)``: at ``[length]`` those of the first `length` pixels. A new pixel is the weighted
+    mean of its two neighbours; at the ends there is only one.
     """
-    at, places = np.arange(end - begin), (np.arange(side)[:, None] + 0.5) * ((end - begin) / side)
-    near = (at >= (places - 0.5).astype(int)) & (at < (places + 1.5).astype(int))
-    weights = np.maximum(1 - np.abs(at - places + 0.5), 0) * near
-    made = np.zeros((side, side))
-    made[:, begin:end] = np.floor(weights / weights.sum(1, keepdims=True) * 2**_WEIGHT_BITS + 0.5)
-    return made
+    made = np.zeros((side + 1, side, side))
+    for length in range(1, side + 1):
+        at, places = np.arange(length), (np.arange(side)[:, None] + 0.5) * (length / side)
+        near = (at >= (places - 0.5).astype(int)) & (at < (places + 1.5).astype(int))
+        weights = np.maximum(1 - np.abs(at - places + 0.5), 0) * near
+        made[length, :, :length] = np.floor(weights / weights.sum(1, keepdims=True) * 2**_WEIGHT_BITS + 0.5)
+    return torch.from_numpy(made).to(device)
 
 
-def _turn(angle: float, height: int, width: int) -> tuple[int, ...]:
-    """Return the inverse affine map of a rotation in units of 2**-16 pixels.
+def _turns(angles: NDArray[np.float64], height: int, width: int) -> NDArray[np.int64]:
+    """Return the inverse affine maps of rotations in units of 2**-16 pixels, ``(6, n)``.
 
-    It has two rows: step to the right, step down and origin, each number rounded as Pillow does.
+    They have two rows: step to the right, step down and origin, each number rounded as Pillow does.
     """
-    backwards = -math.radians(angle % 360.0)
-    cosine, sine = round(math.cos(backwards), 15), round(math.sin(backwards), 15)
+    backwards = -np.radians(angles % 360.0)
+    cosine, sine = (_to_15_digits(part) for part in (np.cos(backwards), np.sin(backwards)))
     right, down = width / 2, height / 2
     across = cosine * -right + sine * -down + 0.0 + right
     along = -sine * -right + cosine * -down + 0.0 + down
-    places = (
-        cosine, sine, across + cosine * 0.5 + sine * 0.5,
-        -sine, cosine, along - sine * 0.5 + cosine * 0.5,
+    places = np.stack(
+        [
+            cosine, sine, across + cosine * 0.5 + sine * 0.5,
+            -sine, cosine, along - sine * 0.5 + cosine * 0.5,
+        ]
     )  # fmt: skip
-    return tuple(math.floor(place * 2.0**_TURN_BITS + 0.5) for place in places)
+    return np.floor(places * 2.0**_TURN_BITS + 0.5).astype(np.int64)
 
 
-def _boxes(radii: Tensor, side: int) -> Tensor:
+def _to_15_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round to 15 decimal digits as Python does; numpy's own rounding is off by the last of them now and then."""
+    made: NDArray[np.float64] = (np.rint(values.astype(np.longdouble) * 10**15) / 10**15).astype(np.float64)
+    return made
+
+
+def _boxes(radii: Tensor, side: int, device: torch.device) -> Tensor:
     """Return weights ``(n, side, side)`` of one box-filter pass; three passes blur by Gaussians of these radii.
 
     A box of whole pixels with a fraction of one more on either side, in single precision, as Pillow computes it.
@@ -245,16 +281,16 @@ def _boxes(radii: Tensor, side: int) -> Tensor:
     distance = torch.arange(-furthest, furthest + 1).abs()
     near, far = distance <= reach[:, None], distance == reach[:, None] + 1
     weights = inner[:, None] * near + outer[:, None] * far
-    boxes: Tensor = weights @ _shifts(furthest, side)
+    boxes: Tensor = weights.to(device) @ _shifts(furthest, side, device)
     return boxes.view(-1, side, side)
 
 
 @lru_cache(maxsize=64)
-def _shifts(furthest: int, side: int) -> Tensor:
+def _shifts(furthest: int, side: int, device: torch.device) -> Tensor:
     """Return one-hot matrices ``(2 furthest + 1, side * side)`` that shift a line of pixels left or right.
 
     Beyond an end, the last pixel is repeated.
     """
     at = torch.arange(side)
     places = (at + torch.arange(-furthest, furthest + 1)[:, None]).clamp(0, side - 1)
-    return (places[:, :, None] == at).double().flatten(1)
+    return (places[:, :, None] == at).double().flatten(1).to(device)

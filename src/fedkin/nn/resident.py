@@ -10,7 +10,9 @@ value. Dropout draws from the client's own generator.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +28,8 @@ Losses = tuple[Tensor, Tensor]
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """``(output, target) -> mean loss of the batch``."""
 
+_ALIGNED = 64
+"""Floats between the beginnings of tensors on an accelerator; cuDNN reads 16 bytes at a time."""
 _MONOTONE = (nn.ReLU, nn.Tanh, nn.Sigmoid)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -47,9 +51,13 @@ class Resident:
     device : torch.device
         Device of the module, `params` and `grad`.
     params, grad : Tensor
-        float32 ``(parameters,)``: all parameters, and their gradient. Optimisers change `params` in place.
+        float32: all parameters, and their gradient. Optimisers change `params` in place. On a CPU they lie one after
+        another, ``(parameters,)``; on an accelerator, which needs every tensor at a multiple of some bytes, there are
+        zeros between them, and `laid_out` and `collected` convert.
     frozen : list of slice
         Positions in `grad` of parameters that do not train; their gradient is 0.
+    steps : dict
+        Training steps of this module that can be taken again, by their settings.
     """
 
     def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
@@ -58,42 +66,53 @@ class Resident:
         self.module = (with_cheap_layers(own) if self.device.type == "cpu" else own).to(self.device)
         self.channels_last, self.criterion = channels_last, criterion
         self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
-        self._counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
-        self._vector = vector_of(self.module)
-        self.params = self._vector[: sum(parameter.numel() for parameter in self.module.parameters())]
+        floating = [part for part in parts_of(self.module) if part.is_floating_point()]
+        self._counters = [part for part in parts_of(self.module) if not part.is_floating_point()]
+        self._lengths = [part.numel() for part in floating]
+        places = _places(self._lengths, 1 if self.device.type == "cpu" else _ALIGNED)
+        self._store = torch.zeros(places[-1].stop if places else 0, device=self.device)
+        trainable = len(list(self.module.parameters()))
+        self.params = self._store[: places[trainable - 1].stop if trainable else 0]
         self.grad = torch.zeros_like(self.params)
         self.frozen: list[slice] = []
-        at = 0
-        for parameter in self.module.parameters():
-            place = slice(at, at + parameter.numel())
-            parameter.data = self.params[place].view_as(parameter)
+        self.steps: dict[Any, Any] = {}
+        self._parts = [self._store[place] for place in places]
+        self._trained = places[:trainable]
+        for part, place in zip(floating, places, strict=True):
+            self._store[place] = part.detach().flatten()
+            part.data = self._store[place].view_as(part)
+        for parameter, place in zip(self.module.parameters(), self._trained, strict=True):
             parameter.grad = self.grad[place].view_as(parameter)
             if not parameter.requires_grad:
                 self.frozen.append(place)
-            at = place.stop
-        for buffer in self.module.buffers():
-            if buffer.is_floating_point():
-                buffer.data = self._vector[at : at + buffer.numel()].view_as(buffer)
-                at += buffer.numel()
 
     def load(self, vector: Tensor, rng: torch.Generator | None = None) -> None:
         """Load the model of `vector` ``(size,)``; its dropout draws from `rng`."""
-        self._vector.copy_(vector)
-        at = len(self._vector) - sum(counter.numel() for counter in self._counters)
-        for counter in self._counters:
-            counter.copy_(vector[at : at + counter.numel()].view_as(counter))
-            at += counter.numel()
+        floats = sum(self._lengths)
+        _spread(self.placed(vector[:floats]), self._lengths, self._store, self._parts)
+        for counter, value in zip(self._counters, vector[floats:].split(self._counts()), strict=True):
+            counter.copy_(value.view_as(counter))
         if rng is not None:
             set_generator(self.module, rng)
 
     def vector(self) -> Tensor:
         """Return a copy of the present model as one vector ``(size,)``, on the CPU."""
-        vector = self._vector.to("cpu", copy=True)
-        at = len(vector) - sum(counter.numel() for counter in self._counters)
-        for counter in self._counters:
-            vector[at : at + counter.numel()] = counter.flatten().cpu()
-            at += counter.numel()
-        return vector
+        floats = self._store if len(self._store) == sum(self._lengths) else torch.cat(self._parts)
+        return torch.cat([floats.cpu(), *(counter.flatten().cpu().float() for counter in self._counters)])
+
+    def laid_out(self, values: Tensor) -> Tensor:
+        """Return one number per parameter, ``(parameters,)`` as in a vector, where `params` has the parameters."""
+        made = torch.zeros_like(self.params)
+        lengths = self._lengths[: len(self._trained)]
+        _spread(self.placed(values), lengths, made, [made[place] for place in self._trained])
+        return made
+
+    def collected(self, values: Tensor) -> Tensor:
+        """Return the reverse of `laid_out`: a copy of numbers that lie as `params` does, as in a vector, on the CPU."""
+        return torch.cat([values[place] for place in self._trained]).cpu()
+
+    def _counts(self) -> list[int]:
+        return [counter.numel() for counter in self._counters]
 
     def placed(self, x: Tensor) -> Tensor:
         """Return `x` on the module's device."""
@@ -152,6 +171,23 @@ class Resident:
                 losses.append(step(x.index_select(0, rows), y.index_select(0, rows)))
                 counts.append(len(rows))
         return torch.stack(losses).cpu() if losses else torch.zeros(0), torch.tensor(counts, dtype=torch.float32)
+
+
+def _places(lengths: Sequence[int], multiple: int) -> list[slice]:
+    """Return where tensors of these lengths lie, each beginning at a multiple of some numbers."""
+    places, at = [], 0
+    for length in lengths:
+        places.append(slice(at, at + length))
+        at += math.ceil(length / multiple) * multiple
+    return places
+
+
+def _spread(values: Tensor, lengths: Sequence[int], whole: Tensor, parts: list[Tensor]) -> None:
+    """Copy numbers that lie one after another to `parts`, which are parts of `whole`."""
+    if len(whole) == len(values):
+        whole.copy_(values)
+    else:
+        torch._foreach_copy_(parts, list(values.split(list(lengths))))
 
 
 def batch_lengths(samples: int, batch_size: int) -> Tensor:

@@ -14,12 +14,17 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from fedkin.core.device import ONE_STACK, device, stack_memory
+from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
 from fedkin.nn.optimisers import adam_step
+from fedkin.nn.recording import Recorded
+from fedkin.nn.resident import batch_lengths
 from fedkin.nn.stacked_autoencoder import Autoencoder, Gradient
 
 
@@ -68,6 +73,7 @@ def fit(
     rngs: Sequence[torch.Generator],
     training: StackTraining,
     stack_size: int | None = None,
+    rows: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Train every model of `stack` on its own data; the result is as if each were trained by itself.
 
@@ -76,12 +82,16 @@ def fit(
     model : Autoencoder
     stack : Tensor, (K, size) float32
         Initial parameters; not modified.
-    data : sequence of K tensors, (n_k, features) float32, n_k >= 1
+    data : sequence of K tensors, (n_k, *shape) float32
+        Samples; of whatever shape, they are flattened to ``(n_k, features)``.
     rngs : sequence of K generators
         Each shuffles its own model's data.
     training : Training
     stack_size : int, optional
         Models per stack; only speed depends on it. Two by default; on an accelerator, as many as its memory holds.
+    rows : sequence of K tensors, (m_k,) int64, m_k >= 1, optional
+        The samples that each model learns from; all by default. Models may share `data`, which goes to an accelerator
+        once.
 
     Returns
     -------
@@ -90,26 +100,28 @@ def fit(
     losses : Tensor, (K,)
         Mean training error in the last epoch.
     """
-    trained = stack.clone()
-    losses = torch.zeros(len(stack))
-    processor = device().type == "cpu"
-    kind = _Part if processor else _Scheduled
-    order = sorted(range(len(stack)), key=lambda k: (-training.total_steps(len(data[k])), k))
-    with nullcontext() if processor else ONE_STACK:
-        size = stack_size or (STACK if processor else _fitting(model, data, training))
+    where = device()
+    rows = [torch.arange(len(x)) for x in data] if rows is None else rows
+    order = sorted(range(len(stack)), key=lambda k: (-training.total_steps(len(rows[k])), k))
+    kind, turn = (_Part, nullcontext()) if where.type == "cpu" else (_Scheduled, ONE_AT_A_TIME)
+    with turn:
+        trained, losses = stack.to(where, copy=True), torch.zeros(len(stack))
+        size = stack_size or (STACK if where.type == "cpu" else _fitting(model, rows, training))
         for at in range(0, len(order), size):
-            rows = order[at : at + size]
-            part = kind(model, trained[rows], [data[k] for k in rows], [rngs[k] for k in rows], training)
-            losses[rows] = part.train().cpu()
-            trained[rows] = part.stack.cpu()
-    return trained, losses
+            some = order[at : at + size]
+            there = torch.tensor(some).to(where)
+            of_some = [data[k] for k in some], [rows[k] for k in some], [rngs[k] for k in some]
+            part = kind(model, trained[there], *of_some, training)
+            losses[some] = part.train()
+            trained[there] = part.stack
+    return trained.cpu(), losses
 
 
-def _fitting(model: Autoencoder, data: Sequence[Tensor], training: StackTraining) -> int:
+def _fitting(model: Autoencoder, rows: Sequence[Tensor], training: StackTraining) -> int:
     """Return the number of models that fit in the free memory of the device together, at least 1."""
-    longest = max(training.total_steps(len(x)) for x in data)
+    longest = max(training.total_steps(len(chosen)) for chosen in rows)
     outputs = model.widths[0] + 2 * sum(outputs for _, outputs in model.layers)
-    samples = max(len(x) for x in data) * model.widths[0]
+    samples = max(map(len, rows)) * model.widths[0]
     floats = 4 * model.size + training.batch_size * outputs + samples + training.batch_size * longest
     return max(1, stack_memory() // (_FLOAT * floats + _INDEX * training.batch_size * longest))
 
@@ -121,10 +133,12 @@ class _Part:
     model: Autoencoder
     stack: Tensor
     data: list[Tensor]
+    rows: list[Tensor]
     rngs: list[torch.Generator]
     training: StackTraining
 
     def __post_init__(self) -> None:
+        self.data = [x.flatten(1)[rows] for x, rows in zip(self.data, self.rows, strict=True)]
         self.gradient = Gradient(self.model, self.stack, self.training.batch_size)
         self.weights = torch.zeros(len(self.data), self.training.batch_size, 1)
         self.filled = [0] * len(self.data)
@@ -167,30 +181,33 @@ class _Scheduled(_Part):
 
     def __post_init__(self) -> None:
         where = device()
-        steps = [self.training.steps(len(x)) for x in self.data]
-        totals = [self.training.total_steps(len(x)) for x in self.data]
-        rows, weights = self._schedule(steps, totals)
-        self.steps, self.totals = steps, totals
-        self.rows, self.weights = rows.to(where), weights.to(where)
-        self.flat = torch.cat(self.data).to(where)
-        self.stack = self.stack.to(where)
-        self.gradient = Gradient(self.model, self.stack, self.training.batch_size)
+        self.steps = [self.training.steps(len(rows)) for rows in self.rows]
+        self.totals = [self.training.total_steps(len(rows)) for rows in self.rows]
+        batches, weights = self._schedule()
+        self.batches, self.weights = batches.to(where), weights.to(where)
+        self.flat = torch.cat([placed(x).flatten(1) for x in self._sources().values()])
+        self.gradient = Gradient(self.model, self.stack.clone(), self.training.batch_size)
+        self.moments = torch.zeros_like(self.stack), torch.zeros_like(self.stack)
+        self.at, self.done = torch.zeros(1, dtype=torch.int64, device=where), torch.zeros((), device=where)
 
     def train(self) -> Tensor:
         """Train the models to the end; return each model's mean error over its last epoch."""
-        gradient = self.gradient.gradient
-        moments = torch.zeros_like(gradient), torch.zeros_like(gradient), torch.zeros_like(gradient[:, 0])
-        tensors = [list(part) for part in (self.stack, gradient, *moments)]
         reported = min(total - epoch for total, epoch in zip(self.totals, self.steps, strict=True))
         losses = torch.zeros_like(self.weights[:, :, 0, 0])
-        for step in range(self.totals[0]):
-            active = sum(total > step for total in self.totals)
-            self.gradient.batch[:active].copy_(self.flat[self.rows[step, :active]])
-            self.gradient(active, self.weights[step])
-            if step >= reported:
-                losses[step, :active] = self.gradient.losses(self.weights[step])
-            params, grads, means, squares, steps_done = (part[:active] for part in tensors)
-            adam_step(params, grads, means, squares, steps_done, self.training.learning_rate, self.training.epsilon)
+        count = len(self.totals)
+        step = Recorded(partial(self._step, count), uses=self.totals[0])
+        for at in range(self.totals[0]):
+            active = sum(total > at for total in self.totals)
+            if (
+                active <= count // 2
+            ):  # until then models that are done go on: a step of other models is another recording
+                count = active
+                step = Recorded(partial(self._step, count), uses=self.totals[0] - at)
+            step()
+            if at >= reported:
+                losses[at, :count] = self.gradient.losses(self.weights[at])
+            done = slice(sum(total > at + 1 for total in self.totals), active)
+            self.stack[done] = self.gradient.stack[done]
         errors = losses.cpu()
         return torch.stack(
             [
@@ -199,20 +216,36 @@ class _Scheduled(_Part):
             ]
         )
 
-    def _schedule(self, steps: Sequence[int], totals: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def _step(self, active: int) -> Tensor:
+        """Take the next step of the first `active` models; the device itself counts the steps."""
+        rows = self.batches.index_select(0, self.at)[0, :active].flatten()
+        torch.index_select(self.flat, 0, rows, out=self.gradient.batch[:active].flatten(0, 1))
+        self.gradient(active, self.weights.index_select(0, self.at)[0])
+        values = self.gradient.stack, self.gradient.gradient, *self.moments
+        params, grads, means, squares = (part[:active] for part in values)
+        rate, epsilon = self.training.learning_rate, self.training.epsilon
+        adam_step([params], [grads], [means], [squares], [self.done], rate, epsilon)
+        return self.at.add_(1)
+
+    def _sources(self) -> dict[int, Tensor]:
+        return {id(x): x for x in self.data}
+
+    def _schedule(self) -> tuple[Tensor, Tensor]:
         """Return batch rows in the joined data, int64 ``(steps, models, batch)``, and weights of the same size.
 
         Batches are those of `_Part`, and so are the numbers drawn.
         """
         size, models = self.training.batch_size, len(self.data)
-        rows = torch.zeros(totals[0], models, size, dtype=torch.int64)
-        weights = torch.zeros(totals[0], models, size, 1)
-        first = 0
-        for k, (x, epoch, total) in enumerate(zip(self.data, steps, totals, strict=True)):
+        batches = torch.zeros(self.totals[0], models, size, dtype=torch.int64)
+        weights = torch.zeros(self.totals[0], models, size, 1)
+        lengths = [len(x) for x in self._sources().values()]
+        first = dict(zip(self._sources(), accumulate(lengths, initial=0), strict=False))
+        for k, (x, rows, epoch, total) in enumerate(zip(self.data, self.rows, self.steps, self.totals, strict=True)):
+            there, padding = first[id(x)] + rows, (0, epoch * size - len(rows))
             for at in range(0, total, epoch):
-                order = first + torch.randperm(len(x), generator=self.rngs[k])
-                for step, batch in enumerate(order.split(size), at):
-                    rows[step, k, : len(batch)] = batch
-                    weights[step, k, : len(batch)] = 1.0 / len(batch)
-            first += len(x)
-        return rows, weights
+                order = there[torch.randperm(len(rows), generator=self.rngs[k])]
+                batches[at : at + epoch, k] = pad(order, padding).view(epoch, size)
+            lengths_of = batch_lengths(len(rows), size).view(epoch, 1)
+            real = torch.arange(size) < lengths_of
+            weights[:total, k, :, 0] = torch.where(real, 1 / lengths_of, 0.0).repeat(total // epoch, 1)
+        return batches, weights

@@ -8,14 +8,16 @@ models this small autograd's bookkeeping costs about as much as the arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from fedkin.core.device import device
+from fedkin.core.device import device, stack_memory
+
+_FLOAT = 4
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Autoencoder:
             Errors on the CPU, computed on the current `device`.
         """
         stack, x = stack.to(device()), x.to(device())
+        if stack.device.type != "cpu":
+            return torch.cat([self._errors_together(*part) for part in self._parts(stack, x)]).cpu()
         result = stack.new_empty(len(stack), x.shape[-2])
         for row, model in enumerate(stack):  # one at a time: a stack's activations would not stay in the cache
             own = x if x.dim() == 2 else x[row]
@@ -89,6 +93,23 @@ class Autoencoder:
                 made.sigmoid_()
             torch.mean(made.sub_(own).square_(), dim=1, out=result[row])
         return result.cpu()
+
+    def _parts(self, stack: Tensor, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield some models at a time, with the samples of each, ``(k, n, features)``."""
+        own = x.expand(len(stack), *x.shape[-2:])
+        widest = max(outputs for _, outputs in self.layers)
+        some = max(1, stack_memory() // (4 * _FLOAT * max(1, x.shape[-2]) * widest))
+        return zip(stack.split(some), own.split(some), strict=True)
+
+    def _errors_together(self, stack: Tensor, x: Tensor) -> Tensor:
+        *inner, (last_weight, last_bias) = self.split(stack)
+        hidden = x
+        for weight, bias in inner:
+            hidden = torch.baddbmm(bias, hidden, weight).relu_()
+        made = torch.baddbmm(last_bias, hidden, last_weight)
+        if self.output == "sigmoid":
+            made.sigmoid_()
+        return made.sub_(x).square_().mean(2)
 
     def _activations(self, model: Tensor) -> list[tuple[Tensor, Tensor]]:
         return [(weight[0], bias[0, 0]) for weight, bias in self.split(model[None])[:-1]]

@@ -78,6 +78,15 @@ class UpdateRule:
         remembered = 2 * (descent.optimizer == "adam") + bool(descent.momentum) + bool(descent.proximal)
         return 3 + 2 * remembered
 
+    def restart(self, start: Tensor) -> None:
+        """Begin anew from other initial parameters of the same shape."""
+        if self.start is not None:
+            self.start.copy_(start)
+        if self.velocity is not None:
+            self.velocity.zero_()
+        if self.moments is not None:
+            self.moments.take(AdamMoments.like(start))
+
     def of(self, rows: Tensor) -> UpdateRule:
         """Return the rule of the models at `rows`, with copies of their momentum and moments (see `put`)."""
         part = UpdateRule.__new__(UpdateRule)

@@ -208,6 +208,6 @@ def _gradients(
         for model in models:
             resident.load(model, rng)
             losses.append(resident.gradient(x, y).cpu().clone())
-            gradients.append(resident.grad.to("cpu", copy=True))
+            gradients.append(resident.collected(resident.grad))
             after.append(resident.vector())
     return torch.stack(losses), torch.stack(gradients), torch.stack(after)

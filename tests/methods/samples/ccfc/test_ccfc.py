@@ -143,8 +143,8 @@ def test_every_start_has_a_seed_of_its_own_for_every_client_and_run(exchanges):
 
 def test_clients_learn_from_the_views_that_are_asked_for(exchanges, monkeypatch):
     made = []
-    views = PillowAugmentation.views
-    monkeypatch.setattr(PillowAugmentation, "views", lambda *given: made.append(views(*given)) or made[-1])
+    apply = PillowAugmentation.apply
+    monkeypatch.setattr(PillowAugmentation, "apply", lambda *given: made.append(apply(*given)) or made[-1])
     x = torch.rand(3, 8, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     clients = [Client(i, own) for i, own in enumerate(x)]
     quick, _, _ = run(CCFCMethod(**TINY), clients)

@@ -81,24 +81,26 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     """
     model, replicas = _model(payloads[0]), payloads[0]["replicas"]
     data: list[Tensor] = []
+    rows: list[Tensor] = []
     rngs: list[torch.Generator] = []
     for client, payload in zip(clients, payloads, strict=True):
         if "labels" not in client.state:  # the client missed the first exchange
             _begin(client, payload)
-        x, labels = client.x.flatten(1), client.state["labels"]
+        labels = client.state["labels"]
         client.state["halves"] = held_out_rule.split_halves(labels, client.rng)
         for local_cluster in range(_n_clusters(client)):
             for replica in range(replicas):
                 chosen = labels == local_cluster
                 half = chosen & (client.state["halves"] == replica)
-                data.append(x[half] if replicas > 1 and half.any() else x[chosen])
+                data.append(client.x)
+                rows.append((half if replicas > 1 and half.any() else chosen).nonzero()[:, 0])
                 rngs.append(derive_generator(draw_seed(client.rng)))
     models = model.initial(rngs)
     counts = [_n_clusters(client) * replicas for client in clients]
     for client, part in zip(clients, models.split(counts), strict=True):
         if "start" in client.state:
             part.copy_(client.state["start"].repeat_interleave(replicas, dim=0))
-    stack, _ = fit(model, models, data, rngs, StackTraining(**payloads[0]["training"]))
+    stack, _ = fit(model, models, data, rngs, StackTraining(**payloads[0]["training"]), rows=rows)
     for client, part in zip(clients, stack.split(counts), strict=True):
         client.state["models"] = part.unflatten(0, (-1, replicas)).clone()
     return [_trained(client, payload["profiles"]) for client, payload in zip(clients, payloads, strict=True)]
@@ -128,11 +130,10 @@ def tally(client: Client, payload: Payload) -> Payload:
 )
 def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train each community's model on the client's local cluster in it, for one round of federated averaging."""
-    data = [
-        client.x.flatten(1)[client.state["labels"] == local_cluster]
-        for client, payload in zip(clients, payloads, strict=True)
-        for local_cluster in payload["clusters"]
-    ]
+    pairs = zip(clients, payloads, strict=True)
+    parts = [(client, cluster) for client, payload in pairs for cluster in payload["clusters"]]
+    data = [client.x for client, _ in parts]
+    rows = [(client.state["labels"] == cluster).nonzero()[:, 0] for client, cluster in parts]
     counts = [len(payload["clusters"]) for payload in payloads]
     rngs = [
         derive_generator(draw_seed(client.rng))
@@ -140,8 +141,9 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
         for _ in range(count)
     ]
     models = torch.cat([payload["models"] for payload in payloads])
-    stack, losses = fit(_model(payloads[0]), models, data, rngs, StackTraining(**payloads[0]["training"]))
-    samples = torch.tensor([len(x) for x in data])
+    training = StackTraining(**payloads[0]["training"])
+    stack, losses = fit(_model(payloads[0]), models, data, rngs, training, rows=rows)
+    samples = torch.tensor([len(chosen) for chosen in rows])
     return [
         {"models": m, "samples": n, "losses": loss}
         for m, n, loss in zip(stack.split(counts), samples.split(counts), losses.split(counts), strict=True)
