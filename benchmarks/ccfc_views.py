@@ -32,7 +32,7 @@ from torch.nn.functional import conv2d, cosine_similarity
 
 from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.nn.augmentation import Augmentation, augmentation_for
-from fedkin.nn.pillow_augmentation import crop_boxes
+from fedkin.nn.pillow_augmentation import crop_boxes, drawn_crops
 from grid import records, run
 
 VIEWS, STARTS = ("affine", "pillow"), ("common", "own")
@@ -140,8 +140,9 @@ def area(how: Any, x: Tensor, rng: torch.Generator) -> float:
     """Mean fraction of an image that a view keeps."""
     height, width = x.shape[2:]
     if isinstance(how, Augmentation):
-        return float(how._kept(len(x), rng).prod(0).mean())
-    left, top, right, bottom = crop_boxes(len(x), height, width, how.crop, rng).T
+        return float(how.kept(*drawn_crops(len(x), rng)).prod(0).mean())
+    areas, ratios, corners, *_ = how.draw(x.shape, rng)
+    left, top, right, bottom = crop_boxes(areas, ratios, corners, x.shape[2:], how.crop).T
     return float(((right - left) * (bottom - top)).double().mean()) / (height * width)
 
 

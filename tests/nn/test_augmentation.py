@@ -7,7 +7,7 @@ import torch
 
 from fedkin.core import FedkinError
 from fedkin.nn.augmentation import Augmentation, augmentation_for, blurred
-from fedkin.nn.pillow_augmentation import PillowAugmentation
+from fedkin.nn.pillow_augmentation import PillowAugmentation, drawn_crops
 
 STILL = Augmentation(crop=1.0, turn=0.0, blur=0.0)
 
@@ -71,7 +71,7 @@ def test_a_crop_keeps_at_least_the_share_asked_for():
 
 
 def test_parts_that_do_not_fit_are_drawn_again_as_torchvision_does():
-    wide, high = Augmentation(crop=0.5)._kept(20_000, rng())
+    wide, high = Augmentation(crop=0.5).kept(*drawn_crops(20_000, rng()))
     area, log_ratio = wide * high, (wide / high).log()
     assert float(torch.maximum(wide, high).max()) <= 1
     assert 0.5 <= float(area.min()) < 0.501
@@ -85,14 +85,14 @@ def test_parts_that_do_not_fit_are_drawn_again_as_torchvision_does():
 
 
 def test_where_no_part_fits_the_whole_is_kept():
-    assert torch.equal(STILL._kept(50, rng()), torch.ones(2, 50))
+    assert torch.equal(STILL.kept(*drawn_crops(50, rng())), torch.ones(2, 50))
 
 
 def test_blur_is_a_gaussian_of_at_most_two_pixels_in_28():
     x = torch.zeros(400, 1, 29, 29)
     x[:, :, 14, 14] = 1.0
-    *_, spread = Augmentation(crop=1.0, turn=0.0, blur=0.5).draw(x.shape, rng())
-    seen = blurred(x, spread)[:, 0]
+    half = Augmentation(crop=1.0, turn=0.0, blur=0.5)
+    seen = blurred(x, half._spreads(half.draw(x.shape, rng()), 29))[:, 0]
     assert torch.allclose(seen.sum((1, 2)), torch.tensor(1.0), atol=1e-4)
     at = (torch.arange(29) - 14.0).square()
     spread = (seen.sum(1) @ at).sqrt()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 from torch import Tensor
 
-from fedkin.nn.pillow_augmentation import PillowAugmentation, blurred, crop_boxes, cropped, turned
+from fedkin.nn.pillow_augmentation import PillowAugmentation, blurred, crop_boxes, cropped, drawn_crops, turned
 
 BILINEAR, NEAREST = Image.Resampling.BILINEAR, Image.Resampling.NEAREST
 SIDES = st.integers(1, 40)
@@ -34,6 +34,11 @@ def opened(pixels: Tensor) -> Image.Image:
 
 def same(made: Tensor, pictures: list[Image.Image]) -> bool:
     return all(np.array_equal(one.numpy(), np.array(picture)) for one, picture in zip(made, pictures, strict=True))
+
+
+def crops(n: int, height: int, width: int, smallest: float, drawn: torch.Generator) -> Tensor:
+    areas, ratios = drawn_crops(n, drawn)
+    return crop_boxes(areas, ratios, torch.rand(2, n, generator=drawn).T, (height, width), smallest)
 
 
 @st.composite
@@ -80,7 +85,7 @@ def test_a_view_is_what_pillow_makes_of_the_same_draws(height, width):
     pixels = images(60, height, width, 3)
     seen = PillowAugmentation().views(pixels[:, None].float() / 255, rng(4))
     drawn = rng(4)
-    boxes = crop_boxes(60, height, width, 0.5, drawn)
+    boxes = crops(60, height, width, 0.5, drawn)
     angles = (torch.rand(60, generator=drawn) * 20 - 10).tolist()
     radii = (torch.rand(60, generator=drawn) * (2.0 - 0.1) + 0.1).tolist()
     chosen = (torch.rand(60, generator=drawn) <= 0.5).tolist()
@@ -93,7 +98,7 @@ def test_a_view_is_what_pillow_makes_of_the_same_draws(height, width):
 
 
 def test_a_crop_is_the_first_of_ten_draws_that_fits():
-    left, top, right, bottom = crop_boxes(20_000, 28, 28, 0.5, rng()).T
+    left, top, right, bottom = crops(20_000, 28, 28, 0.5, rng()).T
     wide, high = right - left, bottom - top
     assert int(left.min()) == int(top.min()) == 0
     assert int(right.max()) == int(bottom.max()) == 28
@@ -116,7 +121,7 @@ def test_a_crop_is_the_first_of_ten_draws_that_fits():
 )
 def test_where_no_part_fits_the_largest_in_the_middle_is_kept(height, width, box):
     smallest = 1.0 if height != width else 1.5  # more than there is
-    assert crop_boxes(3, height, width, smallest, rng()).tolist() == [box] * 3
+    assert crops(3, height, width, smallest, rng()).tolist() == [box] * 3
 
 
 def test_views_follow_from_the_seed_and_keep_their_samples():

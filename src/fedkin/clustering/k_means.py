@@ -10,12 +10,16 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from fedkin.clustering.k_means_on_device import best_of_starts
 from fedkin.clustering.nearest import drop_duplicates, nearest_centroids, pairwise_distances
+from fedkin.core.device import device
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
 _TOLERANCE = 1e-4
 """scikit-learn's: converged when squared moves of centres sum to less than this part of the features' variance."""
+_WORTH_A_DEVICE = 1 << 20
+"""Products of points, columns and clusters from which an accelerator is asked."""
 _ENOUGH = 4
 """Among so many points per cluster to find, there are nearly always as many different ones as there are clusters."""
 
@@ -43,6 +47,8 @@ def k_means(
 ) -> Partition:
     """Run scikit-learn's k-means; the result does not depend on threads, and repeated points raise no warning.
 
+    On an accelerator all starts run there at once, if there is enough to do, from the same seeds.
+
     Parameters
     ----------
     points : Tensor
@@ -63,6 +69,9 @@ def k_means(
         With fewer centres than asked for if there are not so many different points, or starts.
     """
     seed = draw_seed(rng)
+    if isinstance(start, int) and device().type != "cpu" and points.numel() * start >= _WORTH_A_DEVICE:
+        centres, labels, iterations = best_of_starts(points, _at_most(start, points), n_init, max_iterations, seed)
+        return Partition(centres.float(), labels, iterations)
     if isinstance(start, int):
         search = KMeans(_at_most(start, points), n_init=n_init, max_iter=max_iterations, random_state=seed)
     else:

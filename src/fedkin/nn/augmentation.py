@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.pillow_augmentation import BLUR, DRAWS, RATIO, Draws, PillowAugmentation, between
+from fedkin.nn.pillow_augmentation import BLUR, RATIO, Draws, PillowAugmentation, between, drawn_crops
 
 Views = Literal["affine", "pillow"]
 
@@ -76,54 +76,64 @@ class Augmentation:
         return self.apply(x, self.draw(x.shape, rng))
 
     def draw(self, shape: Sequence[int], rng: torch.Generator) -> Draws:
-        """Draw what makes a view of each of some samples, of shape ``(n, *shape)``, in the order of `apply`."""
+        """Draw what makes a view of each of some samples, of shape ``(n, *shape)``; see `PillowAugmentation.draw`."""
+        n = shape[0]
         if len(shape) != 4:
-            others = torch.randint(shape[0], tuple(shape), generator=rng)
-            return others, torch.rand(tuple(shape), generator=rng) < self.replaced
-        n, _, height, width = shape
-        draws: Draws = (self._maps(n, height, width, rng),)
-        if self.jitter or self.grey:
-            chosen = (torch.rand(n, generator=rng) < self.jittered).float()
-            factors = 1 + chosen * between(-self.jitter, self.jitter, 3 * n, rng).view(3, n)
-            draws = *draws, factors.T, torch.rand(n, generator=rng) < self.grey
-        if self.blur:
-            spread = between(*BLUR, n, rng) * (min(height, width) / _BLUR_SIDE)
-            draws = *draws, torch.where(torch.rand(n, generator=rng) < self.blur, spread, _NO_BLUR)
-        return draws
+            return torch.randint(n, tuple(shape), generator=rng), torch.rand(tuple(shape), generator=rng)
+        colours = self.jitter or self.grey
+        lengths = [1, 1, 1, 1, *((1, 3, 1) if colours else ()), *((1, 1) if self.blur else ())]
+        return *drawn_crops(n, rng), *(torch.rand(length, n, generator=rng).T for length in lengths)
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
         """Return the views that `draws` make of samples ``(n, *shape)``, as `views` does."""
-        first, *rest = (part.to(x.device) for part in draws)
         if x.dim() != 4:
-            return torch.where(rest[0], x.gather(0, first), x)
-        x = grid_sample(x, affine_grid(first, list(x.shape), align_corners=False), align_corners=False)
+            others, chances = (part.to(x.device) for part in draws)
+            return torch.where(chances < self.replaced, x.gather(0, others), x)
+        grid = affine_grid(self._maps(draws, *x.shape[2:]).to(x.device), list(x.shape), align_corners=False)
+        x = grid_sample(x, grid, align_corners=False)
         if self.jitter or self.grey:
-            x = _coloured(x, rest[0], rest[1])
-        return blurred(x, rest[-1]) if self.blur else x
+            x = self._coloured(x, *draws[6:9])
+        return blurred(x, self._spreads(draws, min(x.shape[2:])).to(x.device)) if self.blur else x
 
-    def _maps(self, n: int, height: int, width: int, rng: torch.Generator) -> Tensor:
-        """Draw crops, rotations and mirror images as affine maps, ``(n, 2, 3)``."""
-        wide, high = self._kept(n, rng)
-        right, down = (between(-1.0, 1.0, n, rng) * (1 - side) for side in (wide, high))
-        angle = torch.deg2rad(between(-self.turn, self.turn, n, rng))
-        mirrored = torch.where(torch.rand(n, generator=rng) < self.mirror, -1.0, 1.0)
+    def _maps(self, draws: Draws, height: int, width: int) -> Tensor:
+        """Return crops, rotations and mirror images as affine maps, ``(n, 2, 3)``."""
+        areas, ratios, *others = draws
+        rights, downs, angles, mirrors = (part[:, 0] for part in others[:4])
+        wide, high = self.kept(areas, ratios)
+        right, down = between(-1.0, 1.0, rights) * (1 - wide), between(-1.0, 1.0, downs) * (1 - high)
+        angle = torch.deg2rad(between(-self.turn, self.turn, angles))
+        mirrored = torch.where(mirrors < self.mirror, -1.0, 1.0)
         cosine, sine = angle.cos(), angle.sin()
         across = torch.stack([wide * mirrored * cosine, -wide * mirrored * sine * (height / width), right], dim=1)
         along = torch.stack([high * sine * (width / height), high * cosine, down], dim=1)
         return torch.stack([across, along], dim=1)
 
-    def _kept(self, n: int, rng: torch.Generator) -> Tensor:
-        """Draw the fractions of width and height that random crops keep, ``(2, n)``: the first of ten draws that fits.
+    def kept(self, areas: Tensor, ratios: Tensor) -> Tensor:
+        """Return the fractions of width and height that random crops keep, ``(2, n)``: the first of ten that fits.
 
         Large crops that are wide or high do not fit in the image and are drawn again, so that crops are smaller on
         average than `crop` alone would make them. Where no draw fits, the whole image is kept.
         """
-        area = between(self.crop, 1.0, n * DRAWS, rng).view(n, DRAWS)
-        ratio = between(-RATIO, RATIO, n * DRAWS, rng).view(n, DRAWS).exp()
+        area, ratio = between(self.crop, 1.0, areas), between(-RATIO, RATIO, ratios).exp()
         sides = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()])
         fits = (sides <= 1).all(0)
-        first = sides[:, torch.arange(n), fits.byte().argmax(1)]
+        first = sides[:, torch.arange(len(areas)), fits.byte().argmax(1)]
         return torch.where(fits.any(1), first, 1.0)
+
+    def _coloured(self, x: Tensor, chosen: Tensor, changes: Tensor, greys: Tensor) -> Tensor:
+        """Change brightness, contrast and saturation at random, and turn some images grey."""
+        factors = 1 + (chosen < self.jittered).float() * between(-self.jitter, self.jitter, changes)
+        brightness, contrast, saturation = factors.to(x.device).T.reshape(3, len(x), 1, 1, 1)
+        x = (x * brightness).clamp(0, 1)
+        x = (_luma(x).mean(dim=(2, 3), keepdim=True).lerp(x, contrast)).clamp(0, 1)
+        colourless = (greys < self.grey).view(-1, 1, 1, 1).to(x.device)
+        return _luma(x).expand_as(x).lerp(x, torch.where(colourless, 0.0, saturation)).clamp(0, 1)
+
+    def _spreads(self, draws: Draws, side: int) -> Tensor:
+        """Return the standard deviation of every blur in pixels, ``(n,)``."""
+        *_, spreads, chances = draws
+        spread = between(*BLUR, spreads) * (side / _BLUR_SIDE)
+        return torch.where(chances < self.blur, spread, _NO_BLUR)[:, 0]
 
 
 def augmentation_for(
@@ -164,14 +174,6 @@ def blurred(x: Tensor, spread: Tensor) -> Tensor:
     flat = x.transpose(0, 1).reshape(channels * n, height, width)
     blurred = rows.repeat(channels, 1, 1) @ flat @ columns.repeat(channels, 1, 1).mT
     return blurred.view(channels, n, height, width).transpose(0, 1)
-
-
-def _coloured(x: Tensor, factors: Tensor, colourless: Tensor) -> Tensor:
-    """Change brightness, contrast and saturation by `factors` ``(n, 3)``; turn `colourless` ``(n,)`` images grey."""
-    brightness, contrast, saturation = factors.T.reshape(3, len(x), 1, 1, 1)
-    x = (x * brightness).clamp(0, 1)
-    x = (_luma(x).mean(dim=(2, 3), keepdim=True).lerp(x, contrast)).clamp(0, 1)
-    return _luma(x).expand_as(x).lerp(x, torch.where(colourless.view(-1, 1, 1, 1), 0.0, saturation)).clamp(0, 1)
 
 
 def _smoothing(spread: Tensor, side: int) -> Tensor:

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Draws = tuple[Tensor, ...]
-"""Random numbers that make views, on the processor, with a row for each sample."""
+"""Random numbers that make views, on the processor, with a row for each sample. They are drawn batch by batch; what is
+made of them can be made for many batches at once."""
 
 RATIO = math.log(4 / 3)
 """Of an enlarged part's width to its height, or of its height to its width: at most this, as a logarithm."""
@@ -75,7 +76,7 @@ class PillowAugmentation:
         return self.apply(x, self.draw(x.shape, rng))
 
     def draw(self, shape: Sequence[int], rng: torch.Generator) -> Draws:
-        """Draw what makes a view of each of some samples.
+        """Draw what makes a view of each of some samples, all of it between 0 and 1.
 
         Parameters
         ----------
@@ -86,33 +87,42 @@ class PillowAugmentation:
         Returns
         -------
         tuple of Tensor
-            Crop ``(n, 4)``, angle, blur radius, and whether there is a blur, each ``(n,)``.
+            Of a crop the area and the ratio of the sides, ``(n, 10)`` each, and the place ``(n, 2)``; and, ``(n,)``
+            each, the angle, the blur's radius, and whether there is one.
         """
-        n, _, height, width = shape
-        boxes = crop_boxes(n, height, width, self.crop, rng)
-        angles, radii = between(-self.turn, self.turn, n, rng), between(*BLUR, n, rng)
-        return boxes, angles, radii, torch.rand(n, generator=rng) <= self.blur
+        n = shape[0]
+        crops = drawn_crops(n, rng)
+        return *crops, torch.rand(2, n, generator=rng).T, *(torch.rand(n, generator=rng) for _ in range(3))
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
         """Return the views that `draws` make of samples ``(n, 1, height, width)``, as `views` does."""
-        boxes, angles, radii, blurs = draws
-        chosen = blurs.nonzero()[:, 0]
+        areas, ratios, corners, angles, radii, blurs = draws
+        boxes = crop_boxes(areas, ratios, corners, x.shape[2:], self.crop)
+        chosen = (blurs <= self.blur).nonzero()[:, 0]
         pixels = (x[:, 0] * _WHITE).round().clamp(0, _WHITE).double()
-        pixels = turned(cropped(pixels, boxes), angles)
+        pixels = turned(cropped(pixels, boxes), between(-self.turn, self.turn, angles))
         there = chosen.to(x.device)
-        pixels[there] = blurred(pixels[there], radii[chosen])
+        pixels[there] = blurred(pixels[there], between(*BLUR, radii[chosen]))
         return pixels.float().div(_WHITE)[:, None]
 
 
-def crop_boxes(n: int, height: int, width: int, smallest: float, rng: torch.Generator) -> Tensor:
-    """Draw random crops as torchvision does: for each image the first of ten draws that lies within it.
+def drawn_crops(n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw areas and ratios of sides of ten crops for each of `n` images, ``(n, 10)`` each, between 0 and 1."""
+    areas, ratios = (torch.rand(n * DRAWS, generator=rng).view(n, DRAWS) for _ in range(2))
+    return areas, ratios
+
+
+def crop_boxes(areas: Tensor, ratios: Tensor, corners: Tensor, sides: Sequence[int], smallest: float) -> Tensor:
+    """Return random crops as torchvision draws them: for each image the first of ten that lies within it.
 
     Parameters
     ----------
-    n, height, width : int
+    areas, ratios, corners : Tensor
+        ``(n, 10)``, ``(n, 10)`` and ``(n, 2)``, drawn between 0 and 1.
+    sides : sequence of 2 ints
+        Height and width.
     smallest : float
         Smallest fraction of the area, in (0, 1].
-    rng : torch.Generator
 
     Returns
     -------
@@ -120,14 +130,16 @@ def crop_boxes(n: int, height: int, width: int, smallest: float, rng: torch.Gene
         int64 ``(n, 4)``: left, top, right and bottom. Where no draw fits, the largest part in the middle whose sides
         have a ratio of 3/4 to 4/3.
     """
-    area = between(smallest, 1.0, n * DRAWS, rng).double() * (height * width)
-    ratio = between(-RATIO, RATIO, n * DRAWS, rng).double().exp()
-    wide, high = (side.sqrt().round().long().view(n, DRAWS) for side in (area * ratio, area / ratio))
+    n, (height, width) = len(areas), sides
+    area, ratio = (
+        between(smallest, 1.0, areas).double() * (height * width),
+        between(-RATIO, RATIO, ratios).double().exp(),
+    )
+    wide, high = (side.sqrt().round().long() for side in (area * ratio, area / ratio))
     fits = (wide > 0) & (wide <= width) & (high > 0) & (high <= height)
     first = torch.arange(n), fits.byte().argmax(1)
     wide, high, fitting = wide[first], high[first], fits.any(1)
-    at = torch.rand(2, n, generator=rng)
-    left, top = (at[0] * (width - wide + 1)).long(), (at[1] * (height - high + 1)).long()
+    left, top = (corners[:, 0] * (width - wide + 1)).long(), (corners[:, 1] * (height - high + 1)).long()
     best = min(max(width / height, 3 / 4), 4 / 3)
     max_width, max_height = min(width, round(height * best)), min(height, round(width / best))
     wide, high = torch.where(fitting, wide, max_width), torch.where(fitting, high, max_height)
@@ -214,9 +226,9 @@ def blurred(pixels: Tensor, radii: Tensor) -> Tensor:
     return pixels
 
 
-def between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
-    """Uniform random numbers from `low` to `high`: float32 ``(n,)``."""
-    return torch.rand(n, generator=rng) * (high - low) + low
+def between(low: float, high: float, uniform: Tensor) -> Tensor:
+    """Return numbers from `low` to `high`, of numbers from 0 to 1."""
+    return uniform * (high - low) + low
 
 
 def _rounded(sums: Tensor, bits: int) -> Tensor:
