@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from fedcref_iteration import synthetic_clients
 from fedkin.core import Client, Method
-from fedkin.core.device import device_named, on, record_steps
+from fedkin.core.device import cuda_graphs, device_named, on
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod
@@ -67,7 +67,7 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     halves = [part for client in made for one in _clusters(client) for part in one.split((len(one) + 1) // 2)]
 
     def exchange(where: torch.device, share: float = 1.0) -> Callable[[], object]:
-        with on(where):
+        with on(where, cuda_graphs=cuda_graphs()):
             fed = LocalFederation(synthetic_clients(clients, samples, 784)[: max(2, round(share * clients))])
         return lambda: fed.ask(fedcref_tasks.train_clusters, fed.all(**payload))
 
@@ -157,7 +157,7 @@ def next_step(
     method: Method, clients: list[Client], where: torch.device, chunk: int | None = None
 ) -> Callable[[], object]:
     """What takes a method's next step there, each time it is called, so many clients at a time."""
-    with on(where):
+    with on(where, cuda_graphs=cuda_graphs()):
         fed = LocalFederation(clients, chunk=chunk)
     state = method.init(fed)
 
@@ -181,9 +181,8 @@ def compared(
     """
     found = {"seconds": least(work(device), device)}
     if device.type == "cuda":
-        record_steps(False)
-        found["seconds, not recorded"] = least(work(device), device)
-        record_steps(True)
+        with on(device, cuda_graphs=False):
+            found["seconds, not recorded"] = least(work(device), device)
     processor = torch.device("cpu")
     found["seconds, processor"] = least(work(processor, on_processor), processor) / on_processor
     if plain is not None:

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 import fedkin
 import second_device
 from fedkin.cli import main
+from fedkin.clustering.k_means import k_means
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import Client, Payload, task
-from fedkin.core.device import device, on
+from fedkin.core.device import device, on, placed
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 from fedkin.nn.augmentation import augmentation_for
@@ -178,6 +179,63 @@ def test_what_memory_does_not_hold_together_trains_in_turn(monkeypatch: pytest.M
     for (model, loss), (other, other_loss) in zip(together, in_turn, strict=True):
         assert torch.allclose(model, other, rtol=0, atol=max(second_device.TOLERANCE, 1e-5))
         assert loss == pytest.approx(other_loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("module", ["lenet5", "perceptron", NORMED])
+def test_recorded_steps_are_the_same_to_the_bit(module: str) -> None:
+    shape = {"lenet5": IMAGES, "perceptron": VECTORS}.get(module, COLOURS)
+    long = Descent(epochs=8, batch_size=8, momentum=0.9)
+    found = []
+    for cuda_graphs in (True, False):
+        with on(ELSEWHERE, cuda_graphs=cuda_graphs):
+            found.append([descend_all(jobs(module, shape, long)) for _ in range(2)])
+    for ours, theirs in zip(found[0], found[1], strict=True):
+        for (model, loss), (other, other_loss) in zip(ours, theirs, strict=True):
+            assert torch.equal(model, other)
+            assert loss == other_loss
+
+
+def test_every_tensor_begins_where_a_gpu_can_read_sixteen_bytes() -> None:
+    network = Classifier.of({"name": "lenet5", "shape": IMAGES, "classes": 3})
+    vector = network.initial(torch.Generator().manual_seed(0))
+    with on(ELSEWHERE), network.loaded(vector) as resident:
+        assert {part.storage_offset() % 4 for part in resident.module.parameters()} == {0}
+        assert torch.equal(resident.vector(), vector)
+        laid_out = resident.laid_out(vector[: network.parameters])
+        assert len(laid_out) > network.parameters
+        assert torch.equal(laid_out.cpu(), resident.params.cpu())
+        assert torch.equal(resident.collected(laid_out), vector[: network.parameters])
+
+
+def test_samples_are_sent_once() -> None:
+    x = torch.rand(5, 3)
+    assert placed(x) is x
+    with on(ELSEWHERE):
+        there = placed(x)
+        assert placed(x) is there
+        assert torch.equal(there.cpu(), x)
+        x[0] = 2.0
+        assert torch.equal(placed(x).cpu(), x)
+        others = [torch.rand(1 << 17) for _ in range(3)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fedkin.core.device._ASSUMED", others[0].nbytes)
+            for other in others:
+                assert torch.equal(placed(other).cpu(), other)
+        assert placed(others[2]) is placed(others[2])
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0, 4.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_k_means_is_scikit_learns(spread: float, dtype: torch.dtype) -> None:
+    rng = torch.Generator().manual_seed(1)
+    centres = torch.randn(12, 40, generator=rng)
+    x = (centres[torch.randint(12, (3000,), generator=rng)] + spread * torch.randn(3000, 40, generator=rng)).to(dtype)
+    ours = k_means(x, 10, torch.Generator().manual_seed(7))
+    with on(ELSEWHERE):
+        theirs = k_means(x, 10, torch.Generator().manual_seed(7))
+    assert float((ours.labels == theirs.labels).float().mean()) > 0.999
+    assert torch.allclose(ours.centres, theirs.centres, atol=1e-3)
+    assert second_device.REAL or ours.iterations == theirs.iterations
 
 
 def test_dropout_and_recipes_train_alone() -> None:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.core import Client, task
+from fedkin.core import Client, client_task, task
 from fedkin.core.device import device, on
 from fedkin.engines.local import LocalFederation
 
@@ -38,6 +38,25 @@ def replies(fed, exchanges=3):
 @given(st.integers(1, 9), st.integers(1, 4), st.permutations(range(7)))
 def test_chunks_workers_and_order_of_clients_change_nothing(chunk, workers, order):
     assert replies(LocalFederation(clients(order=order), 3, chunk, workers)) == replies(LocalFederation(clients(), 3))
+
+
+@client_task
+def describe(client, payload):
+    return {"id": client.id}
+
+
+def test_an_accelerator_gets_many_clients_at_once_if_their_models_train_together():
+    sizes = []
+    for made in (draw, describe):
+        with on(torch.device("meta")):
+            fed = LocalFederation(clients(200), workers=None)
+        chunk = fed._chunk(made)
+        sizes.append(chunk)
+        assert fed.workers <= 4
+    assert sizes == [128, 1]
+    assert LocalFederation(clients(200))._chunk(draw) is None
+    with on(torch.device("meta")):
+        assert LocalFederation(clients(200), chunk=7)._chunk(describe) == 7
 
 
 def test_generators_depend_on_seed_client_and_exchange():

@@ -30,7 +30,7 @@ ONE_AT_A_TIME = threading.RLock()
 """Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
 enough, and one thread's work would get into the steps that another records."""
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
-_records_steps = True
+_cuda_graphs: ContextVar[bool] = ContextVar("cuda_graphs", default=True)
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 
 
@@ -40,7 +40,7 @@ def device() -> torch.device:
 
 
 @contextmanager
-def on(where: torch.device, tf32: bool | None = None) -> Iterator[None]:
+def on(where: torch.device, tf32: bool | None = None, cuda_graphs: bool = True) -> Iterator[None]:
     """Set the device that this thread's networks compute on, inside the context.
 
     A thread that is started inside begins with the processor.
@@ -51,26 +51,23 @@ def on(where: torch.device, tf32: bool | None = None) -> Iterator[None]:
     tf32 : bool, optional
         Whether an NVIDIA GPU may round the factors of products to TF32, for the whole process. By default, as
         `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
+    cuda_graphs : bool
+        Whether an NVIDIA GPU may record training steps and replay them, see `fedkin.nn.recording`.
     """
     if where.type == "cuda":
         _settle(tf32)
-    token = _device.set(where)
+    token, other = _device.set(where), _cuda_graphs.set(cuda_graphs)
     try:
         with _stream(where):
             yield
     finally:
         _device.reset(token)
+        _cuda_graphs.reset(other)
 
 
-def records_steps() -> bool:
-    """Return whether steps may be recorded as CUDA graphs, see `fedkin.nn.recording`."""
-    return _records_steps
-
-
-def record_steps(chosen: bool) -> None:
-    """Say for the whole process whether steps may be recorded as CUDA graphs."""
-    global _records_steps
-    _records_steps = chosen
+def cuda_graphs() -> bool:
+    """Return whether this thread's training steps may be recorded as CUDA graphs: yes, unless `on` says no."""
+    return _cuda_graphs.get()
 
 
 def _stream(where: torch.device) -> AbstractContextManager[Any]:
@@ -109,8 +106,8 @@ def placed(x: Tensor) -> Tensor:
         In the processor's memory; as long as it is not modified, it is sent once.
     """
     where = device()
-    if where.type == "cpu":
-        return x
+    if where.type == "cpu" or x.is_inference():  # of the latter nobody knows whether they were modified
+        return x.to(where)
     with _PLACES:
         return _placed(x, where)
 

@@ -29,6 +29,7 @@ from fedkin.experiment.config import Config
 from fedkin.experiment.preflight import check_experiment
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, SITES, TIMING, no_run, run_config, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
+from fedkin.experiment.sections import EngineSection
 from fedkin.experiment.tracking import NOTES, check_installed
 
 
@@ -138,13 +139,16 @@ def open_federation(
     FedkinError
         If there is no such device, or the data are refused.
     """
-    engine = config.engine
-    with nullcontext() if read_only else on(device_named(engine.device, "'engine.device'"), engine.tf32):
+    with nullcontext() if read_only else _device_of(config.engine):
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         with _reached(config, population, folder, progress, read_only) as fed:
             fed.client_names = short_names(population.names)
             yield population, fed
+
+
+def _device_of(engine: EngineSection) -> AbstractContextManager[None]:
+    return on(device_named(engine.device, "'engine.device'"), engine.tf32, engine.cuda_graphs)
 
 
 def _reached(

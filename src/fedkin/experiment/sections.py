@@ -105,9 +105,12 @@ class EngineSection(BaseModel):
         real site, its own file sets the device.
     tf32 : bool
         Whether an NVIDIA GPU may round the factors of products and convolutions to 10 bits: several times as fast where
-        they take most of the time, and models differ from the third digit on.
+        they take most of the time, and models differ from the third digit on. On the local engine only.
+    cuda_graphs : bool
+        Whether an NVIDIA GPU may record training steps as CUDA graphs and replay them: the same results in less time,
+        and more memory. On the local engine only.
     workers : int or "auto"
-        Number of clients that compute in parallel; "auto" is one per core.
+        Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four.
     chunk : int or "auto"
         Number of clients whose models train as one stack; on the local engine only.
     drop_rate : float
@@ -145,6 +148,7 @@ class EngineSection(BaseModel):
     name: Literal["local", "flower"] = "local"
     device: _Name = "cpu"
     tf32: bool = False
+    cuda_graphs: bool = True
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
     drop_rate: Annotated[float, Interval(ge=0, lt=1)] = 0.0
