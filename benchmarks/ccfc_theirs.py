@@ -239,7 +239,10 @@ def by_views(start: Tensor, batches: Sequence[Batch], moments: AdamMoments, trai
     views = [view for pair, _ in batches for view in pair]
 
     class Given:
-        def views(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        def draw(self, shape: Sequence[int], rng: torch.Generator) -> tuple[Tensor, ...]:
+            return ()
+
+        def apply(self, x: Tensor, draws: tuple[Tensor, ...]) -> Tensor:
             return views.pop(0)
 
     x = torch.cat([pair[0] for pair, _ in batches])

@@ -34,33 +34,20 @@ def guide() -> list[str]:
 def test_the_guide_on_hospitals_says_what_its_commands_do(hospitals: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its commands as they stand there, its sentences in what they print, and its lines in what they write."""
     commands = [block for block in guide() if block.startswith("fedkin ")]
-    assert [shlex.split(command)[1] for command in commands] == ["run", "predict"]
+    assert [shlex.split(command)[1] for command in commands] == ["run", "run", "predict"]
     for command in commands:
         with pytest.raises(SystemExit) as end:
             main(shlex.split(command)[1:])
         assert not end.value.code, command
     said = capsys.readouterr().out
-    sentences = next(block for block in guide() if block.startswith("Cluster "))
+    sentences, measured = (block for block in guide() if block.startswith("Cluster "))
     assert sentences in said
+    assert measured in said
     page = html.unescape((hospitals / "runs" / "heart" / "report.html").read_text())
     assert all(sentence in page for sentence in sentences.splitlines())
     labels = next(block for block in guide() if block.startswith("row,"))
     for written in ("runs/heart/labels/budapest.csv", "new.csv"):
         assert (hospitals / written).read_text().startswith(labels)
-
-
-def test_the_guide_on_hospitals_shows_the_clusters_of_emptied_cells(
-    hospitals: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    emptying = next(
-        block for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL) if "replace(0" in block
-    )
-    exec(emptying, {})
-    with pytest.raises(SystemExit) as end:
-        main([*shlex.split(guide()[0])[1:-1], "runs/emptied"])
-    assert not end.value.code
-    sentences = [block for block in guide() if block.startswith("Cluster ")][1]
-    assert sentences in capsys.readouterr().out
 
 
 def test_the_guide_on_hospitals_shows_the_problems_as_they_are_told(

@@ -73,8 +73,10 @@ def test_what_looks_wrong_in_its_table_is_told_to_the_site_once(
     nodes = node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 3 else row},{row % 7}\n" for row in range(40)))
     assert len(Roster(nodes).greet()) == 1
     note = "Column 'a' holds 9999, far above all other values, in 3 rows of north; if it stands for a missing value, "
-    assert capsys.readouterr().out == f"fedkin: {note}empty these cells.\n"
-    assert (tmp_path / "site" / "private" / "notes.txt").read_text() == f"{note}empty these cells.\n"
+    assert capsys.readouterr().out == f"fedkin: {note}empty these cells or name it in na_values.\n"
+    assert (
+        tmp_path / "site" / "private" / "notes.txt"
+    ).read_text() == f"{note}empty these cells or name it in na_values.\n"
     assert len(Roster(nodes).greet()) == 1
     assert capsys.readouterr().out == ""
 

@@ -93,6 +93,7 @@ categorical = ["ward"]
 decimal = ","
 encoding = "cp1252"
 ordinal = {pain = ["none", "some", "much"]}
+na_values = {nr = [8]}
 """
     one = read_site(minimal(tmp_path, options, "a.csv")).site()
     assert one.table is not None
@@ -103,6 +104,7 @@ ordinal = {pain = ["none", "some", "much"]}
         ("dose", "number"),
     ]
     assert (one.table.id, one.introduction(True)["features"]) == ("nr", ["nr", "ward", "pain", "dose"])
+    assert one.table.values.isnan().tolist() == [[False] * 4, [True, False, False, True]]
     client = one.client(Request("ab", 0, 0, 1, 0, "a.b"))
     assert client.table is one.table
     assert client.x is one.table.values

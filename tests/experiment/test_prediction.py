@@ -284,6 +284,21 @@ def test_a_folder_above_results_names_the_newest(found: Path, tmp_path: Path) ->
         prediction.predict(tmp_path / "site", "digits", client=0)
 
 
+@pytest.mark.filterwarnings("ignore:.* cells are empty")
+def test_values_that_stand_for_empty_cells_do_so_in_new_rows(tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    for name in ("north", "south"):
+        rows = [f"{at % 2 * 10 + at / 100},{'-' * (at % 7 == 0) or at % 2 * 5 + at / 50}" for at in range(40)]
+        (tmp_path / "sites" / f"{name}.csv").write_text("a,b\n" + "\n".join(rows).replace(",-", ",-9") + "\n")
+    run = [f"data.source={tmp_path / 'sites'}", "scenario.name=files", "data.na_values=-9"]
+    execute(load_config("kin-graph", [*run, "method.n_clusters=2"]), tmp_path / "run")
+    (tmp_path / "new.csv").write_text("a,b\n0.1,-9\n10.1,-9\n")
+    (tmp_path / "empty.csv").write_text("a,b\n0.1,\n10.1,\n")
+    found = [prediction.predict(tmp_path / "run", str(tmp_path / f"{name}.csv")) for name in ("new", "empty")]
+    assert found[0] == found[1]
+    assert len({row.split(",")[1] for row in found[0].splitlines()[1:]}) == 2
+
+
 def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path) -> None:
     """With a decimal comma, and by the file's name."""
     rng = np.random.default_rng(0)

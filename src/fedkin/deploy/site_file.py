@@ -43,6 +43,7 @@ class _File(BaseModel):
     ordinal: dict[str, list[str]] = {}
     decimal: Literal[".", ","] = "."
     encoding: str = "utf-8"
+    na_values: dict[str, list[str | int | float]] | list[str | int | float] = []
     keys: dict[str, str] = {}
 
 
@@ -69,7 +70,8 @@ class SiteFile:
     account : Account or None
         The privacy budget, if the file names an epsilon.
     table : TableOptions
-        Options for reading tables: the keys `drop`, `id`, `categorical`, `ordinal`, `decimal` and `encoding`.
+        Options for reading tables: the keys `drop`, `id`, `categorical`, `ordinal`, `decimal`, `encoding` and
+        `na_values`.
     key : Path or None
         The private key beside the file, if there is one.
     listed : dict of str to str
@@ -130,7 +132,7 @@ def read_site(path: Path) -> SiteFile:
         raise validation_sentence(error, tables, _File.model_fields, f"in {path}") from error
     try:
         own = (given.drop, given.id, given.categorical, given.ordinal, given.decimal)
-        table = TableOptions(*own, encoding=given.encoding)
+        table = TableOptions(*own, encoding=given.encoding, na_values=given.na_values)
     except FedkinError as error:
         raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
     here = path.parent

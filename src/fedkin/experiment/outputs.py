@@ -106,11 +106,11 @@ class SavedResult:
     clients: list[str]
 
     def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
-        """Read new samples, with column types as in the clients' data; so are `decimal` and `encoding` if not given."""
+        """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
         path = self.folder / "config.toml"  # of a run; a client's share has none
         check_sum(self.folder, path.name)
         own = read_tables(path).get("data", {}) if path.is_file() else {}
-        how = {name: own[name] for name in ("decimal", "encoding") if name in own}
+        how = {name: own[name] for name in ("decimal", "encoding", "na_values") if name in own}
         how |= {name: value for name, value in options.items() if value is not None}
         return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
 

@@ -24,7 +24,13 @@ def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) and not given.startswith("[") else given
 
 
+def _as_values(given: Any) -> Any:
+    """Return a list of a single number, too."""
+    return [given] if isinstance(given, int | float) and not isinstance(given, bool) else _as_list(given)
+
+
 _Names = Annotated[list[_Name], BeforeValidator(_as_list)]
+_Values = Annotated[list[_Name | int | float], BeforeValidator(_as_values)]
 
 
 class DataSection(BaseModel):
@@ -51,6 +57,8 @@ class DataSection(BaseModel):
         Decimal separator of numbers in text.
     encoding : str
         Encoding of CSV files that are not UTF-8, as Python names it, such as "cp1252".
+    na_values : list of str or number, or dict of str to such a list
+        Values that stand for empty cells, such as "unknown" or -9: in all columns, or by column.
     lacking : {"drop", "impute"}
         What happens to columns that are absent or empty at a client.
     imputation : {"neighbours", "median"}
@@ -74,6 +82,7 @@ class DataSection(BaseModel):
     ordinal: dict[_Name, list[_Name]] = {}
     decimal: Literal[".", ","] = "."
     encoding: _Name = "utf-8"
+    na_values: dict[_Name, _Values] | _Values = []
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
     indicator: bool = False
@@ -84,7 +93,14 @@ class DataSection(BaseModel):
     def table(self) -> TableOptions:
         """Options for reading the columns of tables."""
         return TableOptions(
-            self.drop, self.id, self.categorical, self.ordinal, self.decimal, self.lacking, self.encoding
+            self.drop,
+            self.id,
+            self.categorical,
+            self.ordinal,
+            self.decimal,
+            self.lacking,
+            self.encoding,
+            self.na_values,
         )
 
     @property

@@ -34,7 +34,8 @@ def test_values_kinds_shapes_options_and_files_are_one_list(tmp_path):
     (tmp_path / "e.csv").write_text("sex,age\n")
     a, b, c, d, e = (f"'{tmp_path}/{name}.csv'" for name in "abcde")
     assert problems(str(tmp_path)) == [
-        f"Column 'age' of {a} holds numbers, but 'old' in row 4; correct or empty it, or name the column in "
+        f"Column 'age' of {a} holds numbers, but 'old' in row 4; correct or empty it,"
+        " name it in na_values, or name the column in "
         "categorical.",
         f"Column 'dose' of {b} has 1 infinite values in 30 rows.",
         f"{c} has more than one column 'dose'; each needs a name of its own.",
@@ -62,15 +63,15 @@ def test_a_word_among_few_numbers_is_what_makes_a_client_differ():
 
 def test_what_options_name_is_in_the_list_if_all_columns_are_known():
     clients = {"n": pd.DataFrame({"age": many("old"), "b": many()}), "s": pd.DataFrame({"age": many()})}
-    wrong = "Column 'age' of Client 'n' holds numbers, but 'old' in row 4; correct or empty it, or name the column in "
+    wrong = "Column 'age' of Client 'n' holds numbers, but 'old' in row 4; correct or empty it, name it in na_values, "
     found = problems(clients, drop=["b", "agee"], id="who")
     assert found == [
-        f"{wrong}categorical.",
+        f"{wrong}or name the column in categorical.",
         "Unknown column in drop 'agee'; did you mean 'age'?",
         "Unknown column in id 'who'; allowed: age, b.",
     ]
     assert problems({**clients, "w": "nowhere.csv"}, drop=["agee"]) == [
-        f"{wrong}categorical.",
+        f"{wrong}or name the column in categorical.",
         "'nowhere.csv' does not exist; give a file, a directory or the name of a data set.",
     ]
     mixed = problems({**clients, "w": [[1.0, 2.0]], "x": [[1.0]]})

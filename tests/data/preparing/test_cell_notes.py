@@ -36,7 +36,7 @@ def test_a_repeated_value_far_from_all_others_is_noted_with_its_clients(code, sh
     clients = {"north": coded(code), "south": coded(code, every=20), "west": pd.DataFrame({"pressure": pressures()})}
     assert notes(clients) == [
         f"Column 'pressure' holds {shown}, {place}, in 6 rows of north, 3 rows of south; if it stands for a missing "
-        "value, empty these cells."
+        "value, empty these cells or name it in na_values."
     ]
 
 

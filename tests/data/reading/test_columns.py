@@ -142,7 +142,8 @@ def test_a_few_texts_among_numbers_are_wrong_cells():
     with pytest.raises(FedkinError) as error:
         read(cells)
     assert str(error.value) == (
-        "Column 'c' of Client 0 holds numbers, but '12x' in row 31, and 2 such cells in all; correct or empty them, or "
+        "Column 'c' of Client 0 holds numbers, but '12x' in row 31, and 2 such cells in all; correct or empty them,"
+        " name them in na_values, or "
         "name the column in categorical."
     )
     assert read(cells, categorical=["c"])[0].kind == "category"
@@ -193,7 +194,8 @@ def test_a_single_wrong_cell_is_not_counted():
     with pytest.raises(FedkinError) as error:
         read([str(i) for i in range(30)] + ["unknown"])
     assert str(error.value) == (
-        "Column 'c' of Client 0 holds numbers, but 'unknown' in row 31; correct or empty it, or name the column in "
+        "Column 'c' of Client 0 holds numbers, but 'unknown' in row 31; correct or empty it,"
+        " name it in na_values, or name the column in "
         "categorical."
     )
 
@@ -219,7 +221,9 @@ def days(*others):
 
 @pytest.mark.parametrize("other", [["2024-02-30"], ["soon"] * 3, ["31.12.24"]])
 def test_a_few_cells_that_are_no_dates_are_refused(other):
-    many = f", and {len(other)} such cells in all; correct or empty them" if len(other) > 1 else "; correct or empty it"
+    them = "them" if len(other) > 1 else "it"
+    many = f", and {len(other)} such cells in all" if len(other) > 1 else ""
+    many += f"; correct or empty {them}, name {them} in na_values"
     with pytest.raises(FedkinError) as error:
         read(days(*other))
     assert str(error.value) == (

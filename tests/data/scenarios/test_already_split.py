@@ -134,7 +134,7 @@ def test_codes_of_missing_values_are_told():
     frames = {"n": pd.DataFrame({"a": [*range(30), 9999, 9999, 9999]}), "s": pd.DataFrame({"a": range(30)})}
     assert ClientFiles(frames).build().notes == (
         "Column 'a' holds 9999, far above all other values, in 3 rows of n; if it stands for a missing value, empty "
-        "these cells.",
+        "these cells or name it in na_values.",
     )
 
 

@@ -98,7 +98,7 @@ def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
             found.setdefault((column.name, _shown(value, column), place), []).append(f"{rows} rows of {client}")
     return [
         f"Column '{name}' holds {value}, {place}, in {listing(where, _NAMED)}; if it stands for a missing value, empty "
-        "these cells."
+        "these cells or name it in na_values."
         for (name, value, place), where in found.items()
     ]
 

@@ -226,9 +226,10 @@ def _check_mostly(
     measured = others == 1 and sum("." in word for word in words[fitting]) >= _FRACTIONS
     if fitting.sum() >= (_SOME_MEASURED if measured else _SOME) and right >= most * filled.sum():
         row, count = int(wrong.argmax()), int(wrong.sum())
-        more = f", and {count} such cells in all; correct or empty them" if count > 1 else "; correct or empty it"
+        more, them = (f", and {count} such cells in all", "them") if count > 1 else ("", "it")
         raise FedkinError(
-            f"{here} holds {what}, but '{words[codes[row]]}' in row {row + 1}{more}, or name the column in categorical."
+            f"{here} holds {what}, but '{words[codes[row]]}' in row {row + 1}{more}; correct or empty {them}, "
+            f"name {them} in na_values, or name the column in categorical."
         )
 
 

@@ -32,6 +32,9 @@ class TableOptions:
         Encoding of CSV files that are not UTF-8, by a name that Python knows, such as "cp1252".
     lacking : {"drop", "impute"}
         Whether columns that some clients lack are left out or imputed, so whether they have to agree.
+    na_values : str, number, sequence of them, or mapping of str to these
+        Values that stand for an empty cell, such as "unknown" or -9, in all columns or by column. It becomes a mapping,
+        in which "" stands for all columns.
 
     Raises
     ------
@@ -46,6 +49,7 @@ class TableOptions:
     decimal: str = "."
     lacking: Literal["drop", "impute"] = "drop"
     encoding: str = "utf-8"
+    na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
 
     def __post_init__(self) -> None:
         for option in ("drop", "categorical"):
@@ -67,6 +71,8 @@ class TableOptions:
             if len(own) < 2 or len(set(own)) < len(own):
                 raise FedkinError(f"ordinal['{name}'] is {list(own)}; it should have two levels or more, each once.")
         object.__setattr__(self, "ordinal", levels)
+        every = self.na_values if isinstance(self.na_values, Mapping) else {"": self.na_values}
+        object.__setattr__(self, "na_values", {str(name): _values(given, name) for name, given in every.items()})
         both = sorted(set(levels) & set(self.categorical))
         if both:
             raise FedkinError(f"Column '{both[0]}' is both in categorical and in ordinal; it can be in one.")
@@ -76,7 +82,17 @@ class TableOptions:
         """Return every column that an option names, with the option's name."""
         named = dict.fromkeys(self.drop, "drop") | dict.fromkeys(self.categorical, "categorical")
         named |= dict.fromkeys(self.ordinal, "ordinal")
+        named |= dict.fromkeys(filter(None, self._na_values), "na_values")
         return named if self.id in (AUTO, NO_ID) else named | {self.id: "id"}
+
+    def na_of(self, column: str) -> tuple[str | float, ...]:
+        """Return the values that stand for an empty cell of a column."""
+        return (*self._na_values.get("", ()), *self._na_values.get(column, ()))
+
+    @property
+    def _na_values(self) -> Mapping[str, tuple[str | float, ...]]:
+        assert isinstance(self.na_values, Mapping)
+        return self.na_values
 
     def unknown(self, columns: Iterable[str]) -> list[str]:
         """Return a sentence for each named column that is not among `columns`."""
@@ -93,6 +109,16 @@ def _is_encoding(name: Any) -> bool:
     except (LookupError, TypeError, ValueError):
         return False
     return True
+
+
+def _values(given: Any, name: Any) -> tuple[str | float, ...]:
+    """Return values that stand for an empty cell, given as one or as several."""
+    several = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    for value in several:
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+            at = f"na_values['{name}']" if name else "na_values"
+            raise FedkinError(f"{at} has {value!r}; it should have texts and numbers, such as 'unknown' or -9.")
+    return several
 
 
 def _names(given: Any, option: str) -> tuple[str, ...]:

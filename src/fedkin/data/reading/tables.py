@@ -20,6 +20,7 @@ from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.csv_files import read_csv
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
+from fedkin.data.reading.na_values import without_na_values
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.text_values import composed
@@ -120,6 +121,7 @@ def frame_to_table(
         Where columns have names, it is a `TableError` with what could be read.
     """
     options, found = options or TableOptions(), list(problems)
+    frame = without_na_values(frame, options)
     names = [composed(name) for name in frame.columns]
     rows = len(frame)
     if nameless := [at for at, name in enumerate(names) if name.strip() in _NAMELESS]:
