@@ -11,14 +11,21 @@ def test_words_of_shares_are_true():
     ]  # fmt: skip
 
 
-def numbers(*clusters):
+def test_years_have_no_thousands():
+    assert numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name="admission_year").cells == [
+        "2008.50 ± 0.50", "1990.50 ± 0.50",
+    ]  # fmt: skip
+    assert numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name="yearly_income").cells[0] == "2,008.50 ± 0.50"
+
+
+def numbers(*clusters, name="weight"):
     """The one column of a profile whose clusters hold these numbers."""
     values = [torch.tensor(own, dtype=torch.float64)[:, None] for own in clusters]
     filled = torch.tensor([[len(own)] for own in clusters])
     around = torch.cat(values).mean(0)
     squares = torch.stack([(own - around).square().sum(0) for own in values])
     sums = torch.stack([own.sum(0) for own in values])
-    columns = (SchemaColumn("weight", "number"),)
+    columns = (SchemaColumn(name, "number"),)
     return described(
         ClusterProfile(
             columns, filled[:, 0], filled, around, sums, squares, torch.zeros(len(values), 0, dtype=torch.int64),

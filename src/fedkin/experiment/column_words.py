@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -41,6 +42,10 @@ _MANY_DIGITS = 1e15
 
 _FAR_SMALLER, _NONE = 0.1, 1e-6
 """Parts of a column's standard deviation below which that of a cluster counts on its own, or as none."""
+
+
+_YEAR = re.compile(r"(?i:(^|[_\W])(year|yr|jahr|baujahr|année|annee|año|anno)s?([_\W]|$))|Year\b")
+"""Names of columns of years, which have no thousands."""
 
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -94,8 +99,9 @@ class _Writer:
     A cluster's mean has those of the cluster's own if that is far smaller, as where one client has another unit.
     """
 
-    def __init__(self, kind: str, levels: Sequence[str], spread: float) -> None:
-        self.kind, self.levels, self.spread = kind, levels, spread
+    def __init__(self, column: SchemaColumn, spread: float) -> None:
+        self.kind, self.levels, self.spread = column.kind, column.categories, spread
+        self.is_year = _YEAR.search(column.name) is not None
 
     def __call__(self, value: float, scatter: float = math.inf) -> str:
         if self.kind == "boolean":
@@ -108,7 +114,8 @@ class _Writer:
         if self.kind == "ordinal" and self.levels:
             nearest = min(max(round(value), 0), len(self.levels) - 1)
             return f"{self.levels[nearest]}, {value + 1:.1f} of {len(self.levels)}"
-        return _rounded(value, self.digits_of(scatter))
+        written = _rounded(value, self.digits_of(scatter))
+        return written.replace(",", "") if self.is_year else written
 
     def digits_of(self, scatter: float) -> float:
         """Return the standard deviation that justifies the digits of a mean of values with `scatter`."""
@@ -138,7 +145,7 @@ def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedCo
     column, n, means = profile.columns[at], moments.n[at], moments.means[at]
     total, mean, spread = moments.total[at], moments.mean[at], moments.spread[at]
     effect = _adjusted(moments.between[at], moments.whole[at], total, sum(count > 0 for count in n))
-    write = _Writer(column.kind, column.categories, spread)
+    write = _Writer(column, spread)
     with_spread = column.kind in ("number", "date")
     cells, phrases, shifts = [], [], [0.0] * len(means)
     for cluster, own in enumerate(means):

@@ -32,6 +32,18 @@ def test_a_client_of_few_rows_does_not_make_an_id_a_feature() -> None:
     assert not unique("age", [3, 1, 2])
 
 
+def test_ids_of_persons_may_come_again() -> None:
+    for name in ("patient_id", "Subject", "participant", "person_id", "StudyNo", "subjectID"):
+        assert unique(name, [at // 8 for at in range(400)]), name
+        assert unique(name, [at // 4 for at in range(400)], "category"), name
+        assert unique(name, [at // 4 for at in range(12)]), name  # of a client with few rows
+        assert not unique(name, [at % 5 for at in range(400)]), name
+        assert not unique(name, [at // 8 + 0.5 for at in range(400)]), name
+    assert not unique("patient", [0, 1] * 8, "category")  # in or out
+    for name in ("age", "code", "number", "key"):
+        assert not unique(name, [at // 4 for at in range(400)]), name
+
+
 def test_ids_are_recognised_by_what_they_are_called() -> None:
     for name in (
         "id",

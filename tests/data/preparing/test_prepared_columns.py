@@ -106,6 +106,18 @@ def test_a_column_that_some_lack_is_dropped_or_imputed():
     assert float(kept.encoding.fill[1]) == pytest.approx(4, abs=0.1)
 
 
+def test_what_is_absent_at_the_same_clients_is_said_at_once():
+    fed = federation(
+        table(number("age", *range(6)), number("b", *[NAN] * 6), number("c", *range(6)), number("d", *range(6))),
+        table(number("age", *range(6)), number("b", *[NAN] * 6), number("e", *[NAN] * 6)),
+    )
+    assert prepare(fed).notes[:2] == [
+        "Columns 'b', 'e' are empty at all clients, so they are left out.",
+        "Columns 'c', 'd' are empty or absent at 1 of 2 clients (1), so they are left out; lacking = 'impute' keeps "
+        "them.",
+    ]
+
+
 def test_a_column_that_is_mostly_empty_is_dropped():
     own = table(number("a", *range(10)), number("b", 1.0, 2.0, *[NAN] * 8))
     assert names(prepare(federation(own, own))) == ["a"]

@@ -28,6 +28,14 @@ _ID_NAME = re.compile(
     r"|^(patient|subject|participant|person|respondent|case|encounter)|subjid|(patient|subject|study|case|row)(id|no|number)|nummer|nr"
     r")$|[a-z]I[dD]$"
 )
+_WHOSE_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn)|^(patient|subject|participant|person|respondent)"
+    r"|subjid|(patient|subject|study|case)(id|no|number))$|[a-z]I[dD]$"
+)
+"""Names of ids that may come again, as a patient's in every visit."""
+_RETURNING, _FEW_ROWS = 0.1, 200
+"""Distinct values per row from which such a column says whose rows are, and rows from which on it needs `_MIN_ROWS` of
+them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,8 @@ class ColumnReport:
     filled : bool
         Whether any cell is not empty.
     unique : bool
-        Whether the values are nearly all different and may name the rows, as those of an id do.
+        Whether the column may name the rows, or whose they are: the values are nearly all different, or they come
+        again and the column is called like the id of a person.
     categories : tuple of str
         For a category column, the names of categories with enough samples, at most the 50 most frequent; for a boolean
         or ordinal one, all its values, in order.
@@ -107,14 +116,19 @@ def is_called_id(name: str) -> bool:
 
 
 def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
-    """Return whether a column may identify rows: nearly all values differ, and are texts or integers called an id."""
+    """Return whether a column may identify rows: nearly all values differ, and are texts or integers called an id.
+
+    A column that is called like the id of a person may have each value ten times.
+    """
     if not filled or column.kind not in ("category", "number"):
         return False
     own = values[~values.isnan()]
     if column.kind == "number" and not (is_called_id(column.name) and bool((own == own.round()).all())):
         return False
-    threshold = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1
-    return len(own.unique()) > threshold
+    threshold, distinct = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1, len(own.unique())
+    if _WHOSE_NAME.search(column.name) and distinct >= (3 if filled < _FEW_ROWS else _MIN_ROWS):
+        threshold = min(threshold, _RETURNING * filled)
+    return distinct > threshold
 
 
 def are_reports(value: Any) -> bool:

@@ -138,6 +138,8 @@ def _agreed(
     if id_column not in (AUTO, NO_ID) and id_column not in names:
         problems.append(str(unknown_name("id column", id_column, names)))
     found = {AUTO: _likeliest_id(reports, names), NO_ID: None}.get(id_column, id_column)
+    nowhere: list[str] = []
+    absent: dict[str, list[str]] = {}
     for name in names:
         own = {client: columns_[name] for client, columns_ in reports.items() if name in columns_}
         filled = {client: report for client, report in own.items() if report.filled}
@@ -147,13 +149,10 @@ def _agreed(
             found = found or name
             notes.append(_identifies(name, found))
         elif not filled:
-            notes.append(f"Column '{name}' is empty at all clients, so it is left out.")
+            nowhere.append(name)
         elif len(filled) < len(reports) and lacking == "drop":
             without = [client for client in reports if client not in filled]
-            where = _listed(without, client_names, len(reports))
-            notes.append(
-                f"Column '{name}' is empty or absent at {where}, so it is left out; lacking = 'impute' keeps it."
-            )
+            absent.setdefault(_listed(without, client_names, len(reports)), []).append(name)
         else:
             column = _united(name, filled, client_names, problems, notes)
             if column is None:
@@ -162,7 +161,30 @@ def _agreed(
                 notes.append(f"Column '{name}' has no value that is frequent enough at any client, so it is left out.")
             else:
                 columns.append(column)
-    return Schema(tuple(columns), found, [*notes, *_alike(names)]), problems
+    notes = [*notes, *_notes_on_absent(nowhere, absent), *_alike(names)]
+    return Schema(tuple(columns), found, notes), problems
+
+
+def _notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return notes on columns that are empty at all clients, and on those that are `absent` at some, by these."""
+    notes = []
+    if nowhere:
+        notes.append(f"{_columns(nowhere)} empty at all clients, so {_left_out(nowhere)}.")
+    for where, names in absent.items():
+        them = "it" if len(names) == 1 else "them"
+        notes.append(
+            f"{_columns(names)} empty or absent at {where}, so {_left_out(names)}; lacking = 'impute' keeps {them}."
+        )
+    return notes
+
+
+def _columns(names: Sequence[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return f"Column {quoted[0]} is" if len(names) == 1 else f"Columns {listing(quoted)} are"
+
+
+def _left_out(names: Sequence[str]) -> str:
+    return "it is left out" if len(names) == 1 else "they are left out"
 
 
 def _alike(names: Sequence[str]) -> list[str]:
