@@ -164,6 +164,7 @@ def _clients(folder: Path, seed: int) -> list[str]:
         f"data.source={folder / 'clients'}",
         "scenario.test_fraction=0.5",
         "method.rounds=1",
+        "method.n_clusters=2",
         f"seed={seed}",
     ]
 
