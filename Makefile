@@ -21,7 +21,7 @@ flower: $(READY) ## Run what stands on Flower with its newest version, where it 
 	.ci/newest-flower
 
 test-gpu: $(READY) ## Compare every method's training on a GPU with the processor's
-	FEDKIN_DEVICE=$${FEDKIN_DEVICE:-cuda} $(BIN)/python -m pytest tests/on_elsewhere.py
+	FEDKIN_DEVICE=$${FEDKIN_DEVICE:-cuda} $(BIN)/python -m pytest tests/on_elsewhere.py tests/networks_on_elsewhere.py
 
 lint: $(READY) ## Check style, types and who imports whom
 	$(BIN)/ruff check .

@@ -90,7 +90,7 @@ def tests(device: str, tiny: bool) -> list[str]:
     """Every method's training on the device, compared with the processor's; with the processor, on a stand-in."""
     few = ["-k", "stack or perceptron"] if tiny else []
     how = ["-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-n", "4"]
-    return [sys.executable, "-m", "pytest", *how, "tests/on_elsewhere.py", *few]
+    return [sys.executable, "-m", "pytest", *how, "tests/on_elsewhere.py", "tests/networks_on_elsewhere.py", *few]
 
 
 PARTS = (

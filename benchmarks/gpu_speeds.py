@@ -5,7 +5,8 @@
 Prints values as one line of JSON: seconds of the same work on the device, there without recorded steps, on the
 processor and, where there is one, in a plain PyTorch loop on the device with torch's own settings, which on a GPU round
 convolutions to TF32; and how many times as long the others take. Of FedAvg there are also clients in turn instead of as
-a stack. Where the processor or the loop would take minutes, a part of the clients is timed, and the time multiplied.
+a stack. Where the processor or the loop would take minutes, some of the clients or models are timed, and the time
+multiplied; on the processor so many that all cores are busy.
 Work that pays for starting comes first and is left out; the least of two times is kept.
 """
 
@@ -17,16 +18,16 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from fedcref_iteration import synthetic_clients
 from fedkin.core import Client, Method
-from fedkin.core.device import cuda_graphs, device_named, on
+from fedkin.core.device import device_named, on
 from fedkin.core.seeds import derive_generator
-from fedkin.engines.local import LocalFederation
+from fedkin.engines.local import LocalFederation, cores
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod
 from fedkin.methods.samples.fedcref import fedcref_tasks
@@ -66,15 +67,15 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     made = synthetic_clients(clients, samples, 784)
     halves = [part for client in made for one in _clusters(client) for part in one.split((len(one) + 1) // 2)]
 
-    def exchange(where: torch.device, share: float = 1.0) -> Callable[[], object]:
-        with on(where, cuda_graphs=cuda_graphs()):
-            fed = LocalFederation(synthetic_clients(clients, samples, 784)[: max(2, round(share * clients))])
+    def exchange(where: torch.device, some: int = clients) -> Callable[[], object]:
+        with on(where):
+            fed = LocalFederation(synthetic_clients(clients, samples, 784)[:some])
         return lambda: fed.ask(fedcref_tasks.train_clusters, fed.all(**payload))
 
-    def plain(share: float) -> None:
-        plain_autoencoders(halves[: max(1, round(share * len(halves)))], shape, training, device)
+    def plain(some: int) -> None:
+        plain_autoencoders(halves[:some], shape, training, device)
 
-    return compared(exchange, device, plain, on_processor=0.12, in_loop=0.03)
+    return compared(exchange, device, Share(clients, clients), plain, Share(min(5, len(halves)), len(halves)))
 
 
 def _clusters(client: Client) -> list[Tensor]:
@@ -96,9 +97,9 @@ def plain_autoencoders(data: list[Tensor], shape: Autoencoder, training: StackTr
 
 
 def fedavg(
-    module: str, shape: tuple[int, ...], clients: int, samples: int, on_processor: float = 1.0
+    module: str, shape: tuple[int, ...], clients: int, samples: int, on_processor: int | None = None
 ) -> Callable[[torch.device, bool], Values]:
-    """A round of FedAvg."""
+    """A round of FedAvg; on the processor of so many of the clients at least."""
 
     def part(device: torch.device, tiny: bool) -> Values:
         count = 3 if tiny else clients
@@ -110,18 +111,18 @@ def fedavg(
         method = FedAvgMethod(module=module, rounds=100, local_epochs=1, batch_size=32)
         made = [Client(i, x[i], y[i]) for i in range(count)]
 
-        def round_of(where: torch.device, share: float = 1.0, chunk: int | None = None) -> Callable[[], object]:
-            return next_step(method, made[: max(2, round(share * count))], where, chunk)
+        def round_of(where: torch.device, some: int = count, chunk: int | None = None) -> Callable[[], object]:
+            return next_step(method, made[:some], where, chunk)
 
         network = build(module, shape, CLASSES)
 
-        def plain(share: float) -> None:
-            there = [(x[i].to(device), y[i].to(device)) for i in range(max(1, round(share * count)))]
+        def plain(some: int) -> None:
+            there = [(x[i].to(device), y[i].to(device)) for i in range(some)]
             plain_fedavg(network, there, device)
 
-        found = compared(round_of, device, plain, on_processor, in_loop=min(1.0, 20 / count))
-        in_turn = min(1.0, 20 / count)
-        found["seconds, in turn"] = least(round_of(device, in_turn, 1), device) / in_turn
+        few, busy = Share(min(20, count), count), max(on_processor or count, 2 * cores())
+        found = compared(round_of, device, Share(min(busy, count), count), plain, few)
+        found["seconds, in turn"] = least(round_of(device, few.some, 1), device) * few.times
         return with_ratios(found)
 
     return part
@@ -147,17 +148,17 @@ def ccfc(device: torch.device, tiny: bool) -> Values:
     x = torch.rand(10, samples, 1, 28, 28, generator=derive_generator(0, "benchmark"))
     method = CCFCMethod(pretrain_rounds=100, cluster_rounds=1, batch_size=16 if tiny else 128)
 
-    def round_of(where: torch.device, share: float = 1.0) -> Callable[[], object]:
-        return next_step(method, [Client(i, part) for i, part in enumerate(x)][: round(share * len(x))], where)
+    def round_of(where: torch.device, some: int = len(x)) -> Callable[[], object]:
+        return next_step(method, [Client(i, part) for i, part in enumerate(x)][:some], where)
 
-    return compared(round_of, device)
+    return compared(round_of, device, Share(len(x), len(x)))
 
 
 def next_step(
     method: Method, clients: list[Client], where: torch.device, chunk: int | None = None
 ) -> Callable[[], object]:
     """What takes a method's next step there, each time it is called, so many clients at a time."""
-    with on(where, cuda_graphs=cuda_graphs()):
+    with on(where):
         fed = LocalFederation(clients, chunk=chunk)
     state = method.init(fed)
 
@@ -168,26 +169,36 @@ def next_step(
     return step
 
 
+@dataclass(frozen=True)
+class Share:
+    """Some clients or models `of` all, whose time stands for that of all."""
+
+    some: int
+    of: int
+
+    @property
+    def times(self) -> float:
+        """What their time is multiplied by."""
+        return self.of / self.some
+
+
 def compared(
     work: Callable[..., Callable[[], object]],
     device: torch.device,
-    plain: Callable[[float], None] | None = None,
-    on_processor: float = 1.0,
-    in_loop: float = 1.0,
+    on_processor: Share,
+    plain: Callable[[int], None] | None = None,
+    in_loop: Share | None = None,
 ) -> Values:
-    """Seconds there, there without recorded steps, on the processor, and of a plain loop there; and the ratios.
-
-    Of the last two only a share of the clients is timed.
-    """
+    """Seconds there, there without recorded steps, on the processor, and of a plain loop there; and the ratios."""
     found = {"seconds": least(work(device), device)}
     if device.type == "cuda":
         with on(device, cuda_graphs=False):
             found["seconds, not recorded"] = least(work(device), device)
     processor = torch.device("cpu")
-    found["seconds, processor"] = least(work(processor, on_processor), processor) / on_processor
-    if plain is not None:
+    found["seconds, processor"] = least(work(processor, on_processor.some), processor) * on_processor.times
+    if plain is not None and in_loop is not None:
         with as_torch_is_set():
-            found["seconds, plain loop"] = least(lambda: plain(in_loop), device) / in_loop
+            found["seconds, plain loop"] = least(lambda: plain(in_loop.some), device) * in_loop.times
     return with_ratios(found)
 
 
@@ -231,7 +242,7 @@ PARTS: dict[str, Callable[[torch.device, bool], Values]] = {
     "rate": rate,
     "fedcref": fedcref,
     "fedavg-lenet": fedavg("lenet5", (1, 28, 28), 100, 500),
-    "fedavg-resnet": fedavg("resnet18", (3, 32, 32), 100, 64, on_processor=0.04),
+    "fedavg-resnet": fedavg("resnet18", (3, 32, 32), 100, 64, on_processor=4),
     "fedavg-small": fedavg("perceptron", (1, 8, 8), 10_000, 32),
     "ccfc": ccfc,
 }

@@ -67,13 +67,13 @@ def fedkin(words: Sequence[str], largest_file: int | None = None, toy: bool = Fa
     main(list(words))
 
 
-def run_tests(file: str) -> int:
-    """Run the tests of a file."""
+def run_tests(*files: str) -> int:
+    """Run the tests of some files."""
     import pytest
 
     for name in [name for name in os.environ if name.startswith("PYTEST_")]:
         del os.environ[name]
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", file]))
+    return int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files]))
 
 
 class Popen:

@@ -3,6 +3,7 @@
 import os
 
 import torch
+from torch import Tensor
 
 NAME = os.environ.get("FEDKIN_DEVICE", "")
 REAL = bool(NAME)
@@ -18,3 +19,9 @@ TOLERANCE = 2e-3 if REAL else 1e-6
 """Largest difference between a number computed there and on the processor, after a few steps of training."""
 ALIKE = 0.9 if REAL else 1.0
 """Least fraction of labels that are the same."""
+
+
+def drawn(shape: tuple[int, ...], count: int) -> tuple[torch.Generator, Tensor]:
+    """Random samples, the same each time, and the generator that has drawn them."""
+    rng = torch.Generator().manual_seed(0)
+    return rng, torch.rand(count, *shape, generator=rng)

@@ -50,6 +50,28 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_a_number_of_clusters_that_nobody_named_is_mentioned_where_data_are_ones_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x,y\n" + "".join(f"{at % 7},{at % 5}\n" for at in range(40)))
+    note = (
+        "fedkin: n_clusters = 10 is the default of kmeans; give the number that you expect, or try methods that find "
+        "one (`fedkin compare`).\n"
+    )
+    (tmp_path / "two.toml").write_text('[method]\nname = "kmeans"\nn_clusters = 2\n')
+    for words, noted in (
+        ("kmeans .", True),
+        ("kmeans . --clusters 10", False),
+        ("kmeans . --set method.n_clusters=10", False),
+        ("two.toml --data .", False),
+        ("kin-graph .", False),
+        ("kmeans --data wine", False),
+    ):
+        assert fedkin("run", *words.split(), "--out", f"runs/{words.replace('.', '').replace(' ', '')}", "-q") == 0
+        assert (note in capsys.readouterr().err) == noted, words
+
+
 def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert fedkin("run", "toy", "--scenario", "toy", "--clients", "2", "--seed", "4", "--data", "a b/c=d") == 0
     folder = "runs/toy-c-d-seed4"

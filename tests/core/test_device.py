@@ -85,5 +85,6 @@ def test_estimators_have_a_device_if_their_networks_use_it() -> None:
 @pytest.mark.long
 def test_training_on_a_device(tmp_path: Path) -> None:
     """In a process of its own, for the device that is made up there would be seen by all tests."""
-    code, printed, errors = forked.Program(TESTS, tmp_path / "log", forked.run_tests, "on_elsewhere.py").ended()
+    files = "on_elsewhere.py", "networks_on_elsewhere.py"
+    code, printed, errors = forked.Program(TESTS, tmp_path / "log", forked.run_tests, *files).ended()
     assert code == 0, printed + errors

@@ -164,7 +164,6 @@ def _clients(folder: Path, seed: int) -> list[str]:
         f"data.source={folder / 'clients'}",
         "scenario.test_fraction=0.5",
         "method.rounds=1",
-        "method.n_clusters=2",
         f"seed={seed}",
     ]
 
@@ -283,62 +282,6 @@ def test_a_folder_above_results_names_the_newest(found: Path, tmp_path: Path) ->
         os.utime(folder / "result.json", (1e9 - age, 1e9 - age))
     with pytest.raises(FedkinError, match=r"site holds no result to predict with; '.*/site/results/new' does\.$"):
         prediction.predict(tmp_path / "site", "digits", client=0)
-
-
-@pytest.mark.filterwarnings("ignore:.* cells are empty")
-def test_values_that_stand_for_empty_cells_do_so_in_new_rows(tmp_path: Path) -> None:
-    (tmp_path / "sites").mkdir()
-    for name in ("north", "south"):
-        rows = [f"{at % 2 * 10 + at / 100},{'-' * (at % 7 == 0) or at % 2 * 5 + at / 50}" for at in range(40)]
-        (tmp_path / "sites" / f"{name}.csv").write_text("a,b\n" + "\n".join(rows).replace(",-", ",-9") + "\n")
-    run = [f"data.source={tmp_path / 'sites'}", "scenario.name=files", "data.na_values=-9"]
-    execute(load_config("kin-graph", [*run, "method.n_clusters=2"]), tmp_path / "run")
-    (tmp_path / "new.csv").write_text("a,b\n0.1,-9\n10.1,-9\n")
-    (tmp_path / "empty.csv").write_text("a,b\n0.1,\n10.1,\n")
-    found = [prediction.predict(tmp_path / "run", str(tmp_path / f"{name}.csv")) for name in ("new", "empty")]
-    assert found[0] == found[1]
-    assert len({row.split(",")[1] for row in found[0].splitlines()[1:]}) == 2
-
-
-def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path) -> None:
-    """With a decimal comma, and by the file's name."""
-    rng = np.random.default_rng(0)
-    (tmp_path / "sites").mkdir()
-    for name in ("north", "south"):
-        rows = [f"{1.5 + 9 * (i % 2) + rng.normal():.2f};{rng.normal():.2f};{i % 2}" for i in range(40)]
-        (tmp_path / "sites" / f"{name}.csv").write_text("a;b;ill\n" + "\n".join(rows).replace(".", ",") + "\n")
-    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "data.decimal=,", "scenario.name=files"]
-    execute(load_config("ifca", [*data, "method.rounds=1", "method.n_clusters=2"]), tmp_path / "run")
-    source = str(tmp_path / "sites" / "south.csv")
-    text = prediction.predict(tmp_path / "run", source, client="south.csv")
-    assert text == prediction.predict(tmp_path / "run", source, client=1)
-    assert text == prediction.predict(tmp_path / "run", source, client="1", decimal=",")
-    assert len(rows_of(text)) == 41
-    with pytest.raises(FedkinError, match=r"client west does not exist; allowed: 0 to 1, or north, south"):
-        prediction.predict(tmp_path / "run", source, client="west")
-    with pytest.raises(FedkinError, match="decimal comma"):
-        prediction.predict(tmp_path / "run", source, client=1, decimal=".")
-
-
-def test_files_that_are_not_utf_8_are_read_and_predicted_in_the_runs_encoding(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    (tmp_path / "sites").mkdir()
-    for name, encoding in (("nord", "cp1252"), ("süd", "utf-8")):
-        rows = [f"{9 * (i % 2) + rng.normal():.2f},{('groß', 'klein')[i % 2]}" for i in range(40)]
-        (tmp_path / "sites" / f"{name}.csv").write_text("a,höhe\n" + "\n".join(rows) + "\n", encoding=encoding)
-    source, new = f"data.source={tmp_path / 'sites'}", str(tmp_path / "sites" / "nord.csv")
-    with pytest.raises(FedkinError, match=r"nord\.csv' cannot be read as \.csv .*; set encoding = 'cp1252'"):
-        execute(load_config("kfed", [source, "method.n_clusters=2"]), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    outcome = execute(load_config("kfed", [source, "method.n_clusters=2", "data.encoding=cp1252"]), tmp_path / "run")
-    assert outcome.folder == tmp_path / "run"
-    text = prediction.predict(tmp_path / "run", new)
-    assert len({row[1] for row in rows_of(text)[1:]}) == 2
-    assert text == prediction.predict(tmp_path / "run", new, encoding="latin-1")
-    with pytest.raises(FedkinError, match=r"line 1 is no ascii"):
-        prediction.predict(tmp_path / "run", new, encoding="ascii")
-    with pytest.raises(FedkinError, match=r"encoding is 'cp12'; it should name one of text"):
-        prediction.predict(tmp_path / "run", new, encoding="cp12")
 
 
 def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) -> None:

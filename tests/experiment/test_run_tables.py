@@ -60,20 +60,6 @@ def test_a_run_on_tables_says_what_its_clusters_are(tables, tmp_path, capsys):
     assert json.loads((outcome.folder / "result.json").read_text())["profile"]
 
 
-def test_a_default_number_of_clusters_is_mentioned_where_data_are_ones_own(tables, tmp_path):
-    def notes(method, *more):
-        settings = [f"data.source='{tables}'", "scenario.name=files", "evaluation.map=none", *more]
-        ran(load_config(method, settings), tmp_path / f"{method}{len(more)}")
-        return [*json.loads((tmp_path / f"{method}{len(more)}" / "result.json").read_text())["preparation"]["notes"]]
-
-    said = (
-        "n_clusters = 10 is the default of kmeans; give the number that you expect, or try methods that find one "
-        "(`fedkin compare`)."
-    )
-    assert said in notes("kmeans")
-    assert not any("default" in note for note in [*notes("kmeans", "method.n_clusters=3"), *notes("kin-graph")])
-
-
 def test_labels_are_called_after_files_and_keep_ids(tables, tmp_path):
     folder = ran(config(tables), tmp_path / "run").folder
     given, found = pd.read_csv(tables / "north.csv"), pd.read_csv(folder / "labels" / "north.csv")

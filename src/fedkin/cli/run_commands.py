@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,8 @@ def run(
             print(config.to_toml(), end="")
             return
         with show_progress(quiet) as progress:
+            if sentence := _on_default_number(config, overrides):
+                progress.warn(sentence)
             outcome = execute(config, folder, progress)
         show_outcome(outcome, as_json, quiet)
 
@@ -129,6 +132,22 @@ def pretrain(
             made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, on_epoch=done)
     if not quiet:
         print(f"Encoder: {out}, mean squared error {made.about['error']:.4f} after {made.about['epochs']} epochs")
+
+
+def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
+    """Return a sentence if nobody named the number of clusters for files of one's own, and the method needs one."""
+    from fedkin.data.scenarios.already_split import ClientFiles
+
+    default = getattr(type(config.method), "n_clusters", None)
+    named = any(override.partition("=")[0].strip() == "method.n_clusters" for override in overrides)
+    if named or not isinstance(config.scenario, ClientFiles) or not isinstance(default, int):
+        return None
+    if config.tables["method"]["n_clusters"] != default:  # as the .toml file has it
+        return None
+    return (
+        f"n_clusters = {default} is the default of {config.method_name}; give the number that you expect, or try "
+        "methods that find one (`fedkin compare`)."
+    )
 
 
 def _new_folder(config: Config) -> Path:

@@ -10,14 +10,12 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.clustering.k_means_on_device import best_of_starts
+from fedkin.clustering.k_means_on_device import TOLERANCE, best_of_starts
 from fedkin.clustering.nearest import drop_duplicates, nearest_centroids, pairwise_distances
 from fedkin.core.device import device
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
-_TOLERANCE = 1e-4
-"""scikit-learn's: converged when squared moves of centres sum to less than this part of the features' variance."""
 _WORTH_A_DEVICE = 1 << 20
 """Products of points, columns and clusters from which an accelerator is asked."""
 _ENOUGH = 4
@@ -106,7 +104,7 @@ def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition
     middle = points.mean(0)
     centres = start - middle  # near the origin, rounding is smallest
     squares = sum(float((part - middle).square().sum(dtype=torch.float64)) for part in points.split(_CHUNK))
-    limit = _TOLERANCE * squares / points.numel()
+    limit = TOLERANCE * squares / points.numel()
     shift, iterations = torch.inf, 0
     while shift > limit and iterations < max_iterations:
         sums, counts = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)

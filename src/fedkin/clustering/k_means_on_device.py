@@ -16,7 +16,8 @@ from torch import Tensor
 
 from fedkin.core.device import device
 
-_TOLERANCE = 1e-4
+TOLERANCE = 1e-4
+"""scikit-learn's: converged when squared moves of centres sum to less than this part of the features' variance."""
 
 
 def best_of_starts(points: Tensor, k: int, n_init: int, max_iterations: int, seed: int) -> tuple[Tensor, Tensor, int]:
@@ -88,7 +89,7 @@ def _lloyd(points: Tensor, centres: Tensor, max_iterations: int) -> tuple[Tensor
     A start stops when no label changes, or when its centres hardly move.
     """
     starts, k, width = centres.shape
-    limit = _TOLERANCE * points.var(0, correction=0).mean()
+    limit = TOLERANCE * points.var(0, correction=0).mean()
     labels = torch.full((starts, len(points)), -1, device=points.device)
     iterations = torch.zeros(starts, dtype=torch.int64, device=points.device)
     active = torch.ones(starts, dtype=torch.bool, device=points.device)

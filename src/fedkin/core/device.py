@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -17,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.core.errors import FedkinError
 
@@ -24,14 +23,14 @@ _PROCESSOR = torch.device("cpu")
 _ASSUMED = 1 << 29
 """Bytes for a stack on an accelerator that does not say how much memory is free."""
 _PLACES = threading.Lock()
-_places: OrderedDict[tuple[int, torch.device], tuple[weakref.ref[Tensor], int, Tensor]] = OrderedDict()
-"""Tensors on devices, by the tensors in the processor's memory that they are copies of; the last used at the end."""
+"""Held while streams and copies of samples are looked up."""
 ONE_AT_A_TIME = threading.RLock()
 """Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
 enough, and one thread's work would get into the steps that another records."""
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
 _cuda_graphs: ContextVar[bool] = ContextVar("cuda_graphs", default=True)
 _streams: dict[torch.device, torch.cuda.Stream] = {}
+_copies: dict[torch.device, _Copies] = {}
 
 
 def device() -> torch.device:
@@ -40,7 +39,7 @@ def device() -> torch.device:
 
 
 @contextmanager
-def on(where: torch.device, tf32: bool | None = None, cuda_graphs: bool = True) -> Iterator[None]:
+def on(where: torch.device, tf32: bool | None = None, cuda_graphs: bool | None = None) -> Iterator[None]:
     """Set the device that this thread's networks compute on, inside the context.
 
     A thread that is started inside begins with the processor.
@@ -51,12 +50,14 @@ def on(where: torch.device, tf32: bool | None = None, cuda_graphs: bool = True) 
     tf32 : bool, optional
         Whether an NVIDIA GPU may round the factors of products to TF32, for the whole process. By default, as
         `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
-    cuda_graphs : bool
-        Whether an NVIDIA GPU may record training steps and replay them, see `fedkin.nn.recording`.
+    cuda_graphs : bool, optional
+        Whether an NVIDIA GPU may record training steps and replay them, see `fedkin.nn.recording`. By default, as
+        outside of the context: yes.
     """
     if where.type == "cuda":
         _settle(tf32)
-    token, other = _device.set(where), _cuda_graphs.set(cuda_graphs)
+    recorded = _cuda_graphs.get() if cuda_graphs is None else cuda_graphs
+    token, other = _device.set(where), _cuda_graphs.set(recorded)
     try:
         with _stream(where):
             yield
@@ -109,26 +110,28 @@ def placed(x: Tensor) -> Tensor:
     if where.type == "cpu" or x.is_inference():  # of the latter nobody knows whether they were modified
         return x.to(where)
     with _PLACES:
-        return _placed(x, where)
+        return _copies.setdefault(where, _Copies(where)).of(x)
 
 
-def _placed(x: Tensor, where: torch.device) -> Tensor:
-    key = (id(x), where)
-    source, version, there = _places.get(key, (None, -1, x))
-    if source is not None and source() is x and version == x._version:
-        _places.move_to_end(key)
+class _Copies:
+    """Copies on a device of tensors in the processor's memory, as long as these live and are not modified."""
+
+    def __init__(self, where: torch.device) -> None:
+        self._where, self._held = where, 0
+        self._known = WeakTensorKeyDictionary()
+
+    def of(self, x: Tensor) -> Tensor:
+        version, known = self._known.get(x, (None, x))
+        if version == x._version:
+            there: Tensor = known
+            return there
+        there = x.to(self._where)
+        self._held += there.nbytes
+        if self._held > _room(self._where):  # with those of tensors that live no more
+            self._known.clear()
+            self._held = there.nbytes
+        self._known[x] = x._version, there
         return there
-    there = x.to(where)
-    _places[key] = weakref.ref(x), x._version, there
-    for known in [known for known, (source, *_) in _places.items() if source() is None]:
-        del _places[known]
-    room, held = _room(where), sum(one.nbytes for (_, at), (*_, one) in _places.items() if at == where)
-    for known in list(_places):
-        if held <= room:
-            break
-        if known[1] == where:
-            held -= _places.pop(known)[2].nbytes
-    return there
 
 
 def _room(where: torch.device) -> int:

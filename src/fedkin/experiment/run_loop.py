@@ -21,7 +21,6 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_cluste
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import prepare as prepare_data
-from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.checksums import write_sums
@@ -105,8 +104,7 @@ def prepare(
     if checkpoint is None:
         preparing = config.data.preparing.of(private=config.method.guards_samples())
         preparation = prepare_data(fed, preparing, population.names)
-        notes = [*population.notes, *preparation.notes, *_note_on_number(config)]
-        preparation = dataclasses.replace(preparation, notes=notes)
+        preparation = dataclasses.replace(preparation, notes=[*population.notes, *preparation.notes])
         for note in preparation.notes:
             progress.warn(note)
     else:
@@ -122,18 +120,6 @@ def prepare(
     ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetStop(config.target)]
     population = population.prepared(preparation)
     return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
-
-
-def _note_on_number(config: Config) -> list[str]:
-    """Return a note if the number of clusters in data of one's own is the method's default."""
-    method: Any = config.method
-    default = {each.name: each.default for each in dataclasses.fields(method)}.get("n_clusters")
-    if not isinstance(config.scenario, ClientFiles) or not isinstance(default, int) or method.n_clusters != default:
-        return []
-    return [
-        f"n_clusters = {default} is the default of {config.method_name}; give the number that you expect, or try "
-        "methods that find one (`fedkin compare`)."
-    ]
 
 
 @dataclass

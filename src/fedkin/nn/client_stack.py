@@ -132,7 +132,7 @@ def _fitting(jobs: Sequence[Job]) -> int:
     model = UpdateRule.copies(descent) * architecture.size + _PER_OUTPUT * descent.batch_size * _outputs(architecture)
     left = stack_memory()
     for count, job in enumerate(jobs):
-        left -= _FLOAT * (model + job.x.numel())
+        left -= _FLOAT * (model + 2 * job.x.numel())  # kept for the next round, and joined for this one
         if left < 0:
             return max(1, count)
     return len(jobs)

@@ -64,6 +64,8 @@ STACK = 2
 """Models per stack: measured best on CPUs with 1 MiB of second-level cache per core whose third level is shared."""
 
 _FLOAT, _INDEX = 4, 8
+_COPIES = 6
+"""Numbers per parameter on an accelerator: before, in training and when done; gradient; two moments."""
 
 
 def fit(
@@ -122,7 +124,7 @@ def _fitting(model: Autoencoder, rows: Sequence[Tensor], training: StackTraining
     longest = max(training.total_steps(len(chosen)) for chosen in rows)
     outputs = model.widths[0] + 2 * sum(outputs for _, outputs in model.layers)
     samples = max(map(len, rows)) * model.widths[0]
-    floats = 4 * model.size + training.batch_size * outputs + samples + training.batch_size * longest
+    floats = _COPIES * model.size + training.batch_size * outputs + samples + training.batch_size * longest
     return max(1, stack_memory() // (_FLOAT * floats + _INDEX * training.batch_size * longest))
 
 
@@ -194,20 +196,19 @@ class _Scheduled(_Part):
         """Train the models to the end; return each model's mean error over its last epoch."""
         reported = min(total - epoch for total, epoch in zip(self.totals, self.steps, strict=True))
         losses = torch.zeros_like(self.weights[:, :, 0, 0])
-        count = len(self.totals)
+        active = count = len(self.totals)
         step = Recorded(partial(self._step, count), uses=self.totals[0])
         for at in range(self.totals[0]):
-            active = sum(total > at for total in self.totals)
-            if (
-                active <= count // 2
-            ):  # until then models that are done go on: a step of other models is another recording
-                count = active
-                step = Recorded(partial(self._step, count), uses=self.totals[0] - at)
             step()
             if at >= reported:
                 losses[at, :count] = self.gradient.losses(self.weights[at])
-            done = slice(sum(total > at + 1 for total in self.totals), active)
-            self.stack[done] = self.gradient.stack[done]
+            left = sum(total > at + 1 for total in self.totals)
+            self.stack[left:active] = self.gradient.stack[left:active]
+            active = left
+            # Models that are done go on with the others, for a step of fewer models is another recording.
+            if 0 < active <= count // 2:
+                count = active
+                step = Recorded(partial(self._step, count), uses=self.totals[0] - at - 1)
         errors = losses.cpu()
         return torch.stack(
             [

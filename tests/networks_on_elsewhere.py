@@ -1,0 +1,251 @@
+"""Tests of networks that compute on a device, run as `on_elsewhere`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import second_device
+from fedkin.core.device import on, placed
+from fedkin.nn.augmentation import augmentation_for
+from fedkin.nn.classifier import Classifier
+from fedkin.nn.client_stack import Job, can_stack, descend_all
+from fedkin.nn.contrastive import Backbone, Design
+from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
+from fedkin.nn.dcn import DeepClustering, DeepEncoder
+from fedkin.nn.deep_clustering import DeepEmbeddedClustering
+from fedkin.nn.descent import Descent, descend
+from fedkin.nn.encoder import Encoder
+from fedkin.nn.flow import Flow
+from fedkin.nn.gan import Adversaries, Blueprint, Rates
+from fedkin.nn.optimisers import AdamMoments
+from fedkin.nn.stack import StackTraining, fit
+from fedkin.nn.stacked_autoencoder import Autoencoder
+from second_device import drawn
+
+ELSEWHERE = second_device.DEVICE
+IMAGES, COLOURS, VECTORS = (1, 16, 16), (3, 8, 8), (12,)
+
+
+def normed(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A network with batch normalisation, which one sample teaches nothing."""
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, classes)
+    )
+
+
+NORMED = f"{__name__}:normed"
+
+
+def contrastive(shape: tuple[int, ...], backbone: Backbone = "auto") -> list[Tensor]:
+    design = Design(shape, backbone, latent=16, projector_units=32, predictor_units=8)
+    network = Contrastive.of(design.decided().spec())
+    training = ContrastiveTraining(batch_size=8)
+    rng, x = drawn(shape, 14)
+    moments = AdamMoments.new(network.parameters)
+    model, loss = network.learn_views(network.initial(rng), x, rng, moments, augmentation_for(shape), training)
+    latents, anchors = network.anchors(model, x, training)
+    clusters = torch.arange(14) % 3
+    after, other = network.learn_clusters(model, x, clusters, anchors, rng, moments, training)
+    found = [torch.tensor([loss, other]), latents, anchors, network.latents(after, x)]
+    return unless_real(model, after, moments.mean, moments.square, moments.steps) + loosely(*found)
+
+
+def unless_real(*models: Tensor) -> list[Tensor]:
+    """Models, unless rounding differs: Adam moves by its rate even what has no gradient but rounding, such as biases
+    before a batch norm.
+    """
+    return [] if second_device.REAL else list(models)
+
+
+def loosely(*found: Tensor) -> list[Tensor]:
+    """What such models put out, to be the same to a tolerance ten times as large."""
+    return [part / 10 for part in found]
+
+
+def classifier(module: str, shape: tuple[int, ...], samples: int = 20, **descent: Any) -> list[Tensor]:
+    network = Classifier.of({"name": module, "shape": shape, "classes": 3})
+    rng, x = drawn(shape, samples)
+    y = torch.arange(samples) % 3
+    model, loss = descend(network, network.initial(rng), x, y, rng, Descent(epochs=2, batch_size=8, **descent))
+    found = [torch.tensor(loss), network.logits(model, x)]
+    return unless_real(model) + loosely(*found) if module == "resnet18" else [model, *found]
+
+
+def encoder() -> list[Tensor]:
+    network = Encoder.of({"name": "conv-autoencoder", "shape": IMAGES, "output": "sigmoid"})
+    rng, x = drawn(IMAGES, 20)
+    model, loss = descend(network, network.initial(rng), x, x, rng, Descent(optimizer="adam", batch_size=8))
+    codes = [network.codes(model, x, batch_statistics) for batch_statistics in (False, True)]
+    return unless_real(model) + loosely(torch.tensor(loss), *codes, network.errors(model, x))
+
+
+def adversaries() -> list[Tensor]:
+    networks = Adversaries.of(Blueprint(IMAGES, capacity=0.05))
+    rng, x = drawn(IMAGES, 20)
+    first = (networks.generator.initial(rng), networks.discriminator.initial(rng))
+    maker, judge, losses = networks.epoch(*first, x, rng, Rates(1e-3, 1e-3), batch_size=8)
+    return unless_real(maker, judge) + loosely(losses, networks.samples(maker, 5, rng))
+
+
+def flow() -> list[Tensor]:
+    network = Flow.of({"shape": VECTORS, "width": 8, "depth": 2, "couplings": 2})
+    rng, x = drawn(VECTORS, 20)
+    model, loss = descend(network, network.initial(rng), x, x, rng, Descent(optimizer="adam", batch_size=8))
+    return [model, torch.tensor(loss), network.log_likelihoods(torch.stack([model, model]), x)]
+
+
+def deep_clustering() -> list[Tensor]:
+    rng, x = drawn(VECTORS, 40)
+    how = DeepClustering(pretrain_epochs=2, epochs=2, batch_size=16)
+    return list(how.fit(DeepEncoder(VECTORS, code=3), x, 3, rng))
+
+
+def stack() -> list[Tensor]:
+    model, rng = Autoencoder((12, 6, 3)), torch.Generator().manual_seed(0)
+    data = [drawn(VECTORS, count)[1] for count in (20, 5, 33)]
+    rngs = [torch.Generator().manual_seed(k) for k in range(3)]
+    trained, losses = fit(model, model.initial([rng] * 3), data, rngs, StackTraining(epochs=3, batch_size=8))
+    return [trained, losses, model.errors(trained, data[0])]
+
+
+def few_at_once() -> list[Tensor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedkin.core.device._ASSUMED", 1)
+        return stack()
+
+
+def embedded_clustering() -> list[Tensor]:
+    rng, x = drawn(VECTORS, 40)
+    how = DeepEmbeddedClustering(hidden=(16,), code=3, pretrain_steps=10, max_refreshes=2, batch=16)
+    found = how.train(x, 3, rng)
+    return [found.encoder, found.centroids, found.codes(x), found.memberships(x)]
+
+
+SIZES = (20, 8, 13, 33, 20)
+
+
+def jobs(module: str, shape: tuple[int, ...], descent: Descent) -> list[Job]:
+    network = Classifier.of({"name": module, "shape": shape, "classes": 3})
+    made = []
+    for seed, samples in enumerate(SIZES):
+        rng = torch.Generator().manual_seed(seed)
+        x = torch.rand(samples, *shape, generator=rng)
+        made.append(Job(network, network.initial(rng), x, torch.arange(samples) % 3, rng, descent))
+    return made
+
+
+@pytest.mark.parametrize(
+    "descent",
+    [
+        Descent(epochs=2, batch_size=8),
+        Descent(epochs=2, batch_size=8, momentum=0.9, proximal=0.1),
+        Descent(epochs=2, batch_size=8, optimizer="adam", weight_decay=0.1),
+        Descent(steps=5, batch_size=8),
+    ],
+    ids=["plain", "momentum", "Adam", "steps"],
+)
+@pytest.mark.parametrize(("module", "shape"), [("lenet5", IMAGES), ("perceptron", VECTORS), (NORMED, COLOURS)])
+def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], descent: Descent) -> None:
+    alone = [job.alone() for job in jobs(module, shape, descent)]
+    with on(ELSEWHERE):
+        assert can_stack(jobs(module, shape, descent)[0].architecture, descent)
+        together = descend_all(jobs(module, shape, descent))
+    for (model, loss), (ours, our_loss) in zip(alone, together, strict=True):
+        # Adam's first steps divide a gradient by itself, however small it is.
+        tolerance = 2e-3 if descent.optimizer == "adam" else 1e-5
+        assert torch.allclose(model, ours, rtol=0, atol=max(second_device.TOLERANCE, tolerance))
+        assert loss == pytest.approx(our_loss, rel=1e-3)
+
+
+def test_what_memory_does_not_hold_together_trains_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on(ELSEWHERE):
+        together = descend_all(jobs("perceptron", VECTORS, Descent(batch_size=8)))
+        monkeypatch.setattr("fedkin.core.device._ASSUMED", 1)
+        in_turn = descend_all(jobs("perceptron", VECTORS, Descent(batch_size=8)))
+    for (model, loss), (other, other_loss) in zip(together, in_turn, strict=True):
+        assert torch.allclose(model, other, rtol=0, atol=max(second_device.TOLERANCE, 1e-5))
+        assert loss == pytest.approx(other_loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("module", ["lenet5", "perceptron", NORMED])
+def test_recorded_steps_are_the_same_to_the_bit(module: str) -> None:
+    shape = {"lenet5": IMAGES, "perceptron": VECTORS}.get(module, COLOURS)
+    long = Descent(epochs=8, batch_size=8, momentum=0.9)
+    found = []
+    for cuda_graphs in (True, False):
+        with on(ELSEWHERE, cuda_graphs=cuda_graphs):
+            found.append([descend_all(jobs(module, shape, long)) for _ in range(2)])
+    for ours, theirs in zip(found[0], found[1], strict=True):
+        for (model, loss), (other, other_loss) in zip(ours, theirs, strict=True):
+            assert torch.equal(model, other)
+            assert loss == other_loss
+
+
+def test_every_tensor_begins_where_a_gpu_can_read_sixteen_bytes() -> None:
+    network = Classifier.of({"name": "lenet5", "shape": IMAGES, "classes": 3})
+    vector = network.initial(torch.Generator().manual_seed(0))
+    with on(ELSEWHERE), network.loaded(vector) as resident:
+        assert {part.storage_offset() % 4 for part in resident.module.parameters()} == {0}
+        assert torch.equal(resident.vector(), vector)
+        laid_out = resident.laid_out(vector[: network.parameters])
+        assert len(laid_out) > network.parameters
+        assert torch.equal(laid_out.cpu(), resident.params.cpu())
+        assert torch.equal(resident.collected(laid_out), vector[: network.parameters])
+
+
+def test_samples_are_sent_once() -> None:
+    x = torch.rand(5, 3)
+    assert placed(x) is x
+    with on(ELSEWHERE):
+        there = placed(x)
+        assert placed(x) is there
+        assert torch.equal(there.cpu(), x)
+        x[0] = 2.0
+        assert torch.equal(placed(x).cpu(), x)
+        others = [torch.rand(1 << 17) for _ in range(3)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fedkin.core.device._ASSUMED", others[0].nbytes)
+            for other in others:
+                assert torch.equal(placed(other).cpu(), other)
+        assert placed(others[2]) is placed(others[2])
+
+
+def test_dropout_and_recipes_train_alone() -> None:
+    with on(ELSEWHERE):
+        dropped = jobs("ocfl-cnn", (1, 4, 4), Descent(batch_size=8))
+        assert not can_stack(dropped[0].architecture, dropped[0].descent)
+        assert len(descend_all(dropped)) == len(SIZES)
+        assert not can_stack(jobs("perceptron", VECTORS, Descent())[0].architecture, Descent(recipe="x:y"))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda: contrastive(IMAGES), id="contrastive, grey"),
+        pytest.param(lambda: contrastive(COLOURS, "convolutions"), id="contrastive, colour"),
+        pytest.param(lambda: contrastive(VECTORS), id="contrastive, vectors"),
+        pytest.param(lambda: classifier("lenet5", IMAGES), id="gradient descent"),
+        pytest.param(lambda: classifier("lenet5", IMAGES, momentum=0.9, proximal=0.1), id="momentum"),
+        pytest.param(lambda: classifier("lenet5", IMAGES, optimizer="adam", weight_decay=0.1), id="Adam"),
+        pytest.param(lambda: classifier("ocfl-cnn", IMAGES), id="dropout"),
+        pytest.param(lambda: classifier("resnet18", COLOURS, samples=8), id="residual blocks"),
+        pytest.param(lambda: classifier("perceptron", VECTORS), id="perceptron"),
+        pytest.param(encoder, id="encoder"),
+        pytest.param(adversaries, id="adversaries"),
+        pytest.param(flow, id="flow"),
+        pytest.param(deep_clustering, id="deep clustering"),
+        pytest.param(stack, id="stacked autoencoders"),
+        pytest.param(few_at_once, id="stacked autoencoders, one at a time"),
+        pytest.param(embedded_clustering, id="deep embedded clustering"),
+    ],
+)
+def test_training_is_the_same(made: Callable[[], list[Tensor]]) -> None:
+    ours = made()
+    with on(ELSEWHERE):
+        theirs = made()
+    for one, other in zip(ours, theirs, strict=True):
+        assert type(other) is Tensor
+        assert torch.allclose(one, other, rtol=0, atol=second_device.TOLERANCE)
