@@ -29,7 +29,8 @@ def limits_of(x):
         asked.append(len(at))
         return histograms(values[:, at], low, high)
 
-    found = find_limits(ask, values.mean(0), values.std(0, correction=0), values.amin(0), values.amax(0))
+    among = torch.ones(1, dtype=torch.bool)
+    found = find_limits(ask, values.mean(0), values.std(0, correction=0), values.amin(0), values.amax(0), among)
     return found, len(asked)
 
 

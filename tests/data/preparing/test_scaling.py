@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from fedkin.data.preparing.column_scales import share_unit
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, squares
+from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 
 
@@ -282,8 +284,42 @@ def test_columns_in_one_unit_are_told_from_others():
         ),
         "few pixels": digits[:, 24:32],
     }
-    assert {name for name, x in shared.items() if share_unit(*stats(x))} == set(shared)
-    assert not {name for name, x in mixed.items() if share_unit(*stats(x))}
+    for name, x in shared.items():
+        lowest, highest, _ = stats(x)
+        assert torch.equal(share_unit(*stats(x)), lowest < highest), name
+    assert not {name for name, x in mixed.items() if share_unit(*stats(x)).any()}
+
+
+def grades_and_more(rng, *more):
+    """Twenty grades from 0 to 3, and other columns."""
+    return np.column_stack([rng.integers(0, 4, (90, 20)), *more]).astype(np.float64)
+
+
+def test_columns_beside_those_in_one_unit_have_their_own_scale():
+    rng = np.random.default_rng(0)
+    age, income = rng.uniform(0, 75, 90), rng.normal(30_000, 9_000, 90)
+    grades = grades_and_more(rng, age, income)
+    embedding = np.column_stack([rng.normal(0, 1, (90, 40)), income])
+    assert share_unit(*stats(grades)).tolist() == [True] * 20 + [False] * 2
+    assert share_unit(*stats(embedding)).tolist() == [True] * 40 + [False]
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_an_age_beside_grades_weighs_as_much_as_one_of_them(as_table):
+    rng = np.random.default_rng(0)
+    age = rng.uniform(0, 75, 90)
+    age[5] = 35_000  # mistyped
+    x = grades_and_more(rng, age)
+    parts = [pd.DataFrame(part).add_prefix("c") if as_table else part for part in (x[:45], x[45:])]
+    fed = LocalFederation(ClientFiles(parts).build().clients)
+    preparation = prepare(fed)
+    assert preparation.mode == "common"
+    said = "\n".join(preparation.notes)
+    assert "20 of 21 columns look like measures in one unit, so they are divided by one common scale, and the" in said
+    assert "count as a limit" in said
+    spread = pooled(fed).std(0)
+    assert spread.min() > 0.8
+    assert spread.max() < 1.2
 
 
 def test_columns_in_one_unit_keep_their_proportions():

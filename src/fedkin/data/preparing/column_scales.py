@@ -15,11 +15,21 @@ _MIN_COLUMNS, _EDGE, _SAME_ORDER = 16, 0.05, 6.0
 """Of columns in one unit: how many there are at least, and the ratio of the largest to the smallest spread at most,
 leaving out so many at either end."""
 
-ONE_UNIT = (
-    "All {} columns look like measures in one unit, so they are divided by one scale and not each by its own; scaling "
-    "= 'standard' standardises each."
-)
-"""A note about so many columns."""
+
+def note_on_unit(shared: Tensor, varies: Tensor) -> list[str]:
+    """Return a note on the columns with a common scale, given which have and which vary, bool ``(columns,)``; or none.
+
+    Of columns with a single value nothing is said.
+    """
+    if not shared.any():
+        return []
+    all_do = bool(shared[varies].all())
+    which = f"All {len(shared)}" if all_do else f"{int(shared.sum())} of {len(shared)}"
+    others = "" if all_do else ", and the others each by its own"
+    return [
+        f"{which} columns look like measures in one unit, so they are divided by one common scale{others}; scaling = "
+        "'standard' divides each by its own."
+    ]
 
 
 def in_unit(lowest: Tensor, highest: Tensor) -> bool:
@@ -27,22 +37,23 @@ def in_unit(lowest: Tensor, highest: Tensor) -> bool:
     return bool((lowest >= 0).all() and (highest <= 1).all()) and float(highest.max()) >= _VISIBLE
 
 
-def scale_of(mode: str, lowest: Tensor, highest: Tensor, spread: Tensor) -> tuple[str, Tensor]:
-    """Return the mode that "auto" stands for, or `mode`, and the scale of each column.
+def scale_of(mode: str, lowest: Tensor, highest: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scale of each column, and bool ``(columns,)``: which of them have a common one.
 
-    Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so columns that
-    `share_unit` are divided by one common scale.
+    Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so with "auto"
+    columns that `share_unit` are divided by one common scale, and the others each by its own.
     """
-    if mode == "auto" and share_unit(lowest, highest, spread):
-        return "common", torch.full_like(spread, float(spread[lowest < highest].square().mean().sqrt()))
-    return "standard", spread
+    shared = share_unit(lowest, highest, spread) if mode == "auto" else torch.zeros_like(lowest, dtype=torch.bool)
+    common = spread[shared].square().mean().sqrt()
+    return torch.where(shared, common, spread), shared
 
 
-def share_unit(lowest: Tensor, highest: Tensor, spread: Tensor) -> bool:
-    """Return whether columns look like measurements of one kind in one unit.
+def share_unit(lowest: Tensor, highest: Tensor, spread: Tensor) -> Tensor:
+    """Return which columns look like measurements of one kind in one unit, bool ``(columns,)``; there may be none.
 
-    That is so if there are at least 16 that vary, and at least half of them share the minimum and half the maximum, as
-    pixels do. Or all spread by the same order of magnitude around values of that order, as embeddings and spectra do.
+    They are so if at least half of the columns that vary have one minimum and half one maximum, as pixels do: all that
+    lie between these two. Or all spread by the same order of magnitude around values of that order, as embeddings and
+    spectra do; of these a few may spread less. Fewer than 16 columns do not share a unit.
 
     Parameters
     ----------
@@ -50,19 +61,25 @@ def share_unit(lowest: Tensor, highest: Tensor, spread: Tensor) -> bool:
         float64 ``(columns,)``: minimum, maximum and standard deviation.
     """
     varies = lowest < highest
+    none = torch.zeros_like(varies)
     if int(varies.sum()) < _MIN_COLUMNS:
-        return False
-    lowest, highest, spread = lowest[varies], highest[varies], spread[varies]
-    if _shared(lowest) >= 0.5 and _shared(highest) >= 0.5:
-        return True
-    low, high = spread.quantile(_EDGE), spread.quantile(1 - _EDGE)
-    middles = (lowest + highest) / 2
-    return bool(high <= _SAME_ORDER * low) and bool((middles.max() - middles.min()) <= _SAME_ORDER * spread.max())
+        return none
+    (least, of_least), (greatest, of_greatest) = _most_frequent(lowest[varies]), _most_frequent(highest[varies])
+    if of_least >= 0.5 and of_greatest >= 0.5:
+        shared = varies & (lowest >= least) & (highest <= greatest)
+    else:
+        low, high = spread[varies].quantile(_EDGE), spread[varies].quantile(1 - _EDGE)
+        shared = varies & (spread <= _SAME_ORDER * low)
+        middles = (lowest + highest)[shared] / 2
+        if high > _SAME_ORDER * low or middles.max() - middles.min() > _SAME_ORDER * spread[shared].max():
+            return none
+    return shared if int(shared.sum()) >= _MIN_COLUMNS else none
 
 
-def _shared(values: Tensor) -> float:
-    """Return the fraction of the values that equal the most frequent one."""
-    return float(values.unique(return_counts=True)[1].max()) / len(values)
+def _most_frequent(values: Tensor) -> tuple[float, float]:
+    """Return the most frequent value, and the fraction of all values that equal it."""
+    unique, counts = values.unique(return_counts=True)
+    return float(unique[counts.argmax()]), float(counts.max()) / len(values)
 
 
 def constant(mean: Tensor, spread: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedkin.core import Federation
 from fedkin.core.errors import listing
-from fedkin.data.preparing.column_scales import ONE_UNIT, constant, in_unit, scale_of
+from fedkin.data.preparing.column_scales import constant, in_unit, note_on_unit, scale_of
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers
@@ -52,10 +52,10 @@ def fitted_encoding(
     other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts])
     indicated = missing & indicator
     fill = _fill(fed, columns, sums, missing)
-    mode, spread = _mode(columns, scaling, sums)
+    mode, spread, shared = _mode(columns, scaling, sums)
     limits, outliers = NO_LIMITS, list[str]()
-    if scaling == "auto" and mode == "standard":
-        limits, outliers = _limits(fed, columns, sums)
+    if scaling == "auto" and mode in ("standard", "common"):
+        limits, outliers = _limits(fed, columns, sums, ~shared)
     center, spread = limits.within(sums.mean, spread)
     means, scales = [], []
     for at in range(len(columns)):
@@ -77,17 +77,19 @@ def fitted_encoding(
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     low, high = limits.ends(len(columns))
     encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, imputation)
-    return encoding, [*_notes(columns, sums, encoding), *outliers]
+    in_one_unit = note_on_unit(shared, sums.spread > 0)
+    return encoding, [*_notes(columns, sums, encoding), *in_one_unit, *outliers]
 
 
-def _limits(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums) -> tuple[Limits, list[str]]:
+def _limits(
+    fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, among: Tensor
+) -> tuple[Limits, list[str]]:
     """Return limits of columns of numbers and dates with outliers, where minimum and maximum are known, and a note."""
     if sums.low is None or sums.high is None:
         return NO_LIMITS, []
     measured = torch.tensor([column.kind in ("number", "date") for column in columns]) & (sums.filled > 0)
-    low, high = torch.where(measured, sums.low, sums.mean), torch.where(measured, sums.high, sums.mean)
-    limits = find_limits(histograms_of(fed, columns), sums.mean, sums.spread, low, high)
-    return limits, note_on_outliers([f"'{column.name}'" for column in columns], limits, low, high)
+    limits = find_limits(histograms_of(fed, columns), sums.mean, sums.spread, sums.low, sums.high, among & measured)
+    return limits, note_on_outliers([f"'{column.name}'" for column in columns], limits, sums.low, sums.high)
 
 
 def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:
@@ -107,17 +109,19 @@ def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, mi
     return torch.where(ordinal, fill.round(), fill)
 
 
-def _mode(columns: Sequence[SchemaColumn], scaling: str, sums: ColumnSums) -> tuple[Mode, Tensor]:
-    """Return the mode of scaling, and the scale of each column that is no category."""
+def _mode(columns: Sequence[SchemaColumn], scaling: str, sums: ColumnSums) -> tuple[Mode, Tensor, Tensor]:
+    """Return the mode of scaling, the scale of each column that is no category, and which columns have a common one."""
+    shared = torch.zeros(len(columns), dtype=torch.bool)
     if scaling == "none":
-        return "none", torch.ones_like(sums.spread)
+        return "none", torch.ones_like(sums.spread), shared
     if sums.low is None or sums.high is None:
-        return "standard", torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread)
+        return "standard", torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread), shared
     numbers = all(column.kind == "number" for column in columns)
     if scaling == "auto" and numbers and in_unit(sums.low, sums.high):
-        return "unit", sums.spread
-    found, spread = scale_of(scaling if numbers else "standard", sums.low, sums.high, sums.spread)
-    return ("common" if found == "common" else "standard"), torch.where(sums.low == sums.high, 1.0, spread)
+        return "unit", sums.spread, shared
+    scale, shared = scale_of(scaling if numbers else "standard", sums.low, sums.high, sums.spread)
+    mode: Mode = "common" if shared.any() else "standard"
+    return mode, torch.where(sums.low == sums.high, 1.0, scale), shared
 
 
 def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEncoding) -> list[str]:
@@ -144,6 +148,4 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
     if pooled:
         notes.append(f"Rare categories of {listing(pooled)} are pooled as '{OTHER}'.")
-    if encoding.mode == "common":
-        notes.append(ONE_UNIT.format(len(columns)))
     return notes

@@ -67,7 +67,7 @@ NO_LIMITS = Limits(torch.zeros(0, dtype=torch.int64), *torch.zeros(4, 0, dtype=t
 """Limits of no column."""
 
 
-def find_limits(ask: Ask, mean: Tensor, spread: Tensor, low: Tensor, high: Tensor) -> Limits:
+def find_limits(ask: Ask, mean: Tensor, spread: Tensor, low: Tensor, high: Tensor, among: Tensor) -> Limits:
     """Return the limits of the columns with outliers; there may be none.
 
     Parameters
@@ -76,8 +76,10 @@ def find_limits(ask: Ask, mean: Tensor, spread: Tensor, low: Tensor, high: Tenso
         See `Ask`. Called only if some value is five standard deviations from the mean.
     mean, spread, low, high : Tensor
         float64 ``(columns,)``: mean, standard deviation, minimum and maximum.
+    among : Tensor
+        bool ``(columns,)``: those that may have limits.
     """
-    at = (torch.maximum(high - mean, mean - low) > _SUSPECT * spread).nonzero()[:, 0]
+    at = (among & (torch.maximum(high - mean, mean - low) > _SUSPECT * spread)).nonzero()[:, 0]
     least, greatest = low[at], high[at]
     first, last, filled = _middle(ask, at, least, greatest)
     reach = last - first

@@ -14,7 +14,7 @@ from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_shape, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
-from fedkin.data.preparing.column_scales import ONE_UNIT, UNIT, constant, in_unit, scale_of, unit_of
+from fedkin.data.preparing.column_scales import UNIT, constant, in_unit, note_on_unit, scale_of, unit_of
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.histograms import BINS, histograms
 from fedkin.data.preparing.outliers import find_limits, limited, note_on_outliers
@@ -98,14 +98,14 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
     wanted = {"squares": doubles(*mean.shape, minimum=0)}
     replies = fed.ask_until_all_reply(squares, {"mean": mean, "unit": unit}, expected=wanted)
     spread = (sum_of(replies, "squares") * unit.square() / count).sqrt()
-    found = scale_of(mode, lowest, highest, spread) if len(shape) == 1 else ("standard", spread)
-    scale = torch.where(lowest == highest, 1.0, found[1])
-    scaling, notes = Scaling(found[0], shape, mean, scale), [ONE_UNIT.format(shape[0])] if found[0] == "common" else []
-    if mode == "auto" and found[0] == "standard" and len(shape) == 1:
-        limits = find_limits(partial(_histograms_of, fed), mean, spread, lowest, highest)
+    scale, shared = scale_of(mode if len(shape) == 1 else "standard", lowest, highest, spread)
+    scale, notes = torch.where(lowest == highest, 1.0, scale), note_on_unit(shared, lowest < highest)
+    scaling = Scaling("common" if shared.any() else "standard", shape, mean, scale)
+    if mode == "auto" and len(shape) == 1:
+        limits = find_limits(partial(_histograms_of, fed), mean, spread, lowest, highest, ~shared)
         if len(limits.at):
-            scaling = Scaling(found[0], shape, *limits.within(mean, scale), *limits.ends(len(mean)))
-            notes = note_on_outliers([f"column {i + 1}" for i in range(len(mean))], limits, lowest, highest)
+            scaling = Scaling(scaling.mode, shape, *limits.within(mean, scale), *limits.ends(len(mean)))
+            notes += note_on_outliers([f"column {i + 1}" for i in range(len(mean))], limits, lowest, highest)
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
     return scaling, notes
 
