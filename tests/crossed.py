@@ -21,7 +21,7 @@ from fedkin.data.preparing.statistics import column_sums, hidden_column_sums
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import checked_method
-from fedkin.methods.samples.kingraph.smoothing_check import unsmoothed_nodes
+from fedkin.methods.samples.kingraph.own_micro_clusters import unsmoothed_nodes
 from fedkin.secure_aggregation.sums import secure
 
 _START = hostile.SMALL["fedcref"]

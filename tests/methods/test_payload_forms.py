@@ -12,7 +12,7 @@ from fedkin.core.errors import RefusalError
 from fedkin.core.task import all_tasks
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
-from fedkin.methods.samples.kingraph.private_kingraph_tasks import send_noisy_sums
+from fedkin.methods.samples.kingraph.private_kingraph import send_noisy_sums
 
 
 def test_every_task_of_the_library_says_what_it_takes():

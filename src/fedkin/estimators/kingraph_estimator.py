@@ -20,7 +20,7 @@ from fedkin.estimators.estimator import FitOutcome
 from fedkin.estimators.sample_clusterer import LatentClusterer
 from fedkin.estimators.torch_modules import FeaturesOrName, extractor_of
 from fedkin.methods.samples.kingraph import kingraph
-from fedkin.methods.samples.kingraph.node_votes import Votes, clusters_again, counted_shares, nodes_of_samples
+from fedkin.methods.samples.kingraph.kingraph_nodes import Votes, counted, counted_shares, nodes_of_samples
 
 
 class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
@@ -120,7 +120,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self.n_clusters_, self.scales_ = self.result_["n_clusters"], self.result_["scales"]
         self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]
         again = [
-            before if at in self._forgotten else clusters_again(memory, self.result_).numpy()
+            before if at in self._forgotten else counted(memory, self.result_)[0].numpy()
             for at, (memory, before) in enumerate(zip(self._memories, self.labels_, strict=True))
         ]
         self.labels_ = ByClient(again, self.client_names_)

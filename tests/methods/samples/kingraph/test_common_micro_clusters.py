@@ -17,9 +17,10 @@ from fedkin.methods.samples.kingraph.common_micro_clusters import (
     send_cell_moments,
     send_cell_sums,
     send_counts,
+    send_neighbour_scatter,
+    summed_moments,
 )
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.summed_moments import send_neighbour_scatter, summed_moments
 from fedkin.secure_aggregation.client_sums import ClientSums
 from fedkin.secure_aggregation.sums import secure
 

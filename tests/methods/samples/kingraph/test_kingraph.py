@@ -14,7 +14,7 @@ from fedkin.features import pca
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.kingraph import kingraph_space
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.node_votes import vote
+from fedkin.methods.samples.kingraph.kingraph_nodes import receive_clusters
 
 CENTRES = 20 * torch.eye(6, 20)
 
@@ -133,15 +133,6 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
     assert all(map(torch.equal, own[2], found()[2]))
 
 
-def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():
-    centroids = torch.tensor([[0.0, 0.0], [3.0, 0.0], [-3.0, 0.0], [0.0, 3.0], [0.0, -3.0], [1.0, 9.0]])
-    result = {"n_clusters": 2, "centroids": centroids, "clusters": torch.tensor([0, 1, 1, 1, 1, 0])}
-    points = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.4, 1.2], [1.0, 9.0]])
-    assert vote(result, points).tolist() == [0, 0, 1, 0]
-    assert vote({**result, "centroids": centroids[:1], "clusters": torch.tensor([1])}, points).tolist() == [1] * 4
-    assert vote(result, points[:0]).shape == (0,)
-
-
 def test_a_client_with_too_few_samples_sends_nothing_and_gets_clusters():
     clients, truth = planted()
     clients.append(Client(6, CENTRES[:4] + 0.1))
@@ -256,7 +247,7 @@ def test_a_result_of_more_clusters_than_nodes_is_refused_and_nothing_is_allocate
     _, state, _ = run(method, clients)
     payload = {"smoothing": 0, "rounds": 0, "result": {**method.result(state), "n_clusters": 2**40}}
     with pytest.raises(FedkinError, match=f"names {2**40} clusters of"):
-        kingraph_space.receive_clusters.run(clients[:1], [payload])
+        receive_clusters.run(clients[:1], [payload])
 
 
 @pytest.mark.parametrize("options", [{}, {"broadcast_nodes": False}, {"common_micro_clusters": True}])

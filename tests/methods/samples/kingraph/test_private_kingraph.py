@@ -14,8 +14,7 @@ from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph import private_kingraph
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget
-from fedkin.methods.samples.kingraph.private_kingraph_tasks import send_noisy_moments, send_noisy_sums
+from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, send_noisy_moments, send_noisy_sums
 from fedkin.privacy.gaussian import gaussian_delta
 from fedkin.privacy.releases import NAMES, SPENT
 

@@ -37,8 +37,7 @@ from fedkin.methods.samples.fedcref import association, candidate_clusters, comm
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_parameters import FedCRefParameters
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
-from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_first import cluster_first
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, cluster_first
 from fedkin.methods.samples.sample_method import broadcast, describe_clients
 from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for

@@ -18,20 +18,37 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.clustering.whitening import MIN_SAMPLES
-from fedkin.core import Client, Federation, FedkinError, Record, State
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.data.reading.arrays import common_shape
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
-from fedkin.methods.samples.kingraph.discrete_columns import describe_columns, discrete_blocks, send_columns
-from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState, cut_nodes, points_of, receive_clusters
-from fedkin.methods.samples.kingraph.node_clusters import clustered
-from fedkin.methods.samples.kingraph.node_votes import kept_shares, shares_of, vote, vote_share
-from fedkin.methods.samples.kingraph.own_micro_clusters import KEPT_OF_FORGOTTEN, OwnPath, without_clients
+from fedkin.methods.samples.kingraph.kingraph_nodes import (
+    clustered,
+    counted,
+    counted_shares,
+    cut_nodes,
+    memory_of,
+    nearest_nodes,
+    receive_clusters,
+    votes_of,
+)
+from fedkin.methods.samples.kingraph.kingraph_space import (
+    KinGraphState,
+    describe_columns,
+    discrete_blocks,
+    points_of,
+    send_columns,
+)
+from fedkin.methods.samples.kingraph.own_micro_clusters import (
+    KEPT_OF_FORGOTTEN,
+    OwnPath,
+    checked_smoothing,
+    without_clients,
+)
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
-from fedkin.methods.samples.kingraph.smoothing_check import checked_smoothing, is_suspicious
 from fedkin.methods.samples.private_releases import send_shape
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
 from fedkin.secure_aggregation.client_sums import can_hide
@@ -231,10 +248,11 @@ class KinGraphMethod(SampleMethod):
         if not len(state.clusters):
             return
         rounds = 1 if self.epsilon is None else self.smoothing_rounds
-        payloads = fed.all(result=cut_nodes(state), smoothing=state.smoothing, rounds=rounds)
+        result = cut_nodes(state)
+        payloads = fed.all(result=result, smoothing=state.smoothing, rounds=rounds)
         to_all = len(state.clusters) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
         if len(state.own) and not to_all:
-            shares = vote_share(cut_nodes(state), state.centroids)
+            _, shares = counted(nearest_nodes(state.centroids, state.centroids), result)
             clients, sizes = state.own[:, 0].unique_consecutive(return_counts=True)
             for client, nodes in zip(clients.tolist(), state.own[:, 1].split(sizes.tolist()), strict=True):
                 if client in payloads:
@@ -244,22 +262,23 @@ class KinGraphMethod(SampleMethod):
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return the cluster of samples ``(n, *shape)`` by a vote of the nearest nodes; int64 ``(n,)``."""
-        return vote(result, points_of(result["space"], x))
+        return counted(votes_of(result, x), result)[0]
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return the fraction of the nearest nodes' votes for each sample's cluster, float32 ``(n,)``."""
-        return vote_share(result, points_of(result["space"], x))
+        return counted(votes_of(result, x), result)[1]
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return fractions of the nearest nodes' votes for each cluster, float32 ``(n, n_clusters)``."""
-        return shares_of(result, points_of(result["space"], x))
+        return counted_shares(votes_of(result, x), result)
 
     @classmethod
     def client_memberships(cls, result: Mapping[str, Any], client: Client) -> Tensor | None:
         """Return memberships of a client's own samples, ``None`` if the client has not received the nodes."""
-        return kept_shares(result, client)
+        memory = memory_of(client)
+        return None if memory is None else counted_shares(memory, result)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -292,8 +311,38 @@ class KinGraphMethod(SampleMethod):
         If clusters are found `again`, smoothing stays as first decided, so that clients are not asked for anything.
         """
         after, values = self.clusters_of(state, fed.rng("communities"))
-        if state.smoothing and not again and len(fed.ids) > 1 and is_suspicious(values):
+        if state.smoothing and not again:
             after, values = checked_smoothing(fed, (after, values), self.clusters_of, self.smoothing == "auto")
         self.conclude(fed, after)
         answered = [client for client in fed.present if client not in fed.missing]
         return after.next(), Record(answered, dict(fed.missing), values)
+
+
+def cluster_first(fed: Federation, method: KinGraphMethod) -> int:
+    """Cluster the samples of all clients by kin-graph; clients keep the clusters as ``kingraph_clusters``.
+
+    Returns
+    -------
+    int
+        Number of clusters.
+
+    Raises
+    ------
+    FedkinError
+        If a client cannot be reached.
+    """
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    fed.ask_until_all_reply(keep_kingraph_clusters, {})
+    return int(state.clusters.max()) + 1
+
+
+@client_task(takes={})
+def keep_kingraph_clusters(client: Client, payload: Payload) -> Payload:
+    """Move the clusters found by kin-graph to ``kingraph_clusters``, as they are not the final result."""
+    if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
+        client.state["kingraph_clusters"] = client.state.pop("clusters")
+    if "kingraph_clusters" not in client.state:
+        raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")
+    return {}

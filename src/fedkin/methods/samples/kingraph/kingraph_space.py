@@ -1,8 +1,8 @@
-"""The space in which kin-graph compares samples, and the method's state."""
+"""The space in which kin-graph compares samples, how it is found, and the method's state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,23 +10,25 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fedkin.clustering.micro_clusters import smoothed
-from fedkin.clustering.whitening import local_scatter
 from fedkin.core import Client, FedkinError, Payload, State, client_task
-from fedkin.core.replies import Expected, Maybe, Nullable, counts_to, is_count, is_name, is_seed, positive, reals, whole
+from fedkin.core.replies import (
+    MAX_COUNT,
+    Array,
+    Expected,
+    Nullable,
+    is_count,
+    is_name,
+    is_seed,
+    is_shape,
+    positive,
+    reals,
+)
+from fedkin.data.preparing.discrete_blocks import UNKNOWN, blocks_of, common_blocks
 from fedkin.features.extractors import extract
-from fedkin.features.pca import PROJECTED, Components, random_projection
-from fedkin.methods.samples.kingraph.node_votes import counted, nearest_nodes
-from fedkin.nn.network_forms import MANY
+from fedkin.features.pca import PROJECTED, Components, FeatureMoments, components, random_projection
+from fedkin.features.shared_variation import shared_basis
 
 _BATCH = 2048
-
-
-def _are_counts(value: Any) -> bool:
-    """Whether `value` is a tensor; any counts, also noisy ones, are accepted, as votes do not use them."""
-    return isinstance(value, Tensor)
-
-
 SPACE: Expected = {
     "features": is_name, "projection": Nullable(is_seed), "bound": Nullable(positive), "mean": reals("width"),
     "directions": reals("width", "components"),
@@ -102,60 +104,32 @@ class KinGraphState(State):
     @property
     def space(self) -> Payload:
         """Parameters that turn samples into points."""
-        return {
-            "features": self.features,
-            "projection": self.projection,
-            "bound": self.bound,
-            "mean": self.mean,
-            "directions": self.directions,
-        }
+        return {name: getattr(self, name) for name in SPACE}
 
 
-def cut_nodes(state: KinGraphState) -> Payload:
-    """Return a payload with all that a client needs to assign samples to clusters by their nearest nodes."""
-    n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
-    nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
-    return {"n_clusters": n_clusters, "space": state.space, **nodes}
+_COLUMNS: Expected = {"shape": is_shape, "blocks": Array(("columns",), torch.int64, UNKNOWN, MAX_COUNT)}
+
+
+@client_task(takes={}, holds=_COLUMNS)
+def send_columns(client: Client, payload: Payload) -> Payload:
+    """Send the shape of a sample, and which columns of a table are discrete, see `discrete_blocks`."""
+    return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client)}
+
+
+@client_task(takes={}, holds={**_COLUMNS, "samples": is_count})
+def describe_columns(client: Client, payload: Payload) -> Payload:
+    """Send the same, and the number of samples."""
+    return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client), "samples": len(client)}
+
+
+def discrete_blocks(replies: Mapping[int, Payload], shape: Sequence[int]) -> Tensor:
+    """Return the `common_blocks` of samples of this shape, from the clients' replies to `send_columns`."""
+    own = [reply["blocks"] for _, reply in sorted(replies.items())]
+    return common_blocks(own, shape[0] if len(shape) == 1 else 0)
 
 
 _kept_features = WeakTensorKeyDictionary()
 """Cache of features, keyed by the clients' samples; see `client_features`."""
-
-
-def neighbour_scatter(client: Client, space: Mapping[str, Any]) -> Tensor:
-    """Return the mean outer product of differences between neighbouring samples of a client: float64 ``(d, d)``."""
-    return local_scatter(client_points(client, space), client.rng)
-
-
-@client_task(
-    takes={
-        "clusters": Maybe(whole(None)), "confidence": Maybe(reals(None)),
-        "smoothing": Maybe(counts_to(MANY, 0)), "rounds": Maybe(counts_to(MANY, 0)),
-        "result": Maybe(
-            {
-                "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
-                "clusters": whole("nodes"), "counts": _are_counts,
-            }
-        ),
-    },
-    accounted=True,
-)  # fmt: skip
-def receive_clusters(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them."""
-    if "result" in payload:
-        result = payload["result"]
-        if result["n_clusters"] > len(result["clusters"]):
-            raise FedkinError(f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes.")
-        points = client_points(client, result["space"])
-        points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-        votes = nearest_nodes(result["centroids"], points)
-        client.state["clusters"], client.state["confidence"] = counted(votes, result)
-        client.state["nearest_nodes"], client.state["squared_distances"] = votes.nodes.int(), votes.squares
-    else:
-        for name in ("clusters", "confidence"):
-            client.state[name] = payload[name][client.state["micro_clusters"]]
-    _kept_features.pop(client.x, None)
-    return {}
 
 
 def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -187,6 +161,11 @@ def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
     return features
 
 
+def forget_features(client: Client) -> None:
+    """Delete the client's cached features."""
+    _kept_features.pop(client.x, None)
+
+
 def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
     """Return `points_of` a client's samples."""
     features = client_features(client, space)
@@ -204,3 +183,28 @@ def points_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
 def _components(space: Mapping[str, Any], batches: Iterable[Tensor]) -> Tensor:
     mean, directions = space["mean"], space["directions"]
     return torch.cat([directions.new_zeros(0, directions.shape[1]), *((rows - mean) @ directions for rows in batches)])
+
+
+def leading_components(
+    found: FeatureMoments, state: KinGraphState, count: int, whitening: float
+) -> tuple[Components, float]:
+    """Return the principal components of features, and the fraction of the variance that they explain.
+
+    Discrete columns are replaced by what they share with others, see `shared_basis`.
+
+    Parameters
+    ----------
+    found : FeatureMoments
+    state : KinGraphState
+    count, whitening
+        See `components`.
+    """
+    if not (state.blocks >= 0).any():
+        leading = components(found, count, state.standardise, whitening)
+        return leading, leading.explained_variance(found, state.standardise)
+    basis = shared_basis(found.scatter / found.count, found.count, state.blocks)
+    shared = found.along(basis)
+    leading = components(shared, count, state.standardise, whitening)
+    directions = (basis @ leading.directions.double()).float()
+    explained = leading.explained_variance(shared, state.standardise)
+    return replace(leading, mean=(found.total / found.count).float(), directions=directions), explained

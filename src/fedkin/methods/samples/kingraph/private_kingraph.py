@@ -21,24 +21,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedkin.core import Federation, FedkinError, Payload, Record
-from fedkin.core.replies import doubles, reals
+from fedkin.clustering.nearest import nearest_centroids
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
+from fedkin.core.replies import MAX_SAMPLE, Expected, counts_to, doubles, is_number, positive, reals
 from fedkin.features.pca import Components, symmetric
-from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState
-from fedkin.methods.samples.kingraph.private_kingraph_tasks import (
-    MOMENTS_SENSITIVITY,
-    SUMS_SENSITIVITY,
-    send_noisy_moments,
-    send_noisy_sums,
-)
-from fedkin.methods.samples.private_releases import check_budgets
+from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_features, client_points
+from fedkin.methods.samples.private_releases import check_budgets, is_row_by_row, triangle_of, without_scale
 from fedkin.privacy.gaussian import gaussian_mu
+from fedkin.privacy.releases import clipped, released
 
+_MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
+_BATCH = 2048
+_SPACE: Expected = {**SPACE, "features": is_row_by_row, "bound": positive}
 _ROUNDS = 4
 _MOMENTS_FRACTION = 0.3
 """Fraction of the squared budget for the moments."""
@@ -49,6 +47,49 @@ _MASS = 5.0
 """Intended number of samples per centre, as a multiple of the length of the noise on its sum."""
 _ALIVE = 2.0
 """Standard deviations of the noise above which a count is significant."""
+
+
+@client_task(
+    takes={"space": _SPACE, "width": counts_to(2**15), "deviation": positive, "budget": positive},
+    holds={"count": is_number, "total": doubles("width"), "second": reals(None)},
+    may_be_empty=True,
+    accounted=True,
+)
+def send_noisy_moments(client: Client, payload: Payload) -> Payload:
+    """Send the noisy count, sum and outer products of a client's features; nothing if its budget does not suffice."""
+    width = payload["width"]
+    total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
+    for batch in client_features(client, payload["space"]).split(_BATCH):
+        rows = clipped(batch)
+        if rows.shape[1] != width:
+            raise FedkinError(f"Features have {rows.shape[1]} numbers here, not {width}.")
+        total += rows.sum(0, dtype=torch.float64)
+        second += rows.T @ rows
+    exact = [torch.tensor(float(len(client))), triangle_of(second), total]
+    found = released(client, exact, _MOMENTS_SENSITIVITY, payload)
+    if found is None:
+        return {}
+    count, triangle, total = found
+    return {"count": float(count), "total": total, "second": without_scale(triangle, width)}
+
+
+@client_task(
+    takes={
+        "space": _SPACE, "centres": reals("centres", "components"), "radius": positive, "deviation": positive,
+        "budget": positive,
+    },
+    holds={"counts": doubles("centres", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE), "sums": doubles("centres", None)},
+    may_be_empty=True,
+    accounted=True,
+)  # fmt: skip
+def send_noisy_sums(client: Client, payload: Payload) -> Payload:
+    """Send noisy counts and sums of components by nearest centre; nothing if the client's budget does not suffice."""
+    centres, radius = payload["centres"], payload["radius"]
+    points = clipped(client_points(client, payload["space"]) / radius)
+    labels = nearest_centroids(points, centres / radius)
+    sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, points.double())
+    found = released(client, [labels.bincount(minlength=len(centres)), sums], _SUMS_SENSITIVITY, payload)
+    return {} if found is None else dict(zip(("counts", "sums"), found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -80,30 +121,12 @@ class PrivacyBudget:
     @property
     def moments_deviation(self) -> float:
         """Standard deviation of the noise on each number of a client's moments."""
-        return MOMENTS_SENSITIVITY / self.moments_mu
+        return _MOMENTS_SENSITIVITY / self.moments_mu
 
     @property
     def round_deviation(self) -> float:
         """Standard deviation of the noise on each number of a client's sums, in one round."""
-        return SUMS_SENSITIVITY / self.round_mu
-
-
-class NoisyRelease(NamedTuple):
-    """Result of noisy exchanges, and the clients that replied.
-
-    Attributes
-    ----------
-    value : Any
-        Components and number of samples, or centroids and counts; None if no client sent anything.
-    answered : list of int
-        Clients that replied to every request.
-    missing : dict of int to str
-        Reasons why other clients did not, by client.
-    """
-
-    value: Any
-    answered: list[int]
-    missing: dict[int, str]
+        return _SUMS_SENSITIVITY / self.round_mu
 
 
 @dataclass(frozen=True)
@@ -121,121 +144,82 @@ class PrivatePath:
     components: int
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
-        budget = self.budget
-        if not len(state.mean):
-            found = private_components(fed, state.space, state.width, self.components, budget)
-            record = Record(found.answered, found.missing, {"phase": "components", "features": state.features})
-            if found.value is None:
-                return None, record
-            leading, samples = found.value
-            record.values.update(components=len(leading.variances), epsilon=budget.epsilon, delta=budget.delta)
-            return replace(state.at(leading), samples=samples), record
-        found = private_clusters(fed, state.space, state.variances, state.samples, budget)
-        if found.value is None:
-            return None, Record(found.answered, found.missing, {"phase": "graph"})
-        centroids, counts = found.value
-        if not len(counts):
+        """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step.
+
+        Raises
+        ------
+        FedkinError
+            If all clients have spent their budgets, or the noise hides all clusters.
+        """
+        return self._nodes(fed, state) if len(state.mean) else self._components(fed, state)
+
+    def _components(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+        """Find the principal components of noisy moments that exceed the noise, and the noisy number of samples."""
+        budget, width, deviation = self.budget, state.width, self.budget.moments_deviation
+        request = {"space": state.space, "width": width, "deviation": deviation, "budget": budget.mu}
+        expected = {"total": doubles(width), "second": reals(width * (width + 1) // 2)}
+        replies = fed.ask(send_noisy_moments, fed.all(**request), expected)
+        record = Record(list(replies), dict(fed.missing), {"phase": "components", "features": state.features})
+        sent = [reply for reply in replies.values() if reply]
+        if not sent:
+            check_budgets(record.missing, budget.epsilon)
+            return None, record
+        count = max(1.0, sum(reply["count"] for reply in sent))
+        mean = torch.stack([reply["total"] for reply in sent]).sum(0) / count
+        second = symmetric(torch.stack([reply["second"] for reply in sent]).double().sum(0) / count, width)
+        values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
+        values, vectors = values.flip(0), vectors.flip(1)
+        edge = deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
+        kept = max(1, min(int((values > edge).sum()), self.components, _MAX_COMPONENTS))
+        leading = Components(
+            mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float()
+        )
+        record.values.update(components=kept, epsilon=budget.epsilon, delta=budget.delta)
+        return replace(state.at(leading), samples=count), record
+
+    def _nodes(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+        """Find common centres by four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
+
+        The first centres are drawn from a Gaussian with the components' variances. Between rounds a centre without a
+        significant count is drawn again near one of the others, chosen by their counts; after the last round it is
+        dropped.
+        """
+        budget, variances, deviation = self.budget, state.variances, self.budget.round_deviation
+        rng, radius = fed.rng("private"), _RADIUS * float(variances.sum().sqrt())
+        on_a_sum = deviation * math.sqrt(len(fed.present) * len(variances))
+        number = int(min(_MAX_CENTRES, max(_MIN_CENTRES, state.samples / (_MASS * on_a_sum))))
+        centres = _within(torch.randn(number, len(variances), generator=rng) * variances.sqrt(), radius)
+        counts, alive = torch.zeros(number), torch.zeros(number, dtype=torch.bool)
+        request = {"space": state.space, "radius": radius, "deviation": deviation, "budget": budget.mu}
+        expected = {"counts": doubles(number), "sums": doubles(*centres.shape)}
+        record, answered, any_reply = Record([], {}, {"phase": "graph"}), set(fed.present), False
+        for round_ in range(_ROUNDS):
+            replies = fed.ask(send_noisy_sums, fed.all(**request, centres=centres), expected)
+            answered &= set(replies)
+            record.missing.update(fed.missing)
+            sent = [reply for reply in replies.values() if reply]
+            if not sent:
+                continue
+            any_reply = True
+            counts = torch.stack([reply["counts"] for reply in sent]).sum(0).float()
+            sums = torch.stack([reply["sums"] for reply in sent]).sum(0).float()
+            alive = counts > _ALIVE * deviation * math.sqrt(len(sent))
+            moved = _within(radius * sums / counts.clamp_min(1.0)[:, None], radius)
+            centres = torch.where(alive[:, None], moved, centres)
+            if round_ < _ROUNDS - 1:
+                centres = _revived(centres, counts, alive, variances, rng)
+        record.answered.extend(sorted(answered))
+        if not any_reply:
+            check_budgets(record.missing, budget.epsilon)
+            return None, record
+        if not alive.any():
             raise FedkinError(
                 f"With method.epsilon = {budget.epsilon:g} the noise hides all clusters of about {state.samples:,.0f} "
                 "samples; use more samples or a larger epsilon."
             )
-        record = Record(found.answered, found.missing, {"phase": "graph", "epsilon": budget.epsilon})
-        return replace(state, centroids=centroids, counts=counts), record
-
-
-def private_components(
-    fed: Federation, space: Payload, width: int, maximum: int, budget: PrivacyBudget
-) -> NoisyRelease:
-    """Return principal components of noisy moments that exceed the noise, and the noisy number of samples.
-
-    Parameters
-    ----------
-    fed : Federation
-    space : dict
-        Parameters of `features_of`, with features of length 1 at most.
-    width : int
-        Number of features.
-    maximum : int
-        Maximum number of components; never more than 25.
-    budget : PrivacyBudget
-
-    Raises
-    ------
-    FedkinError
-        If all clients have spent their budgets.
-    """
-    request = {"space": space, "width": width, "deviation": budget.moments_deviation, "budget": budget.mu}
-    expected = {"total": doubles(width), "second": reals(width * (width + 1) // 2)}
-    replies = fed.ask(send_noisy_moments, fed.all(**request), expected)
-    missing, sent = dict(fed.missing), [reply for reply in replies.values() if reply]
-    if not sent:
-        check_budgets(missing, budget.epsilon)
-        return NoisyRelease(None, list(replies), missing)
-    count = max(1.0, sum(reply["count"] for reply in sent))
-    mean = torch.stack([reply["total"] for reply in sent]).sum(0) / count
-    second = symmetric(torch.stack([reply["second"] for reply in sent]).double().sum(0) / count, width)
-    values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
-    values, vectors = values.flip(0), vectors.flip(1)
-    edge = budget.moments_deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
-    kept = max(1, min(int((values > edge).sum()), maximum, _MAX_COMPONENTS))
-    found = Components(mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float())
-    return NoisyRelease((found, count), list(replies), missing)
-
-
-def private_clusters(
-    fed: Federation, space: Payload, variances: Tensor, samples: float, budget: PrivacyBudget
-) -> NoisyRelease:
-    """Return common centres after four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
-
-    The first centres are drawn from a Gaussian with the components' variances. Between rounds a centre without a
-    significant count is drawn again near one of the others, chosen by their counts; after the last round it is dropped.
-
-    Parameters
-    ----------
-    fed : Federation
-    space : dict
-        Parameters of `points_of`.
-    variances : Tensor
-        float32 ``(d,)``, variances of the components.
-    samples : float
-        Noisy number of samples of all clients.
-    budget : PrivacyBudget
-
-    Raises
-    ------
-    FedkinError
-        If all clients have spent their budgets.
-    """
-    rng, deviation, clients = fed.rng("private"), budget.round_deviation, len(fed.present)
-    radius = _RADIUS * float(variances.sum().sqrt())
-    on_a_sum = deviation * math.sqrt(clients * len(variances))
-    number = int(min(_MAX_CENTRES, max(_MIN_CENTRES, samples / (_MASS * on_a_sum))))
-    centres = _within(torch.randn(number, len(variances), generator=rng) * variances.sqrt(), radius)
-    counts, alive = torch.zeros(number), torch.zeros(number, dtype=torch.bool)
-    answered, missing, any_reply = set(fed.present), {}, False
-    for round_ in range(_ROUNDS):
-        request = {"space": space, "centres": centres, "radius": radius, "deviation": deviation, "budget": budget.mu}
-        replies = fed.ask(
-            send_noisy_sums, fed.all(**request), {"counts": doubles(number), "sums": doubles(*centres.shape)}
-        )
-        answered &= set(replies)
-        missing.update(fed.missing)
-        sent = [reply for reply in replies.values() if reply]
-        if not sent:
-            continue
-        any_reply = True
-        counts = torch.stack([reply["counts"] for reply in sent]).sum(0).float()
-        sums = torch.stack([reply["sums"] for reply in sent]).sum(0).float()
-        alive = counts > _ALIVE * deviation * math.sqrt(len(sent))
-        moved = _within(radius * sums / counts.clamp_min(1.0)[:, None], radius)
-        centres = torch.where(alive[:, None], moved, centres)
-        if round_ < _ROUNDS - 1:
-            centres = _revived(centres, counts, alive, variances, rng)
-    if not any_reply:
-        check_budgets(missing, budget.epsilon)
-        return NoisyRelease(None, sorted(answered), missing)
-    return NoisyRelease((centres[alive], counts[alive].round().clamp_min(1).long()), sorted(answered), missing)
+        record.values["epsilon"] = budget.epsilon
+        counts = counts[alive].round().clamp_min(1).long()
+        return replace(state, centroids=centres[alive], counts=counts), record
 
 
 def _revived(centres: Tensor, counts: Tensor, alive: Tensor, variances: Tensor, rng: torch.Generator) -> Tensor:

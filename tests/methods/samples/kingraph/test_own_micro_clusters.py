@@ -8,7 +8,7 @@ import torch
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.smoothing_check import are_clients, send_unsmoothed, unsmoothed_nodes
+from fedkin.methods.samples.kingraph.own_micro_clusters import send_unsmoothed, unsmoothed_nodes
 
 
 def noise(clients: int = 4, each: int = 600, apart: float = 0.0) -> list[Client]:
@@ -96,10 +96,3 @@ def test_a_client_without_micro_clusters_says_so() -> None:
     state, _, _ = last(noise(), smoothing=10)
     with pytest.raises(FedkinError, match="The client has no micro-clusters"):
         send_unsmoothed.run([Client(0, torch.zeros(3, 60))], [{"space": state.space}])
-
-
-@pytest.mark.parametrize(
-    ("share", "without", "only"), [(0.96, 0.1, True), (0.78, 0.1, True), (0.81, 0.69, False), (0.4, 0.1, False)]
-)
-def test_clusters_are_clients_where_they_go_without_smoothing(share: float, without: float, only: bool) -> None:
-    assert are_clients(share, without) is only
