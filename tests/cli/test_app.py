@@ -84,7 +84,7 @@ def test_wrong_usage_ends_with_2() -> None:
         ("run wine.csv", "Unknown method 'wine.csv'; "),
         ("run .", "'.' is no method, but a path; name a method first, such as kin-graph .."),
         ("run toy --clients -3 --scenario toy", "'scenario.clients' is -3 on the command line; "),
-        ("run toy --scenario files --clients 3", "Unknown key on the command line: 'scenario.clients'; "),
+        ("run toy --scenario files --clients 3", "'scenario.clients' is 3 on the command line, but scenario 'files' "),
         ("run mine.toml", "Cannot read mine.toml: No such file or directory."),
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
         ("run toy --scenario toy --out notes.txt/run", "Cannot write notes.txt/run/.fedkin.lock: Not a directory."),

@@ -300,3 +300,36 @@ def test_lists_of_clients_that_contradict_themselves_are_refused(settings: list[
     with pytest.raises(FedkinError) as caught:
         load_config("kfed", settings)
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "said"),
+    [
+        (
+            "kfed",
+            ["scenario.clients=3"],
+            "scenario 'own-class', the default of the method, takes no number of clients ",
+        ),
+        ("kin-graph", ["scenario.name=own-class", "scenario.clients=3"], "but scenario 'own-class' takes no number"),
+        ("kfed", ["scenario.clients=3"], "such as --scenario label-skew or iid."),
+        (
+            "ocfl",
+            ["scenario.name=domain", "scenario.clients=3"],
+            "leave it out, set 'scenario.clients_per_domain', or ",
+        ),
+    ],
+)
+def test_a_number_of_clients_for_a_scenario_without_one_is_answered_with_what_is_so(
+    method: str, settings: list[str], said: str
+) -> None:
+    with pytest.raises(FedkinError, match=r"^'scenario.clients' is 3 on the command line, but ") as error:
+        load_config(method, settings)
+    assert said in str(error.value)
+    assert "federation" not in str(error.value)
+
+
+def test_a_number_of_clients_for_a_folder_of_clients_is_to_be_left_out(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n3,4\n")
+    with pytest.raises(FedkinError, match=r"scenario 'files', the default of these data, .*; leave it out\.$"):
+        load_config("kfed", [f"data.source={tmp_path}", "scenario.clients=3"])

@@ -178,6 +178,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     method: Any = _named(tables, "method", registry.DEFAULT_METHOD, places)
     default = "files" if _has_files_of_clients(tables) else method.scenario
     scenario: Any = _named(tables, "scenario", default, places)
+    _check_clients(tables, scenario, default, method, places)
     model = _experiment(scenario, default, method)
     try:
         checked: Any = model.model_validate_json(json.dumps(with_none(tables, model), default=str))
@@ -268,6 +269,25 @@ def check_section(tables: dict[str, Any], section: str, place: str) -> None:
 def _named(tables: dict[str, Any], section: registry.Kind, default: str, places: dict[str, str]) -> type[Any]:
     check_section(tables, section, places.get(section, "on the command line"))
     return registry.resolve(section, str(tables.get(section, {}).get("name", default)))
+
+
+def _check_clients(
+    tables: dict[str, Any], scenario: type[Any], default: str, method: type[Any], places: dict[str, str]
+) -> None:
+    """Check that a number of clients is only given for scenarios that take one."""
+    given, fields = tables.get("scenario", {}), [field.name for field in dataclasses.fields(scenario)]
+    if "clients" not in given or "clients" in fields:
+        return
+    name = given.get("name", default)
+    usual = "" if "name" in given else f", the default {'of these data' if default == 'files' else 'of the method'},"
+    instead = "".join(f", set 'scenario.{field}'" for field in fields if field.startswith("clients_"))
+    first = "label-skew" if method.clusters == "samples" else "label-clusters"
+    other = "" if name == "files" else f", or choose a scenario that takes one, such as --scenario {first} or iid"
+    raise FedkinError(
+        f"'scenario.clients' is {given['clients']!r} {places.get('scenario.clients', 'on the command line')}, but "
+        f"scenario '{name}'{usual} takes no number of clients ({registry.summary_of('scenario', name)}); leave it "
+        f"out{instead}{other}."
+    )
 
 
 def _has_files_of_clients(tables: dict[str, Any]) -> bool:
