@@ -14,6 +14,7 @@ from fedkin.data.preparing.scaling import moments
 from fedkin.data.reading.sources import load
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
+from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
@@ -161,3 +162,26 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     assert prediction.predict(kept, new, client=0) == prediction.predict(outcome.folder, new, client=1)
     with pytest.raises(FedkinError, match=r"ab12 is .*, the model of one cluster; assign with the run's folder"):
         prediction.assign(kept, new)
+
+
+def test_a_site_reads_new_rows_as_it_read_its_table(tmp_path: Path) -> None:
+    folder, new = tmp_path / "clients", tmp_path / "new.csv"
+    folder.mkdir()
+    head, rows = "größe;kost\n", [f"{i % 9},5;{'fett' if i % 2 else 'käse'}" for i in range(60)]
+    for name in ("north", "south"):
+        (folder / f"{name}.csv").write_text(head + "\n".join(rows) + "\n", encoding="cp1252")
+    new.write_text(head + "0,5;käse\n-9;fett\n8,5;-\n", encoding="cp1252")
+    settings = ["data.decimal=','", "data.encoding=cp1252", 'data.na_values=[-9, "-"]', "method.n_clusters=2"]
+    execute(load_config("kfed", [f"data.source={folder}", *settings]), tmp_path / "run")
+    (tmp_path / "site.toml").write_text(
+        'name = "north"\ndata = "clients/north.csv"\nfolder = "private"\n'
+        'decimal = ","\nencoding = "cp1252"\nna_values = [-9, "-"]\n'
+    )
+    site = read_site(tmp_path / "site.toml").site()
+    keep(site, Request("ab12", 0, 0, 9, 8, ""), {})
+    kept = tmp_path / "private" / "results" / "ab12"
+    for name in ("result.json", "models.safetensors"):  # as a site gets them from the server's results
+        (kept / name).write_bytes((tmp_path / "run" / name).read_bytes())
+    notes: list[str] = []
+    assert prediction.predict(kept, str(new), warn=notes.append) == prediction.predict(tmp_path / "run", str(new))
+    assert notes == []

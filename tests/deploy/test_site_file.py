@@ -77,6 +77,10 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
         ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = 0', "'epsilon' is 0 in .*; it should be greater than 0"),
         ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = inf', "'epsilon' is inf in .*; it should be a finite number"),
         ('name = "a"\ndata = "a"\nfolder = "b"\ndelta = 1.0', "'delta' is 1.0 in .*; it should be less than 1"),
+        (
+            'name = "a"\ndata = "a"\nfolder = "b"\n[na_values.age]\nlow = -9',
+            r"'na_values' is \{'age': \{'low': -9\}\} in .*; it should be texts and numbers, one or in a list such as",
+        ),
         ("name = ", "is not a TOML file"),
     ],
 )
@@ -116,6 +120,11 @@ na_values = {nr = [8]}
         read_site(minimal(tmp_path, 'encoding = "cp12"'))
     with pytest.raises(FedkinError, match=r"'decimal' is ';' in .*site\.toml; it should be '\.' or ','"):
         read_site(minimal(tmp_path, 'decimal = ";"'))
+
+
+def test_a_single_name_or_value_needs_no_list(tmp_path: Path) -> None:
+    one = read_site(minimal(tmp_path, 'drop = "name"\ncategorical = "ward"\nna_values = -9'))
+    assert (one.table.drop, one.table.categorical, one.table.na_of("age")) == (("name",), ("ward",), (-9,))
 
 
 def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:

@@ -333,3 +333,13 @@ def test_a_number_of_clients_for_a_folder_of_clients_is_to_be_left_out(tmp_path:
         (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n3,4\n")
     with pytest.raises(FedkinError, match=r"scenario 'files', the default of these data, .*; leave it out\.$"):
         load_config("kfed", [f"data.source={tmp_path}", "scenario.clients=3"])
+
+
+@pytest.mark.parametrize(
+    "given", ["true", "{a = {b = 1}}", "[[1]]", "{a = [true]}", '[""]', '{"" = 1}', "[1.5, {a = 1}]"]
+)
+def test_a_wrong_na_values_is_answered_with_one_form(given: str) -> None:
+    with pytest.raises(FedkinError, match=r"^'data.na_values' is ") as error:
+        load_config("kfed", [f"data.na_values={given}"])
+    form = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
+    assert str(error.value).endswith(f" on the command line; it should be {form}.")

@@ -31,15 +31,15 @@ def client_app() -> ClientApp:
 def keep(site: Site, request: Request, payload: Payload) -> None:
     """Write a site's results to ``results/<run>`` in its folder: clusters of its samples, and its cluster's model.
 
-    `fedkin predict` works with that folder as with a run's.
+    `fedkin predict` works with that folder as with a run's, and reads new rows as the site's table was read.
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
     from fedkin.data.preparing.preparation import Preparation
     from fedkin.experiment.checksums import write_sums
     from fedkin.experiment.label_files import label_file, labels_of
+    from fedkin.experiment.outputs import READING, write_reading, write_result
     from fedkin.experiment.outputs import RESULTS as FOUND
-    from fedkin.experiment.outputs import write_result
 
     folder = site.folder / RESULTS / request.run
     with site.memory(request.run) as memory:
@@ -50,7 +50,9 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         alone = Population([], None, payload["classes"], site.features, [site.name])
         preparation = Preparation.from_tree(payload["preparation"])
         write_result(folder, payload["method"], payload["result"], preparation, alone)
-    write_sums(folder, FOUND)
+    if site.table is not None:
+        write_reading(folder, site.reading)
+    write_sums(folder, (*FOUND, READING))
 
 
 def site_of(context: Context) -> Site:

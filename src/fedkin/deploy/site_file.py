@@ -19,6 +19,7 @@ from fedkin.data.reading.dataset_names import HUB
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions
 from fedkin.engines.site import Site
+from fedkin.experiment.sections import Names, NaValues
 from fedkin.privacy.budget import Account
 from fedkin.secure_aggregation.signatures import public_keys
 
@@ -37,13 +38,13 @@ class _File(BaseModel):
     packages: list[str] = ["fedkin"]
     epsilon: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
     delta: float = Field(default=1e-5, gt=0, lt=1)
-    drop: list[str] = []
+    drop: Names = []
     id: str = Field(default=AUTO, min_length=1)
-    categorical: list[str] = []
+    categorical: Names = []
     ordinal: dict[str, list[str]] = {}
     decimal: Literal[".", ","] = "."
     encoding: str = "utf-8"
-    na_values: dict[str, list[str | int | float]] | list[str | int | float] = []
+    na_values: NaValues = []
     keys: dict[str, str] = {}
 
 
@@ -109,6 +110,7 @@ class SiteFile:
             read.features,
             prepare=restore_preparation,
             table=read.table,
+            reading=self.table,
             key=self.key,
             listed=self.listed,
             packages=self.packages,

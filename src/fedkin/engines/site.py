@@ -24,6 +24,7 @@ from fedkin.core.table import Table
 from fedkin.core.task import Task, known_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
+from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.site_memory import Memory
 from fedkin.engines.site_request import Request
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
@@ -66,6 +67,8 @@ class Site:
         `Client.reserve`. Then it refuses tasks whose release is not accounted for.
     table : Table or None
         The site's table as it was read; ``None`` where data are no table.
+    reading : TableOptions
+        How it was read.
     key : Path or None
         File of the private key that Flower authenticates the site's node with, if it has one.
     listed : dict of str to str
@@ -85,6 +88,7 @@ class Site:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     reserve: Callable[[str, float], bool] | None = None
     table: Table | None = None
+    reading: TableOptions = field(default_factory=TableOptions)
     key: Path | None = None
     listed: Mapping[str, str] = field(default_factory=dict)
 

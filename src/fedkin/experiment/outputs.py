@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -21,6 +22,7 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import TableOptions
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
 from fedkin.experiment.checksums import check_sum
@@ -30,6 +32,8 @@ from fedkin.nn.encoder import Pretrained
 RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
 RESULTS = (RESULT, MODELS, ENCODER, "clients.csv", "labels/*.csv")
 """Files of what was found, as patterns."""
+READING = "reading.toml"
+"""How a site's table was read, in its share of a run, which has no ``config.toml``."""
 
 
 def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), memberships: Tensor | None = None) -> None:
@@ -72,6 +76,11 @@ def write_result(
     write_atomically(folder / RESULT, json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n")
 
 
+def write_reading(folder: Path, options: TableOptions) -> None:
+    """Write how a site's table was read to ``reading.toml``, so that `fedkin predict` reads its new rows alike."""
+    write_atomically(folder / READING, tomli_w.dumps({"data": options.of_files}))
+
+
 def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
     """Write a result's ``encoder`` and its ``vector``, if any, to ``encoder.safetensors`` for use in other runs."""
     if {"encoder", "vector"} <= result.keys():
@@ -107,9 +116,11 @@ class SavedResult:
 
     def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
         """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
-        path = self.folder / "config.toml"  # of a run; a client's share has none
-        check_sum(self.folder, path.name)
-        own = read_tables(path).get("data", {}) if path.is_file() else {}
+        own = {}
+        for name in ("config.toml", READING):  # of a run, and of a client's share
+            check_sum(self.folder, name)
+            path = self.folder / name
+            own |= read_tables(path).get("data", {}) if path.is_file() else {}
         how = {name: own[name] for name in ("decimal", "encoding", "na_values") if name in own}
         how |= {name: value for name, value in options.items() if value is not None}
         return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)

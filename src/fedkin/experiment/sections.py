@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
+from pydantic_core import PydanticCustomError
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.preparing_options import PreparingOptions
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NA_VALUES, TableOptions, are_na_values
 from fedkin.secure_aggregation.signatures import public_keys
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -29,8 +30,20 @@ def _as_values(given: Any) -> Any:
     return [given] if isinstance(given, int | float) and not isinstance(given, bool) else _as_list(given)
 
 
-_Names = Annotated[list[_Name], BeforeValidator(_as_list)]
+def _checked_na_values(given: Any) -> Any:
+    """Check values that stand for empty cells, for which pydantic has a sentence for each type they may have."""
+    if isinstance(given, str) and given.startswith("["):  # a list whose quotation marks the shell took
+        raise PydanticCustomError("list_type", "Input should be a valid list")
+    if not are_na_values(given):
+        raise PydanticCustomError("na_values", NA_VALUES)
+    return given
+
+
+Names = Annotated[list[_Name], BeforeValidator(_as_list)]
+"""Names in a list, or a single one."""
 _Values = Annotated[list[_Name | int | float], BeforeValidator(_as_values)]
+NaValues = Annotated[dict[_Name, _Values] | _Values, BeforeValidator(_checked_na_values)]
+"""Values that stand for empty cells, as `TableOptions.na_values` takes them."""
 
 
 class DataSection(BaseModel):
@@ -76,13 +89,13 @@ class DataSection(BaseModel):
     source: str = "digits"
     label: str | None = None
     scaling: Literal["auto", "standard", "none"] = "auto"
-    drop: _Names = []
+    drop: Names = []
     id: _Name = "auto"
-    categorical: _Names = []
+    categorical: Names = []
     ordinal: dict[_Name, list[_Name]] = {}
     decimal: Literal[".", ","] = "."
     encoding: _Name = "utf-8"
-    na_values: dict[_Name, _Values] | _Values = []
+    na_values: NaValues = []
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
     indicator: bool = False

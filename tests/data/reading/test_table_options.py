@@ -22,6 +22,10 @@ def test_lists_become_tuples_and_levels_texts():
     [
         ({"drop": 3}, "drop is 3; it should be a list of names."),
         ({"categorical": 3}, "categorical is 3; it should be a list of names."),
+        (
+            {"na_values": {"a": {"b": 1}}},
+            "na_values['a'] has {'b': 1}; it should have texts and numbers, such as 'unknown' or -9.",
+        ),
         ({"id": 3}, "id is 3; it should be the name of a column, 'auto' or 'none'."),
         ({"decimal": ";"}, "decimal is ';'; allowed: '.' and ','."),
         ({"encoding": "cp12"}, "encoding is 'cp12'; it should name one of text, such as 'utf-8' or 'cp1252'."),

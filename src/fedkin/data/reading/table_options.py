@@ -12,6 +12,10 @@ AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""
 
 
+NA_VALUES = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
+"""What `TableOptions.na_values` may be, for sentences; written as TOML."""
+
+
 @dataclass(frozen=True)
 class TableOptions:
     """Options for the columns of tables, by name; a table without a named column is left as it is.
@@ -94,6 +98,12 @@ class TableOptions:
         assert isinstance(self.na_values, Mapping)
         return self.na_values
 
+    @property
+    def of_files(self) -> dict[str, Any]:
+        """Return the options that new rows of the same source are read by, as plain values: all but columns' kinds."""
+        na_values = {name: list(values) for name, values in self._na_values.items() if values}
+        return {"decimal": self.decimal, "encoding": self.encoding, "na_values": na_values}
+
     def unknown(self, columns: Iterable[str]) -> list[str]:
         """Return a sentence for each named column that is not among `columns`."""
         known = set(columns)
@@ -111,11 +121,27 @@ def _is_encoding(name: Any) -> bool:
     return True
 
 
+def are_na_values(given: Any) -> bool:
+    """Return whether `given` is what `NA_VALUES` says."""
+    if isinstance(given, Mapping):
+        return all(isinstance(name, str) and name and _are_values(own) for name, own in given.items())
+    return _are_values(given)
+
+
+def _are_values(given: Any) -> bool:
+    return all(map(_is_value, given if isinstance(given, list | tuple) else [given]))
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+
+
 def _values(given: Any, name: Any) -> tuple[str | float, ...]:
     """Return values that stand for an empty cell, given as one or as several."""
-    several = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    single = isinstance(given, str | Mapping) or not isinstance(given, Iterable)
+    several = (given,) if single else tuple(given)
     for value in several:
-        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+        if not _is_value(value):
             at = f"na_values['{name}']" if name else "na_values"
             raise FedkinError(f"{at} has {value!r}; it should have texts and numbers, such as 'unknown' or -9.")
     return several
