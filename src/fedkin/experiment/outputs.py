@@ -116,7 +116,7 @@ class SavedResult:
 
     def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
         """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
-        own = {}
+        own: dict[str, Any] = {}
         for name in ("config.toml", READING):  # of a run, and of a client's share
             check_sum(self.folder, name)
             path = self.folder / name
