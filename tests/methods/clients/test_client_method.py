@@ -9,7 +9,7 @@ import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import ClientMethod, renumbered
-from fedkin.methods.clients.client_tasks import losses_of
+from fedkin.methods.clients.client_tasks import losses
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.nn.descent import Descent
 
@@ -63,15 +63,11 @@ def test_all_samples_need_one_shape():
 
 def test_there_are_as_many_classes_as_the_greatest_label_of_all_says():
     clients = [planted.client(0), Client(1, torch.zeros(4, 6), torch.full((4,), 8))]
-    assert FedAvgMethod(module="planted:linear").classifier(federation(clients)).spec() == {
-        "name": "planted:linear",
-        "shape": [6],
-        "classes": 9,
-    }
+    assert FedAvgMethod(module="planted:linear").described(federation(clients)) == ((6,), 9)
 
 
 def test_vectors_get_a_perceptron_by_default():
-    assert FedAvgMethod().classifier(federation([planted.client(0)])).name == "perceptron"
+    assert FedAvgMethod().init(federation([planted.client(0)])).module["name"] == "perceptron"
 
 
 def test_the_first_models_come_from_the_seed():
@@ -108,9 +104,10 @@ def test_newcomers_get_the_model_of_least_loss():
 def test_losses_are_mean_cross_entropies():
     done = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=2), planted.clients([0, 1]))
     models = torch.cat([state.models for state in done.states])
-    client, classifier = done.fed.clients[1], FedAvgMethod(module="planted:linear").classifier(done.fed)
-    expected = planted.losses(done.states[0].module, models, client.x, client.y)
-    assert losses_of(models, classifier, client.x, client.y).tolist() == pytest.approx(expected, rel=1e-5)
+    client, module = done.fed.clients[1], done.states[0].module
+    expected = planted.losses(module, models, client.x, client.y)
+    (reply,) = losses.run([client], [{"module": module, "models": models}])
+    assert reply["losses"].tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_broken_reply_is_refused_and_harms_no_model():

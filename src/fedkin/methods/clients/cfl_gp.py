@@ -22,7 +22,7 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Maybe, is_amount, is_number, updates, whole
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
 from fedkin.methods.clients.client_tasks import training_of
-from fedkin.methods.clients.loss_placement import placed_by_loss
+from fedkin.methods.clients.loss_placement import place_by_loss
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.client_stack import descend_all
@@ -99,15 +99,11 @@ class CFLGPMethod(ClientMethod):
 
     def step(self, fed: Federation, state: CFLGPState) -> tuple[CFLGPState, Record]:
         """Have clients train their cluster's model; in a clustering round also train a common one, and cluster them."""
-        position, labels, missing = positions(fed), state.labels.clone(), {}
+        position, labels = positions(fed), state.labels.clone()
         participants = self.participants(fed, state)
         clustering = state.steps % self.period == 0 and state.steps < (self.clustering_rounds or self.rounds)
         criterion = state.steps // self.period % len(state.models)
-        unknown = [client for client in participants if labels[position[client]] == UNKNOWN]
-        if unknown and not clustering:
-            for client, cluster in placed_by_loss(fed, state, unknown).items():
-                labels[position[client]] = cluster
-            missing = dict(fed.missing)
+        missing = {} if clustering else place_by_loss(fed, state, participants, labels)
         trained: dict[int, tuple[Tensor, float]] = {}
         losses, profiles = {}, {}
         models = list(state.models)

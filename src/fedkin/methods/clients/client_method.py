@@ -131,10 +131,6 @@ class ClientMethod(Method[Any]):
     has_device: ClassVar[bool] = True
     scenario = "label-clusters"
 
-    def classifier(self, fed: Federation) -> Classifier:
-        """Return the architecture for the clients' data; `described` says what is refused."""
-        return self.classifier_for(*self.described(fed))
-
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
         """Return the architecture for samples of `shape` and `classes` classes."""
         name = choose(shape) if self.module == "auto" else self.module
@@ -167,7 +163,7 @@ class ClientMethod(Method[Any]):
 
     def unplaced(self, fed: Federation, models: int | None = None) -> Any:
         """Return a first state of one new model, or of several that differ, and no client in a cluster yet."""
-        classifier = self.classifier(fed)
+        classifier = self.classifier_for(*self.described(fed))
         rngs = [fed.rng("init")] if models is None else [fed.rng("init", k) for k in range(models)]
         return self.state_type(
             module=classifier.spec(),

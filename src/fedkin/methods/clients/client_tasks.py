@@ -51,12 +51,8 @@ def training_of(client: Client, payload: Payload, start: Tensor) -> Job:
 )
 def losses(client: Client, payload: Payload) -> Payload:
     """Report the mean loss of each model ``(K, size)`` on all of the client's data, as ``losses`` ``(K,)``."""
-    return {"losses": losses_of(payload["models"], Classifier.of(payload["module"]), client.x, labels_of(client))}
-
-
-def losses_of(models: Tensor, classifier: Classifier, x: Tensor, y: Tensor) -> Tensor:
-    """Return the mean loss of every model ``(K, size)`` on the same samples: ``(K,)``."""
-    return torch.tensor([classifier.loss(model, x, y) for model in models])
+    classifier, y = Classifier.of(payload["module"]), labels_of(client)
+    return {"losses": torch.tensor([classifier.loss(model, client.x, y) for model in payload["models"]])}
 
 
 def lowest_loss(losses: Tensor) -> int:

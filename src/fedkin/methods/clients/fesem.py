@@ -14,7 +14,7 @@ from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
-from fedkin.methods.clients.loss_placement import placed_by_loss
+from fedkin.methods.clients.loss_placement import place_by_loss
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.classifier import Classifier
 
@@ -53,13 +53,8 @@ class FeSEMMethod(ClientMethod):
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients train, assign their models to the nearest centres, and average them by cluster."""
         position, labels = positions(fed), state.labels.clone()
-        participants, missing = self.participants(fed, state), {}
-        begun = bool((state.labels != UNKNOWN).any())
-        unknown = [client for client in participants if labels[position[client]] == UNKNOWN]
-        if begun and unknown:
-            for client, cluster in placed_by_loss(fed, state, unknown).items():
-                labels[position[client]] = cluster
-            missing = dict(fed.missing)
+        participants, begun = self.participants(fed, state), bool((labels != UNKNOWN).any())
+        missing = place_by_loss(fed, state, participants, labels) if begun else {}
         models = list(state.models)
         starts = {i: models[max(0, int(labels[position[i]]))] for i in participants if i not in missing}
         trained: dict[int, tuple[Tensor, float]] = {}

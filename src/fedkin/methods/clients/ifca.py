@@ -13,10 +13,11 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
-from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, reals, updates
+from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
-from fedkin.methods.clients.client_tasks import labels_of, losses, training_of
-from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
+from fedkin.methods.clients.client_tasks import labels_of, training_of
+from fedkin.methods.clients.loss_placement import losses_at
+from fedkin.methods.clients.round_record import Participation, round_record
 from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
@@ -74,12 +75,9 @@ class IFCAMethod(ClientMethod):
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K models, and no client in a cluster yet."""
-        classifier = self.classifier(fed)
-        unknown = torch.full((len(fed.ids),), UNKNOWN)
-        first = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
-        state = ClientMethodState(module=classifier.spec(), models=first, labels=unknown)
-        models = self._seeded(fed, state) if self.start == "kmeans" else first
-        shared = classifier.leading(self.shared_layers)
+        state: ClientMethodState = self.unplaced(fed, self.n_clusters)
+        models = self._seeded(fed, state) if self.start == "kmeans" else state.models
+        shared = Classifier.of(state.module).leading(self.shared_layers)
         models[:, :shared] = models[0, :shared]
         return dataclasses.replace(state, models=models)
 
@@ -159,9 +157,8 @@ class IFCAMethod(ClientMethod):
         chances = dict.fromkeys(fed.ids, 1.0)
         for k in range(self.n_clusters):
             if models:
-                payload = {"module": state.module, "models": torch.stack(models)}
-                replies = fed.ask(losses, dict.fromkeys(fed.ids, payload), {"losses": reals(len(models))})
-                chances = {i: float(reply["losses"].min()) for i, reply in replies.items()}
+                found = losses_at(fed, dataclasses.replace(state, models=torch.stack(models)), fed.ids)
+                chances = {client: float(losses.min()) for client, losses in found.items()}
             models.append(self._trained_by_one(fed, state, chances, k))
         return torch.stack(models)
 
@@ -196,7 +193,7 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
     for client, payload in zip(clients, payloads, strict=True):
         rows, cluster = _chosen(client, payload)
         chosen.append(cluster)
-        job = training_of(client, payload, payload["models"][chosen[-1]])
+        job = training_of(client, payload, payload["models"][cluster])
         if payload["averaging"] == "gradients":
             one = dataclasses.replace(job.descent, steps=1, batch_size=len(rows))
             job = dataclasses.replace(job, x=job.x[rows], y=job.y[rows], descent=one)

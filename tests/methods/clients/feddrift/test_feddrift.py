@@ -9,9 +9,8 @@ import torch
 import planted
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.feddrift.feddrift import FedDriftMethod, FedDriftState
+from fedkin.methods.clients.feddrift.feddrift import FedDriftMethod, FedDriftState, distances_of, errors_between, merges
 from fedkin.methods.clients.feddrift.feddrift_tasks import HELD_OUT, judge, train_on_kept
-from fedkin.methods.clients.feddrift.model_distances import distances_of, errors_between, merges
 from fedkin.methods.clients.round_record import UNKNOWN
 
 SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "period": 2, "local_steps": 20}

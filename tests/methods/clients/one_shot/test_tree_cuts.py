@@ -1,5 +1,8 @@
 """Clustering of made-up embeddings with planted clusters."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score
 from torch import Tensor
 
 from fedkin.clustering import ward
-from fedkin.core import FedkinError
+from fedkin.methods.clients.one_shot import tree_cuts
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 
 
@@ -31,6 +34,15 @@ def planted(sizes: list[int], bits: int = 200, flips: float = 0.1, seed: int = 0
 
 def agreement(found: Clustering, truth: list[int]) -> float:
     return float(adjusted_rand_score(truth, found.labels.tolist()))
+
+
+@contextmanager
+def beyond(limit: int, sample: int) -> Iterator[None]:
+    """Trees of a sample beyond another number of clients."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_cuts, "_LIMIT", limit)
+        patch.setattr(tree_cuts, "_SAMPLE", sample)
+        yield
 
 
 # the tree
@@ -149,15 +161,16 @@ def test_refining_repairs_what_the_tree_got_wrong(monkeypatch):
 @given(order=st.permutations(range(60)), seed=st.integers(0, 100))
 def test_the_order_of_clients_does_not_matter(mode, limit, order, seed):
     points, _ = planted([20, 25, 15], seed=seed)
-    there = cluster(points, mode, 5, rng(seed), limit=limit, sample=40)
-    back = cluster(points[list(order)], mode, 5, rng(seed), limit=limit, sample=40)
+    with beyond(limit, 40):
+        there, back = cluster(points, mode, 5, rng(seed)), cluster(points[list(order)], mode, 5, rng(seed))
     assert adjusted_rand_score(there.labels[list(order)].tolist(), back.labels.tolist()) == 1.0
 
 
 @pytest.mark.parametrize("limit", [1000, 50])
 def test_the_same_seed_gives_the_same_clusters(limit):
     points, _ = planted([20, 25, 15], flips=0.3)
-    once, again = (cluster(points, "gap", 5, rng(3), limit=limit, sample=40) for _ in range(2))
+    with beyond(limit, 40):
+        once, again = (cluster(points, "gap", 5, rng(3)) for _ in range(2))
     assert once.labels.tolist() == again.labels.tolist()
     assert (once.noise, once.heights) == (again.noise, again.heights)
 
@@ -190,9 +203,10 @@ def test_the_search_begins_with_the_authors_thresholds():
     assert found.cut == best["height"]
 
 
-def test_the_search_has_no_answer_where_it_tried_no_admissible_cut():
+def test_the_search_has_no_answer_where_it_tried_no_admissible_cut(monkeypatch):
+    monkeypatch.setattr(tree_cuts, "_THRESHOLDS", (60.0, 100.0))
     points, _ = planted([25, 25, 25, 25])
-    found = cluster(points, "bayes", 10, rng(), bounds=(60.0, 100.0))
+    found = cluster(points, "bayes", 10, rng())
     assert not found.separable
     assert found.labels.tolist() == [0] * 100
     assert all(entry["score"] is None for entry in found.candidates)
@@ -225,29 +239,11 @@ def test_equal_clients_are_one_cluster(mode):
 @pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
 def test_clusters_are_found_by_a_sample(mode):
     points, truth = planted([300, 200, 60, 40], flips=0.1)
-    assert agreement(cluster(points, mode, 20, rng(), limit=400, sample=200), truth) == 1.0
+    with beyond(400, 200):
+        assert agreement(cluster(points, mode, 20, rng()), truth) == 1.0
 
 
 def test_one_population_is_one_cluster_by_a_sample():
     points, _ = planted([1500], bits=100)
-    assert not cluster(points, "exact", 20, rng(), limit=1000, sample=300).separable
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"mode": "kmeans"}, "mode of the clustering is 'kmeans'"),
-        ({"min_size": 0}, "min_size is 0"),
-        ({"objective": "least"}, "objective of the clustering is 'least'"),
-        ({"bounds": (5.0, 1.0)}, "bounds is"),
-        ({"flips": 0.6}, r"flips is 0\.6; allowed: probabilities from 0 to 0\.5"),
-        ({"flips": float("nan")}, "flips is nan"),
-        ({"sample": 30_000}, "sample is 30000"),
-        ({"points": torch.ones(3)}, "points has shape"),
-        ({"points": torch.tensor([[1.0], [float("nan")]])}, "not finite"),
-    ],
-)
-def test_bad_arguments_are_reported(options, words):
-    given_all = {"points": torch.ones(4, 2), "mode": "exact", "min_size": 2, "rng": rng()} | options
-    with pytest.raises(FedkinError, match=words):
-        cluster(**given_all)
+    with beyond(1000, 300):
+        assert not cluster(points, "exact", 20, rng()).separable

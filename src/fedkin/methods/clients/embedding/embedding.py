@@ -25,8 +25,7 @@ from fedkin.core.method import Count, Positive
 from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned, check_settings
 from fedkin.methods.clients.embedding.embedding_tasks import message_of, new_encoder, train_encoder, true_bits
-from fedkin.methods.clients.embedding.flipped_bits import FlippedBits
-from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
+from fedkin.methods.clients.embedding.flipped_bits import FlippedBits, matched, matched_to
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, circles, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode
 from fedkin.methods.clients.round_record import UNKNOWN, round_record

@@ -31,7 +31,6 @@ from torch import Tensor
 
 from fedkin.clustering.nearest_means import joined, refined
 from fedkin.clustering.ward import Floats, Integers, Tree, ward_tree
-from fedkin.core import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import renumbered
 from fedkin.methods.clients.one_shot.noise_level import noise_level
@@ -40,10 +39,13 @@ from fedkin.methods.clients.one_shot.threshold_search import PENALTY, admissible
 Mode = Literal["bayes", "exact", "gap"]
 Objective = Literal["noise", "paper"]
 
-MODES: tuple[Mode, ...] = ("bayes", "exact", "gap")
-
 _MAX_REPORTED = 40  # number of heights and candidates that are reported
 _LARGE_GAP = 1 / 2  # fraction of the largest gap, in logarithms
+_THRESHOLDS = 1.0, 100.0
+"""Thresholds that ``bayes`` searches: the paper's, which suit 200 to 7,680 bits."""
+_LIMIT, _SAMPLE = 10_000, 5_000
+"""Maximum number of points of a tree, whose memory grows with its square, 0.8 GB for 10,000; and the number of points
+that are drawn for a tree beyond."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +86,16 @@ def cluster(
     *,
     objective: Objective = "noise",
     flips: float | None = None,
-    bounds: tuple[float, float] = (1.0, 100.0),
-    limit: int = 10_000,
-    sample: int = 5_000,
 ) -> Clustering:
     """Cluster clients by their embeddings, with a Ward tree.
+
+    Of more than 10,000 points the tree is one of 5,000 of them, drawn at random, with `min_size` in proportion but at
+    least 2; all others join the cluster with the nearest mean, and k-means over everyone follows.
 
     Parameters
     ----------
     points : Tensor (n, d)
-        Bits of 0 and 1 (any dtype), or other finite numbers.
+        Bits of 0 and 1 (any dtype), or other finite numbers; n and d at least 1.
     mode : {"bayes", "exact", "gap"}
         See the module.
     min_size : int
@@ -105,31 +107,13 @@ def cluster(
     flips : float or None
         Probability of a flip, in [0, 0.5], if points are bits with equal flips for all: variance that flips do not
         cause is the clients' own.
-    bounds : (float, float)
-        Thresholds that ``bayes`` searches; the paper's by default, which suit 200 to 7,680 bits.
-    limit, sample : int
-        A tree takes memory that grows with the square of the number of points, 0.8 GB for 10,000. Beyond `limit` points
-        the tree is one of a `sample` of them, drawn at random, with `min_size` in proportion but at least 2; all others
-        join the cluster with the nearest mean, and k-means over everyone follows.
-
-    Raises
-    ------
-    FedkinError
-        If points are not a matrix of at least one row and column of finite numbers, or an argument is out of range.
     """
-    _check(points, mode, min_size, objective, flips, bounds, limit, sample)
-    by_tree = partial(_by_tree, mode=mode, rng=rng, objective=objective, flips=flips, bounds=bounds)
-    return by_tree(points, min_size) if len(points) <= limit else _by_sample(points, sample, min_size, rng, by_tree)
+    by_tree = partial(_by_tree, mode=mode, rng=rng, objective=objective, flips=flips)
+    return by_tree(points, min_size) if len(points) <= _LIMIT else _by_sample(points, min_size, rng, by_tree)
 
 
 def _by_tree(
-    points: Tensor,
-    min_size: int,
-    mode: Mode,
-    rng: torch.Generator,
-    objective: Objective,
-    flips: float | None,
-    bounds: tuple[float, float],
+    points: Tensor, min_size: int, mode: Mode, rng: torch.Generator, objective: Objective, flips: float | None
 ) -> Clustering:
     """Cluster points by one tree of all."""
     bits = bool(((points == 0) | (points == 1)).all())
@@ -140,18 +124,18 @@ def _by_tree(
         return Clustering(torch.zeros(len(x), dtype=torch.int64), False, None, [])
     tree = ward_tree(x)
     if mode == "bayes":
-        return _searched(tree, min_size, *bounds)
+        return _searched(tree, min_size)
     if mode == "exact" and objective == "paper":
         return _finest(tree, min_size)
     return _above_noise(x, tree, mode, min_size, flips, rng)
 
 
 def _by_sample(
-    points: Tensor, sample: int, min_size: int, rng: torch.Generator, by_tree: Callable[[Tensor, int], Clustering]
+    points: Tensor, min_size: int, rng: torch.Generator, by_tree: Callable[[Tensor, int], Clustering]
 ) -> Clustering:
     """Cluster a random sample of the points by a tree, and assign all other points to the nearest cluster."""
-    rows = torch.randperm(len(points), generator=rng)[:sample]
-    found = by_tree(points[rows], max(2, min_size * sample // len(points)))
+    rows = torch.randperm(len(points), generator=rng)[:_SAMPLE]
+    found = by_tree(points[rows], max(2, min_size * _SAMPLE // len(points)))
     if not found.separable:
         return dataclasses.replace(found, labels=torch.zeros(len(points), dtype=torch.int64))
     x = points.detach().cpu().numpy().astype(np.float32)
@@ -176,7 +160,7 @@ def _finest(tree: Tree, min_size: int) -> Clustering:
     return _clustering(tree, tree.labels(done), float((upper + lower) / 2), candidates=shown)
 
 
-def _searched(tree: Tree, min_size: int, low: float, high: float) -> Clustering:
+def _searched(tree: Tree, min_size: int) -> Clustering:
     """Search for a cut by algorithm 2, as in the authors' code.
 
     The best admissible cut that was tried is returned; if none was, there is one cluster. The authors' code then takes
@@ -192,7 +176,7 @@ def _searched(tree: Tree, min_size: int, low: float, high: float) -> Clustering:
         found = score[done_at(threshold)]
         return PENALTY if np.isnan(found) else float(found)
 
-    tried = tried_thresholds(value, low, high)
+    tried = tried_thresholds(value, *_THRESHOLDS)
     shown = [_candidate(tree, done_at(threshold), score[done_at(threshold)], threshold) for threshold in tried]
     scores = [score[done_at(threshold)] for threshold in tried]
     if np.isnan(scores).all():
@@ -265,31 +249,3 @@ def _clustering(
 def _candidate(tree: Tree, done: int, score: float, height: float | None = None) -> dict[str, Any]:
     at = height if height is not None else float(tree.heights[done]) if done < len(tree.heights) else None
     return {"clusters": tree.leaves - done, "height": at, "score": None if np.isnan(score) else float(score)}
-
-
-def _check(
-    points: Tensor,
-    mode: str,
-    min_size: int,
-    objective: str,
-    flips: float | None,
-    bounds: tuple[float, float],
-    limit: int,
-    sample: int,
-) -> None:
-    if points.ndim != 2 or 0 in points.shape:
-        raise FedkinError(f"points has shape {tuple(points.shape)}; allowed: (clients, numbers), both at least 1.")
-    if not bool(torch.isfinite(points).all()):
-        raise FedkinError("points holds a number that is not finite; all embeddings that are clustered must be finite.")
-    if mode not in MODES:
-        raise FedkinError(f"mode of the clustering is '{mode}'; allowed: {', '.join(MODES)}.")
-    if objective not in ("noise", "paper"):
-        raise FedkinError(f"objective of the clustering is '{objective}'; allowed: noise, paper.")
-    if min_size < 1:
-        raise FedkinError(f"min_size is {min_size}; allowed: 1 or more clients.")
-    if flips is not None and not 0 <= flips <= 0.5:
-        raise FedkinError(f"flips is {flips}; allowed: probabilities from 0 to 0.5.")
-    if not 0 < bounds[0] < bounds[1]:
-        raise FedkinError(f"bounds is {bounds}; allowed: two thresholds above 0, the lower first.")
-    if not 1 < sample <= limit:
-        raise FedkinError(f"sample is {sample}; allowed: 2 to {limit}, the limit beyond which one is drawn.")
