@@ -178,6 +178,19 @@ def test_a_cut_needs_one_number(given):
     assert model.n_clusters_ == 3
 
 
+def test_more_clusters_than_micro_clusters_are_refused_by_cut_and_noted_by_fit():
+    model = KinGraph(random_state=0).fit(SITES)
+    most = len(model.result_["centroids"])
+    said = f"n_clusters is 5,000; here there can be at most {most}, the number of micro-clusters."
+    with pytest.raises(FedkinError) as error:
+        model.cut(5000)
+    assert str(error.value) == said
+    assert (model.n_clusters_, model.n_clusters) == (3, "auto")
+    assert model.cut(most).n_clusters_ == most
+    with pytest.warns(UserWarning, match=said):
+        assert KinGraph(n_clusters=5000, random_state=0).fit(SITES).n_clusters_ == most
+
+
 def test_a_cut_does_not_describe_what_clients_have_not_described():
     pandas = pytest.importorskip("pandas")
     model = KinGraph(random_state=0).fit([pandas.DataFrame(x, columns=list("abcdefgh")) for x in SITES])

@@ -103,7 +103,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         Raises
         ------
         FedkinError
-            If not one of both is given, or it is out of range.
+            If not one of both is given, or it is out of range: there can be as many clusters as micro-clusters.
         """
         check_is_fitted(self, "result_")
         if (n_clusters is None) == (resolution is None):
@@ -115,7 +115,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     def _cut_again(self, wanted: Mapping[str, Any]) -> KinGraph:
         method: Any = self._made(**wanted)
         rng = derive_generator(self._seed, "server", "communities")  # as the server's when it cut the graph
-        state, values = method.clusters_of(self._graph, rng)
+        state, values = method.clusters_of(method.uncut(self._graph), rng)
         self.result_ = {**method.result(state), "space": self.result_["space"]}
         self.n_clusters_, self.scales_ = self.result_["n_clusters"], self.result_["scales"]
         self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]

@@ -60,7 +60,8 @@ def cut(
     Raises
     ------
     FedkinError
-        If `folder` holds no finished run of such a method, not one of both numbers is given, or `out` is not empty.
+        If `folder` holds no finished run of such a method, not one of both numbers is given, there cannot be so many
+        clusters, or `out` is not empty.
     """
     config = _changed(folder, n_clusters, resolution)
     check_out(out)

@@ -121,7 +121,7 @@ class SavedResult:
             check_sum(self.folder, name)
             path = self.folder / name
             own |= read_tables(path).get("data", {}) if path.is_file() else {}
-        how = {name: own[name] for name in ("decimal", "encoding", "na_values") if name in own}
+        how: dict[str, Any] = {name: own[name] for name in ("decimal", "encoding", "na_values") if name in own}
         how |= {name: value for name, value in options.items() if value is not None}
         return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
 

@@ -31,6 +31,7 @@ from fedkin.methods.samples.kingraph.kingraph_nodes import (
     counted_shares,
     cut_nodes,
     memory_of,
+    more_than_nodes,
     nearest_nodes,
     receive_clusters,
     votes_of,
@@ -221,13 +222,21 @@ class KinGraphMethod(SampleMethod):
         return {**cut_nodes(state), "scales": state.scales}
 
     def uncut(self, state: KinGraphState) -> KinGraphState:
-        """Return the finished `state` reset to before its last step, with its nodes, to find clusters again."""
-        return replace(state, steps=state.steps - 1, finished=False, clusters=state.clusters[:0], scales=[])
+        """Return the finished `state` reset to before its last step, with its nodes, to find clusters again.
+
+        Raises
+        ------
+        FedkinError
+            If `n_clusters` exceeds the number of nodes.
+        """
+        if self.n_clusters != "auto" and self.n_clusters > len(state.centroids):
+            raise FedkinError(more_than_nodes(self.n_clusters, len(state.centroids)))
+        return _uncut(state)
 
     def without(self, state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
         """Return the finished `state` reset to before its last step, without the nodes of `clients`."""
         left = without_clients(state, clients)
-        return None if left is None else self.uncut(left)
+        return None if left is None else _uncut(left)
 
     def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
         """Find clusters of the nodes, by `n_clusters` and `resolution`; return the state and values for the record.
@@ -346,3 +355,7 @@ def keep_kingraph_clusters(client: Client, payload: Payload) -> Payload:
     if "kingraph_clusters" not in client.state:
         raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")
     return {}
+
+
+def _uncut(state: KinGraphState) -> KinGraphState:
+    return replace(state, steps=state.steps - 1, finished=False, clusters=state.clusters[:0], scales=[])

@@ -69,12 +69,19 @@ def clustered(
     values |= {"clusters": int(clusters.max()) + 1, **evidence}
     if n_clusters is None and resolution is None and values["clusters"] == 1 and len(clusters) < TOO_FEW_NODES:
         values["warning"] = one_of_few(len(clusters))
+    if n_clusters is not None and n_clusters > len(clusters):
+        values["warning"] = more_than_nodes(n_clusters, len(clusters))
     if len(state.own):
         clients, nodes, counts = state.own.unbind(1)
         if (numbered := clients.unique(return_inverse=True)[1]).any():  # meaningless for a single client
             values["largest_client_share"] = largest_client_share(clusters[nodes], numbered, counts)
         values["micro_clusters"] = len(state.own)
     return replace(state, finished=True, clusters=clusters, scales=evidence["scales"]), values
+
+
+def more_than_nodes(n_clusters: int, nodes: int) -> str:
+    """Return the sentence on a number of clusters that exceeds that of the nodes."""
+    return f"n_clusters is {n_clusters:,}; here there can be at most {nodes:,}, the number of micro-clusters."
 
 
 def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
