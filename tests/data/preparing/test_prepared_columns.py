@@ -193,3 +193,21 @@ def test_columns_of_one_value_are_mentioned():
     assert "Columns k, s have a single value at all clients, so samples do not differ in it." in prepare(fed).notes
     fed = federation(table(number("a", 1, 2, 3)), table(number("a", 1, 1, 1)))
     assert prepare(fed).notes == []
+
+
+def test_a_new_row_that_is_negative_is_none_with_an_empty_cell(tmp_path):
+    own = [table(category("hbsag", *"++++++-----"), number("age", *range(11))) for _ in range(2)]
+    found = prepare(federation(*own))
+    (tmp_path / "new.csv").write_text("hbsag,age\n-,3\n")
+    start = next(start for name, start, _ in found.encoding.blocks if name == "hbsag")
+    plus, minus = found.read(str(tmp_path / "new.csv"))[0, start : start + 2].tolist()
+    assert plus < 0 < minus
+
+
+def test_a_column_that_is_mostly_empty_names_no_rows():
+    rare = [["x"] + [None] * 29, [None] * 28 + ["y", "z"]]
+    ages = np.random.default_rng(0).integers(20, 80, (2, 30))
+    tables = [table(category("remark", *own), number("age", *age)) for own, age in zip(rare, ages, strict=True)]
+    found = prepare(federation(*tables))
+    assert found.encoding.schema.id is None
+    assert not any("names the rows" in note or "different in nearly every row" in note for note in found.notes)

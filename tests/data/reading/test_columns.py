@@ -245,3 +245,9 @@ def test_blanks_may_part_thousands():
     assert read(["12 345", "1 234 567.5", "7"])[1] == [12345, 1234567.5, 7]
     assert read(["12 345,5", "7"], decimal=",")[1] == [12345.5, 7]
     assert read(["12 34", "123 4567"])[0].kind == "category"
+
+
+def test_dashes_are_a_value_where_others_are_positive():
+    assert read(["+", "–", "-", "", "++"]) == (Column("c", "category", ("+", "++", "-")), [0, 2, 2, -1, 1])
+    assert read(["-", "x"])[1] == [-1, 0]
+    assert read(["-", "low"], ordinal={"c": ["-", "low"]}) == (Column("c", "ordinal", ("-", "low")), [0, 1])

@@ -236,3 +236,23 @@ def test_points_that_seem_to_part_thousands_are_asked_about(tmp_path):
     assert read_table(path, options=TableOptions(decimal=",")).x[:, 1].tolist() == [at * 347 for at in range(1, 30)]
     other = write(tmp_path / "u.csv", "a;b\n" + "\n".join(f"{at};{at * 347 / 1000}" for at in range(1, 400)) + "\n")
     assert read_csv(other, "It")["b"][0] == 0.347
+
+
+def test_a_dash_beside_plus_is_a_value(tmp_path):
+    rows = ["id,protein,hbsag,age,ward", "1,+,-,30,-", "2,-,+,-,A", "3,2+,-,40,B", "4,,-,50,-"]
+    read = read_table(write(tmp_path / "t.csv", "\n".join(rows)), "hbsag")
+    assert read.classes == ["+", "-"]
+    protein, age, ward = (read.table.columns[read.table.names.index(name)] for name in ("protein", "age", "ward"))
+    assert protein.categories == ("+", "-", "2+")
+    assert read.table.of("protein").isnan().tolist() == [False, False, False, True]
+    assert (age.kind, ward.categories) == ("number", ("A", "B"))
+    assert int(read.table.of("age").isnan().sum()) == 1
+
+
+def test_dashes_alone_are_empty_cells_unless_the_clients_know_better(tmp_path):
+    path = write(tmp_path / "t.csv", "age,hbsag\n30,-\n40,-\n")
+    assert read_table(path).table.of("hbsag").isnan().all()
+    known = read_table(path, options=TableOptions(categorical=["hbsag"], signed=["hbsag"])).table
+    assert known.columns[1].categories == ("-",)
+    emptied = TableOptions(categorical=["hbsag"], signed=["hbsag"], na_values=["-"])
+    assert read_table(path, options=emptied).table.of("hbsag").isnan().all()

@@ -118,9 +118,9 @@ def is_called_id(name: str) -> bool:
 def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
     """Return whether a column may identify rows: nearly all values differ, and are texts or integers called an id.
 
-    A column that is called like the id of a person may have each value ten times.
+    A column that is mostly empty does not. One that is called like the id of a person may have each value ten times.
     """
-    if not filled or column.kind not in ("category", "number"):
+    if not filled or 2 * filled < len(values) or column.kind not in ("category", "number"):
         return False
     own = values[~values.isnan()]
     if column.kind == "number" and not (is_called_id(column.name) and bool((own == own.round()).all())):

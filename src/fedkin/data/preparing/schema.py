@@ -78,7 +78,8 @@ class Schema:
         """Options by which a new table is read with columns of the same kinds."""
         categorical = [column.name for column in self.columns if column.kind == "category"]
         ordinal = {column.name: column.categories for column in self.columns if column.kind == "ordinal"}
-        return TableOptions(categorical=categorical, ordinal=ordinal)
+        signed = [column.name for column in self.columns if column.kind == "category" and "-" in column.categories]
+        return TableOptions(categorical=categorical, ordinal=ordinal, signed=signed)
 
 
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:

@@ -40,6 +40,10 @@ MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null"
 MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 """Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
 
+DASHES = frozenset({"-", "–", "—"})
+"""Words of an empty cell that are a value in a column with "+", "++" or "2+", as of a laboratory's results."""
+POSITIVE = re.compile(r"\(?\++\)?|[1-4]\+")
+
 _BOOLEANS = (
     ("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("falsch", "wahr"),
     ("non", "oui"),
@@ -83,7 +87,7 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     if name in options.ordinal:
         return _of_levels(name, cells, options.ordinal[name], here)
     if name in options.categorical:
-        return _category(name, *_words(cells, here))
+        return _category(name, *_words(cells, here, name in options.signed))
     if isinstance(kind, CategoricalDtype):
         levels = [as_text(value, here) for value in kind.categories]
         words = cells.cat.rename_categories(levels).astype(object) if len(set(levels)) == len(levels) else cells
@@ -234,8 +238,8 @@ def _check_mostly(
 
 
 def _of_levels(name: str, cells: pd.Series, levels: Sequence[str], here: str) -> tuple[Column, Values]:
-    codes, words = _words(cells, here)
     levels = [composed(level) for level in levels]
+    codes, words = _words(cells, here, not DASHES.isdisjoint(levels))
     rank = {level: float(at) for at, level in enumerate(levels)}
     unknown = [word for word in words if word not in rank]
     if unknown:
@@ -249,20 +253,26 @@ def _category(name: str, codes: npt.NDArray[np.int64], words: npt.NDArray[np.obj
     return Column(name, "category", tuple(categories)), _at(codes, np.array([rank[word] for word in words]))
 
 
-def _words(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
-    """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks."""
-    return _merged(*_distinct(cells, here), here)
+def _words(cells: pd.Series, here: str, signed: bool = False) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
+    """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks.
+
+    A dash is a value if the column is `signed`, or has a text that is positive; see `DASHES`.
+    """
+    return _merged(*_distinct(cells, here), here, signed)
 
 
 def _merged(
-    codes: npt.NDArray[np.int64], distinct: npt.NDArray[Any], here: str
+    codes: npt.NDArray[np.int64], distinct: npt.NDArray[Any], here: str, signed: bool = False
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
     """Merge distinct values with the same text, and set those that stand for empty cells to -1; see `_words`."""
+    texts = [composed(value if isinstance(value, str) else as_text(value, here)).strip() for value in distinct]
+    if signed or any(map(POSITIVE.fullmatch, texts)):
+        texts = ["-" if text in DASHES else text for text in texts]
+        signed = True
     index: dict[str, int] = {}
     merged = np.full(len(distinct) + 1, -1)
-    for at, value in enumerate(distinct):
-        text = composed(value if isinstance(value, str) else as_text(value, here)).strip()
-        if text.lower() not in MISSING and text != "None":
+    for at, text in enumerate(texts):
+        if (text.lower() not in MISSING or (signed and text == "-")) and text != "None":
             merged[at] = index.setdefault(text, len(index))
     return merged[codes], np.array(list(index), dtype=object)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.core.errors import FedkinError, refuse
+from fedkin.data.reading.columns import DASHES, POSITIVE
 from fedkin.data.reading.csv_headers import check_is_header, check_names, header_of, is_nameless
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _INDEX = " (if pandas has written its index there, write the file with index=Fal
 _FEW = 10
 """Distinct numbers like 1.234 that may still be fractions beside whole ones."""
 _EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>"]
-"""What stands for an empty cell beside pandas' own words."""
+"""What stands for an empty cell beside pandas' own words, dashes unless they are values."""
 
 
 def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8") -> pd.DataFrame:
@@ -73,6 +74,7 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
                 for at in whole:
                     if codes[frame.columns[at]].str.match(_LEADING_ZERO).any():
                         frame[frame.columns[at]] = codes[frame.columns[at]]
+            _restore_dashes(frame, text, options)
     except pd.errors.ParserWarning as error:
         raise FedkinError(
             f"Rows of {where} hold more cells than its first line has names ({len(header)}); it must name the columns "
@@ -96,6 +98,30 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     frame = _without_remains(frame, header, where)
     frame.attrs["decimal"] = decimal
     return frame
+
+
+def _restore_dashes(frame: pd.DataFrame, text: str, options: dict[str, Any]) -> None:
+    """Write dashes again into columns in which they may be values: those with "+", and those without any other cell."""
+    import pandas as pd
+
+    if not any(dash in text for dash in DASHES):
+        return
+    able = [at for at, (_, own) in enumerate(frame.items()) if own.isna().any() and _may_be_signed(own)]
+    if not able:
+        return
+    cells = pd.read_csv(io.StringIO(text), dtype=str, usecols=able, keep_default_na=False, **options)
+    for at in able:
+        own = cells[frame.columns[at]].str.strip()
+        if (dashed := own.isin(DASHES)).any():
+            frame.isetitem(at, frame.iloc[:, at].astype(object).mask(dashed, own))
+
+
+def _may_be_signed(column: pd.Series) -> bool:
+    """Return whether dashes in a column may be values: it is empty without them, or has texts such as "+" and "2+"."""
+    texts = column.dropna().unique()
+    if not len(texts):
+        return not is_nameless(str(column.name))
+    return any(isinstance(text, str) and POSITIVE.fullmatch(text.strip()) for text in texts)
 
 
 def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.DataFrame:

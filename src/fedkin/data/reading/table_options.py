@@ -39,6 +39,8 @@ class TableOptions:
     na_values : str, number, sequence of them, or mapping of str to these
         Values that stand for an empty cell, such as "unknown" or -9, in all columns or by column. It becomes a mapping,
         in which "" stands for all columns.
+    signed : sequence of str
+        Columns in which "-" is a value though none may be "+", as the clients' schema knows of new rows.
 
     Raises
     ------
@@ -54,6 +56,7 @@ class TableOptions:
     lacking: Literal["drop", "impute"] = "drop"
     encoding: str = "utf-8"
     na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
+    signed: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for option in ("drop", "categorical"):
