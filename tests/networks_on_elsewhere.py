@@ -19,7 +19,7 @@ from fedkin.nn.deep_clustering import DeepEmbeddedClustering
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.encoder import Encoder
 from fedkin.nn.flow import Flow
-from fedkin.nn.gan import Adversaries, Blueprint, Rates
+from fedkin.nn.gan import Adversaries, Blueprint
 from fedkin.nn.optimisers import AdamMoments
 from fedkin.nn.stack import StackTraining, fit
 from fedkin.nn.stacked_autoencoder import Autoencoder
@@ -86,7 +86,7 @@ def adversaries() -> list[Tensor]:
     networks = Adversaries.of(Blueprint(IMAGES, capacity=0.05))
     rng, x = drawn(IMAGES, 20)
     first = (networks.generator.initial(rng), networks.discriminator.initial(rng))
-    maker, judge, losses = networks.epoch(*first, x, rng, Rates(1e-3, 1e-3), batch_size=8)
+    maker, judge, losses = networks.epoch(*first, x, rng, (1e-3, 1e-3), batch_size=8)
     return unless_real(maker, judge) + loosely(losses, networks.samples(maker, 5, rng))
 
 

@@ -116,7 +116,8 @@ def test_linkage_does_not_divide_rows_that_point_the_same_way():
     assert adjusted_rand_score([0] * 10 + [1] * 10, from_distances.average_linkage(cosine_distances(rows))) == 1.0
 
 
-def test_linkage_tries_no_more_clusters_than_allowed():
+def test_linkage_tries_no_more_clusters_than_allowed(monkeypatch):
     distances = planted_distances(list(range(6)) * 3)
     assert len(set(from_distances.average_linkage(distances))) == 6
-    assert len(set(from_distances.average_linkage(distances, maximum=3))) <= 3
+    monkeypatch.setattr(from_distances, "_MAX_CLUSTERS", 3)
+    assert len(set(from_distances.average_linkage(distances))) <= 3

@@ -66,7 +66,9 @@ def test_memberships_sum_to_one_and_do_not_depend_on_chunks(seed, fuzziness, n, 
     whole = memberships(points, centres, fuzziness)
     assert whole.shape == (n, k)
     torch.testing.assert_close(whole.sum(1), torch.ones(n))
-    torch.testing.assert_close(memberships(points, centres, fuzziness, chunk), whole, atol=1e-5, rtol=1e-4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedkin.clustering.fuzzy_c_means._CHUNK", chunk)
+        torch.testing.assert_close(memberships(points, centres, fuzziness), whole, atol=1e-5, rtol=1e-4)
 
 
 @given(SEEDS, FUZZINESS, st.integers(1, 25))
@@ -75,7 +77,9 @@ def test_centres_do_not_depend_on_chunks_or_order(seed, fuzziness, chunk):
     start, rng = points[[0, 8, 16]], generator(seed)
     close = {"atol": 2e-3, "rtol": 1e-3}
     plain = fuzzy_c_means(points, start, fuzziness, max_iterations=10)
-    other = fuzzy_c_means(points, start, fuzziness, max_iterations=10, chunk=chunk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedkin.clustering.fuzzy_c_means._CHUNK", chunk)
+        other = fuzzy_c_means(points, start, fuzziness, max_iterations=10)
     torch.testing.assert_close(other.centres, plain.centres, **close)
     order = torch.randperm(len(points), generator=rng)
     mixed = fuzzy_c_means(points[order], start[[2, 0, 1]], fuzziness, max_iterations=10)

@@ -10,7 +10,6 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from fedkin.clustering import graph_cut
 from fedkin.clustering.graph_cut import RESOLUTIONS, communities
 from fedkin.clustering.neighbour_graph import neighbour_graph
-from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
 
 
@@ -160,11 +159,6 @@ def test_a_node_without_links_is_alone_unless_fewer_clusters_are_asked_for():
     assert communities(graph, counts, 1, derive_generator(0))[0].tolist() == [0] * 7
 
 
-def test_refuses_no_clusters():
-    with pytest.raises(FedkinError, match="n_clusters is 0"):
-        cut(*blobs(2)[:2], n_clusters=0)
-
-
 def test_a_resolution_is_taken_as_given():
     points, counts, _ = blobs(6, spread=1.5)
     graph = neighbour_graph(points, counts, 15)
@@ -178,14 +172,6 @@ def test_a_resolution_is_taken_as_given():
         assert chosen["n_clusters"] == found[resolution]
         assert chosen["resolutions"][0] <= resolution <= chosen["resolutions"][1]
     assert found[0.05] <= found[1.0] < found[6.0]
-
-
-@pytest.mark.parametrize(("n_clusters", "resolution"), [(None, 0.0), (None, -1.0), (None, float("nan")), (3, 1.0)])
-def test_a_resolution_that_is_none_is_refused(n_clusters, resolution):
-    points, counts, _ = blobs(2)
-    graph = neighbour_graph(points, counts, 15)
-    with pytest.raises(FedkinError, match=r"resolution is .*; it must be greater than 0, and n_clusters None"):
-        communities(graph, counts, n_clusters, derive_generator(0), resolution=resolution)
 
 
 def test_scales_of_clouds_of_clouds_hold_both():

@@ -65,7 +65,7 @@ def test_learning_by_views_is_simsiam_held_to_the_common_network():
     batches = list(torch.randperm(40, generator=drawn).split(16))
 
     def loss_of(rows: torch.Tensor, module: ContrastiveNetwork, common: ContrastiveNetwork) -> torch.Tensor:
-        first, second = how.views(x[rows], drawn), how.views(x[rows], drawn)
+        first, second = (how.apply(x[rows], how.draw((len(rows), 1, 8, 8), drawn)) for _ in range(2))
         z1, z2 = module.encoder(first), module.encoder(second)
         p1, p2 = module.predictor(z1), module.predictor(z2)
         with torch.no_grad():

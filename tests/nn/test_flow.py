@@ -21,18 +21,11 @@ def samples(n, *shape):
     return torch.randn(n, *shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("shape", [(5,), (2,), (1,), (1, 4, 3), (3, 2, 2)])
-def test_the_inverse_undoes_the_flow(shape):
-    flow, x = flow_of(shape), samples(20, *shape)
-    z, _ = flow.latent(x)
-    assert not torch.allclose(z, x.flatten(1), atol=0.1)
-    assert torch.allclose(flow.inverse(z), x.flatten(1), atol=1e-9)
-
-
-@pytest.mark.parametrize("shape", [(5,), (1,), (2, 2, 2)])
+@pytest.mark.parametrize("shape", [(5,), (2,), (1,), (1, 4, 3), (2, 2, 2)])
 def test_the_log_determinant_is_that_of_the_jacobian(shape):
     flow, x = flow_of(shape), samples(4, *shape)
-    _, found = flow.latent(x)
+    z, found = flow.latent(x)
+    assert not torch.allclose(z, x.flatten(1), atol=0.1)
     for sample, log_determinant in zip(x, found, strict=True):
         jacobian = torch.autograd.functional.jacobian(lambda one: flow.latent(one[None])[0][0], sample)
         _, expected = torch.linalg.slogdet(jacobian.reshape(sample.numel(), -1))
@@ -98,8 +91,8 @@ def test_the_coupling_is_that_of_another_library():
     coupling = flow.couplings[0]
 
     def affine(given):
-        scale, shift = coupling.affine(given)
-        return torch.distributions.AffineTransform(shift, scale.exp(), 1)
+        hidden = coupling.conditioner(given)
+        return torch.distributions.AffineTransform(coupling.shift(hidden), coupling.scale(hidden).tanh().exp(), 1)
 
     theirs = transforms.CouplingTransform(affine, checkerboard((4,)))
     z, log_determinant = flow.latent(x)

@@ -3,7 +3,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.gan import Adversaries, Blueprint, Rates
+from fedkin.nn.gan import Adversaries, Blueprint
 
 
 def parameters(module):
@@ -13,7 +13,7 @@ def parameters(module):
 IMAGES = Blueprint((1, 8, 8), noise=5, kinds=3, capacity=0.05)
 COLOUR = Blueprint((3, 9, 10), output="linear", noise=5, kinds=3, capacity=0.05)
 VECTORS = Blueprint((4,), output="linear", noise=5, kinds=3, capacity=0.2)
-RATES = Rates(0.0018, 0.0002)
+RATES = (0.0018, 0.0002)
 
 
 def rng(*path):
@@ -34,8 +34,8 @@ def test_an_epoch_is_that_of_two_plain_modules(blueprint):
 
     maker, judge = adversaries.generator.module(generator).train(), adversaries.discriminator.module(discriminator)
     judge.train()
-    making = torch.optim.Adam(maker.parameters(), lr=RATES.generator, betas=(0.5, 0.999))
-    judging = torch.optim.Adam(judge.parameters(), lr=RATES.discriminator, betas=(0.5, 0.999))
+    making = torch.optim.Adam(maker.parameters(), lr=RATES[0], betas=(0.5, 0.999))
+    judging = torch.optim.Adam(judge.parameters(), lr=RATES[1], betas=(0.5, 0.999))
     draws, losses = rng("epoch"), []
     for rows in torch.randperm(21, generator=draws).split(8):
         yes, no = torch.ones(len(rows)), torch.zeros(len(rows))
@@ -84,7 +84,7 @@ def test_few_samples_are_passed_over_until_the_steps_are_made():
     adversaries, generator, discriminator = begun(VECTORS)
     x = torch.rand(6, 4, generator=rng("x"))
     counted = [
-        int(adversaries.epoch(generator, discriminator, x, rng("e"), Rates(1e-9, 1e-9), 4, steps)[0][-1])
+        int(adversaries.epoch(generator, discriminator, x, rng("e"), (1e-9, 1e-9), 4, steps)[0][-1])
         for steps in (1, 2, 3, 5)
     ]
     # The last number of a generator's vector counts the batches of a batch norm, of which a step has two.
@@ -106,7 +106,7 @@ def test_a_generator_comes_near_the_samples():
     x = corners.repeat(64, 1) + 0.3 * torch.randn(128, 2, generator=rng("x"))
     draws = rng("train")
     for _ in range(60):
-        generator, discriminator, _ = adversaries.epoch(generator, discriminator, x, draws, Rates(0.001, 0.001), 32)
+        generator, discriminator, _ = adversaries.epoch(generator, discriminator, x, draws, (0.001, 0.001), 32)
     made = adversaries.samples(generator, 200, rng("made"))
     near = torch.cdist(made, corners).min(1)
     assert float(near.values.median()) < 1.5

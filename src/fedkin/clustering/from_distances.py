@@ -20,7 +20,7 @@ Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans", "linkage"]
 Similarity = Literal["corrected", "paper"]
 NoiseRule = Literal["cluster", "nearest"]
 
-MAX_CLUSTERS = 10
+_MAX_CLUSTERS = 10
 """Maximum number of clusters that is tried where it is not given."""
 
 
@@ -76,8 +76,8 @@ def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[in
     return _plain(np.where(is_noise, clusters[means.argmin(1)], labels))
 
 
-def average_linkage(distances: Tensor, maximum: int = MAX_CLUSTERS) -> list[int]:
-    """Cluster cosine distances by average linkage, cut at the greatest silhouette into 2 to `maximum` clusters.
+def average_linkage(distances: Tensor) -> list[int]:
+    """Cluster cosine distances by average linkage, cut at the greatest silhouette into 2 to 10 clusters.
 
     They are one cluster if clusters point the same way: the mean cosine between rows of different clusters, over that
     of rows of the same cluster, estimates the cosine of the clusters' own directions without the noise of single rows.
@@ -87,7 +87,7 @@ def average_linkage(distances: Tensor, maximum: int = MAX_CLUSTERS) -> list[int]
     square = distances.numpy()
     if n > 2:
         tree = linkage(squareform(square, checks=False), "average")
-        for count in range(2, min(maximum, n - 1) + 1):
+        for count in range(2, min(_MAX_CLUSTERS, n - 1) + 1):
             labels = fcluster(tree, count, "maxclust")
             if 1 < len(np.unique(labels)) < n:
                 found.setdefault(float(silhouette_score(square, labels, metric="precomputed")), labels)

@@ -43,12 +43,7 @@ class Clusters:
 
 
 def fuzzy_c_means(
-    points: Tensor,
-    start: Tensor,
-    fuzziness: float,
-    tolerance: float = 1e-4,
-    max_iterations: int = 1000,
-    chunk: int = _CHUNK,
+    points: Tensor, start: Tensor, fuzziness: float, tolerance: float = 1e-4, max_iterations: int = 1000
 ) -> Clusters:
     """Run fuzzy c-means until no centre moves further than `tolerance`.
 
@@ -64,8 +59,6 @@ def fuzzy_c_means(
         In the units of the points.
     max_iterations : int
         At least 1.
-    chunk : int
-        Points that are read at a time. But for rounding, the result does not depend on it.
 
     Returns
     -------
@@ -78,20 +71,20 @@ def fuzzy_c_means(
         If there are no points or centres, or they differ in width, or `fuzziness` is not above 1.
     """
     _check(points, start, fuzziness)
-    middle = _middle(points, chunk)
+    middle = _middle(points)
     centres = start - middle  # near the origin, rounding is smallest
     moved = torch.inf
     iteration = 0
     while moved > tolerance and iteration < max_iterations:
-        sums, masses = _sums(points, middle, centres, fuzziness, chunk)
+        sums, masses = _sums(points, middle, centres, fuzziness)
         after = torch.where(masses[:, None] > 0, sums / masses[:, None], centres.double()).float()
         moved = float((after - centres).norm(dim=1).max())
         centres = after
         iteration += 1
-    return Clusters(centres + middle, _supports(points, middle, centres, fuzziness, chunk), iteration, moved)
+    return Clusters(centres + middle, _supports(points, middle, centres, fuzziness), iteration, moved)
 
 
-def memberships(points: Tensor, centres: Tensor, fuzziness: float, chunk: int = _CHUNK) -> Tensor:
+def memberships(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
     """Return the memberships of `points` ``(n, width)`` in `centres` ``(k, width)``: ``(n, k)``, rows sum to 1.
 
     A point on centres belongs only to them, in equal parts.
@@ -103,23 +96,23 @@ def memberships(points: Tensor, centres: Tensor, fuzziness: float, chunk: int = 
     """
     _check(points, centres, fuzziness)
     middle = centres.mean(0)
-    parts = [_log_memberships(part, centres - middle, fuzziness) for part in _near(points, middle, chunk)]
+    parts = [_log_memberships(part, centres - middle, fuzziness) for part in _near(points, middle)]
     return torch.cat(parts, dim=1).exp().T
 
 
-def _sums(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float, chunk: int) -> tuple[Tensor, Tensor]:
+def _sums(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float) -> tuple[Tensor, Tensor]:
     """Return, by centre, sums of points relative to `middle` weighted by ``membership ** m``, and of the weights."""
     sums, masses = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)
-    for part in _near(points, middle, chunk):
+    for part in _near(points, middle):
         pull = (fuzziness * _log_memberships(part, centres, fuzziness)).exp()
         sums += pull @ part
         masses += pull.sum(1)
     return sums, masses
 
 
-def _supports(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float, chunk: int) -> Tensor:
+def _supports(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
     supports = torch.zeros(len(centres), dtype=torch.float64)
-    for part in _near(points, middle, chunk):
+    for part in _near(points, middle):
         supports += _log_memberships(part, centres, fuzziness).exp().sum(1)
     return supports.float()
 
@@ -136,16 +129,16 @@ def _log_memberships(part: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
     return logits.log_softmax(0)
 
 
-def _near(points: Tensor, middle: Tensor, chunk: int) -> Iterator[Tensor]:
-    """Yield `points` relative to `middle`, `chunk` at a time, in one buffer that is overwritten."""
-    place = torch.empty_like(points[:chunk])
-    for part in points.split(chunk):
+def _near(points: Tensor, middle: Tensor) -> Iterator[Tensor]:
+    """Yield `points` relative to `middle`, some at a time, in one buffer that is overwritten."""
+    place = torch.empty_like(points[:_CHUNK])
+    for part in points.split(_CHUNK):
         yield torch.sub(part, middle, out=place[: len(part)])
 
 
-def _middle(points: Tensor, chunk: int) -> Tensor:
+def _middle(points: Tensor) -> Tensor:
     total = torch.zeros(points.shape[1], dtype=torch.float64)
-    for part in points.split(chunk):
+    for part in points.split(_CHUNK):
         total += part.sum(0)
     return (total / len(points)).float()
 

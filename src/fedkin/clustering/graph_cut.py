@@ -20,7 +20,6 @@ from fedkin.clustering.community_joining import FEW_DIMENSIONS, join_similar, jo
 from fedkin.clustering.community_scales import largest_first, scales_of
 from fedkin.clustering.dense_nodes import density_clusters
 from fedkin.clustering.louvain import CommunityLabels, condensed, louvain
-from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 
 RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0, 17).round(4))
@@ -124,16 +123,7 @@ def communities(
         `n_clusters`; "by_density", whether clusters are those of `density_clusters` instead; "modularity", the fraction
         of links within clusters above chance; the lists "resolutions", "clusters_found" (for flat points after joining)
         and "stabilities" of all resolutions tried; and "scales", see `scales_of`, before joining.
-
-    Raises
-    ------
-    FedkinError
-        If `n_clusters` is less than 1, `resolution` is not greater than 0, or both are given.
     """
-    if n_clusters is not None and n_clusters < 1:
-        raise FedkinError(f"n_clusters is {n_clusters}; it must be 1 or more, or None.")
-    if resolution is not None and not (n_clusters is None and resolution > 0):
-        raise FedkinError(f"resolution is {resolution}; it must be greater than 0, and n_clusters None.")
     size = counts.double().numpy()
     order = _canonical_order(graph, size)
     graph, size = graph[order][:, order].tocsr(), size[order]

@@ -39,19 +39,15 @@ class Tree:
     def leaves(self) -> int:
         return len(self.heights) + 1
 
-    def sums_of_squares(self) -> Floats:
-        """Return the sum of squares inside clusters after the first i merges, for i in 0..leaves-1."""
-        return np.concatenate([[0.0], np.cumsum(self.heights**2 / 2)])
-
     def calinski_harabasz(self) -> Floats:
         """Return the Calinski-Harabasz index of every cut, ``(leaves,)``, entry i for ``leaves - i`` clusters.
 
         As in scikit-learn it is 1 where clusters have no spread. It is NaN for one cluster and for n, where it is not
         defined.
         """
-        within = self.sums_of_squares()
-        clusters = self.leaves - np.arange(self.leaves)
+        within = np.concatenate([[0.0], np.cumsum(self.heights**2 / 2)])  # sums of squares after the first i merges
         n = self.leaves
+        clusters = n - np.arange(n)
         with np.errstate(divide="ignore", invalid="ignore"):
             index = (within[-1] - within) / (clusters - 1) / (within / (n - clusters))
         index[within == 0.0] = 1.0

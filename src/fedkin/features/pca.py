@@ -8,7 +8,6 @@ far larger than what varies around it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
@@ -27,9 +26,6 @@ _NOISE_MARGIN = 1.25
 """Factor for the variance of noise, whose spectrum varies, and whose median is below its mean."""
 _ROUNDING = 1e-13
 """A feature's variance below this part of its squared mean is rounding in single precision."""
-
-Features = Callable[[Tensor], Tensor]
-"""From samples ``(n, *shape)`` to float32 ``(n, width)``."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +101,6 @@ class Components:
     directions: Tensor
     variances: Tensor
 
-    def apply(self, rows: Tensor) -> Tensor:
-        """Project features ``(n, width)`` on the components: float32 ``(n, d)``."""
-        return (rows - self.mean) @ self.directions
-
     def explained_variance(self, found: FeatureMoments, standardised: bool) -> float:
         """Return the fraction of the features' variance, standardised or not, that the components explain."""
         variances = found.scatter.diagonal() / found.count
@@ -120,31 +112,15 @@ class Components:
         scale = float(self.variances.sum().sqrt()) or 1.0
         return type(self)(self.mean, self.directions / scale, self.variances / scale**2)
 
-    def tree(self) -> dict[str, Tensor]:
-        """Return the fields by name."""
-        return {"mean": self.mean, "directions": self.directions, "variances": self.variances}
 
-
-def moments(x: Tensor, features: Features, batch: int = _BATCH) -> FeatureMoments:
-    """Compute the moments of samples' features, a batch at a time.
-
-    Parameters
-    ----------
-    x : Tensor
-        float32 ``(n, *shape)``, n >= 1.
-    features : callable
-        Gives float32 ``(n, width)`` of samples.
-    batch : int
-        Samples at a time; the memory needed is that of their features, and of ``(width, width)``.
-    """
-    total = moments_of(features(x[:batch]))
-    for part in x[batch:].split(batch) if len(x) > batch else ():
-        total = total + moments_of(features(part))
-    return total
+def moments(rows: Tensor) -> FeatureMoments:
+    """Compute the moments of features, float32 ``(n, width)``, n >= 1, a batch at a time."""
+    first, *others = map(moments_of, rows.split(_BATCH))
+    return sum(others, start=first)
 
 
 def moments_of(rows: Tensor) -> FeatureMoments:
-    """Compute the moments of features ``(n, width)``, n >= 1."""
+    """Compute the moments of features ``(n, width)``, n >= 1, all at once."""
     total = rows.sum(0, dtype=torch.float64)
     centred = rows - (total / len(rows)).float()
     drift = centred.sum(0, dtype=torch.float64)

@@ -59,22 +59,6 @@ class Augmentation:
     grey: float = 0.0
     replaced: float = 0.0
 
-    def views(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Return one randomly augmented view of every sample.
-
-        Parameters
-        ----------
-        x : Tensor
-            float32 ``(n, *shape)``, images in [0, 1] if colours change.
-        rng : torch.Generator
-
-        Returns
-        -------
-        Tensor
-            float32 ``(n, *shape)``, on the device of `x`. What lies outside of an image is 0.
-        """
-        return self.apply(x, self.draw(x.shape, rng))
-
     def draw(self, shape: Sequence[int], rng: torch.Generator) -> Draws:
         """Draw what makes a view of each of some samples, of shape ``(n, *shape)``; see `PillowAugmentation.draw`."""
         n = shape[0]
@@ -85,7 +69,10 @@ class Augmentation:
         return *drawn_crops(n, rng), *(torch.rand(length, n, generator=rng).T for length in lengths)
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
-        """Return the views that `draws` make of samples ``(n, *shape)``, as `views` does."""
+        """Return one view of every sample, float32 ``(n, *shape)`` as `x` and on its device, made by `draws`.
+
+        Images are in [0, 1] if colours change. What lies outside of an image is 0.
+        """
         if x.dim() != 4:
             others, chances = (part.to(x.device) for part in draws)
             return torch.where(chances < self.replaced, x.gather(0, others), x)

@@ -218,7 +218,7 @@ class Contrastive(Architecture):
             for _ in range(training.local_epochs):
                 order = resident.placed(torch.randperm(n, generator=rng))
                 batches = [rows for rows in order.split(training.batch_size) if len(rows) > 1]
-                losses += [step(*inputs) for inputs in objective.inputs(batches, resident)]
+                losses += [step.take(*inputs) for inputs in objective.inputs(batches, resident)]
                 counts += map(len, batches)
             model = resident.vector()
             moments.take(step.moments, resident.collected)
@@ -257,13 +257,10 @@ class _Step:
     def __init__(self, resident: Resident, training: ContrastiveTraining, loss: Callable[..., Tensor]) -> None:
         self.moments = AdamMoments.like(resident.params)
         self._resident, self._training, self._loss = resident, training, loss
-        self._recorded = Recorded(self._taken)
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        """Take a step on a batch; return its loss."""
-        return self._recorded(*inputs)
+        self.take = Recorded(self._taken)
 
     def _taken(self, *inputs: Tensor) -> Tensor:
+        """Take a step on a batch; return its loss."""
         self._resident.grad.zero_()
         with self._training.products():
             loss = self._loss(_network(self._resident), *inputs)

@@ -1,15 +1,14 @@
 """Normalising flows: an invertible network whose density is known (RealNVP; Dinh, Sohl-Dickstein, Bengio 2017).
 
 A sample ``x`` is mapped to a latent ``z``, and ``log p(x) = log N(z; 0, I) + log |det dz/dx|``. Every coupling changes
-one half of the numbers by a scale and a shift that follow from the other half, which stays as it is; so both the
-inverse and the determinant need no more than what the map itself needs.
+one half of the numbers by a scale and a shift that follow from the other half, which stays as it is; so the determinant
+needs no more than what the map itself needs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -41,20 +40,11 @@ class Coupling(nn.Module):
 
     def forward(self, given: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
         """Return the transformed half ``(n, changed)``, and the log-determinant of every sample ``(n,)``."""
-        scale, shift = self.affine(given)
-        return changed * scale.exp() + shift, scale.sum(1)
-
-    def inverse(self, given: Tensor, changed: Tensor) -> Tensor:
-        """Return the half that `forward` maps to `changed`."""
-        scale, shift = self.affine(given)
-        return (changed - shift) * (-scale).exp()
-
-    def affine(self, given: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log-scale s and the shift t, both ``(n, changed)``, computed from the unchanged half."""
         if not given.shape[1]:  # samples of one feature: the other half is empty
             given = given.new_zeros(len(given), 1)
         hidden = self.conditioner(given)
-        return self.scale(hidden).tanh(), self.shift(hidden)
+        scale = self.scale(hidden).tanh()
+        return changed * scale.exp() + self.shift(hidden), scale.sum(1)
 
 
 class RealNVP(nn.Module):
@@ -93,26 +83,13 @@ class RealNVP(nn.Module):
 
     def latent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return latents ``(n, d)`` of samples ``(n, *shape)``, and ``log |det dz/dx|`` ``(n,)``."""
-        parts = self._parted(x.flatten(1))
+        parts = [x.flatten(1).index_select(1, half.to(x.device)) for half in self.halves]
         log_determinant = x.new_zeros(len(x))
         for given, coupling in zip(self.turns, self.couplings, strict=True):
             parts[1 - given], change = coupling(parts[given], parts[1 - given])
             log_determinant = log_determinant + change
-        return self._joined(parts), log_determinant
-
-    def inverse(self, z: Tensor) -> Tensor:
-        """Return the flattened samples ``(n, d)`` of latents ``(n, d)``."""
-        parts = self._parted(z)
-        for given, coupling in zip(self.turns[::-1], list(self.couplings)[::-1], strict=True):
-            parts[1 - given] = cast(Coupling, coupling).inverse(parts[given], parts[1 - given])
-        return self._joined(parts)
-
-    def _parted(self, x: Tensor) -> list[Tensor]:
-        return [x.index_select(1, half.to(x.device)) for half in self.halves]
-
-    def _joined(self, parts: Sequence[Tensor]) -> Tensor:
-        places = torch.cat(self.halves).argsort().to(parts[0].device)
-        return torch.cat(list(parts), dim=1).index_select(1, places)
+        places = torch.cat(self.halves).argsort().to(x.device)
+        return torch.cat(parts, dim=1).index_select(1, places), log_determinant
 
 
 def checkerboard(shape: Sequence[int]) -> Tensor:

@@ -56,14 +56,6 @@ class Blueprint:
         return {**self.__dict__, "shape": list(self.shape)}
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Learning rates of the generator and the discriminator in one epoch."""
-
-    generator: float
-    discriminator: float
-
-
 class _Adversary(Architecture):
     """Base of the generator and the discriminator as architectures."""
 
@@ -130,7 +122,7 @@ class Adversaries:
         discriminator: Tensor,
         x: Tensor,
         rng: torch.Generator,
-        rates: Rates,
+        rates: tuple[float, float],
         batch_size: int,
         min_steps: int = 1,
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -149,7 +141,8 @@ class Adversaries:
             float32 ``(n, *shape)``, n >= 2. A last batch of a single sample is left out.
         rng : torch.Generator
             Shuffles, and draws latents.
-        rates : Rates
+        rates : tuple of float
+            Learning rates of the generator and of the discriminator.
         batch_size : int
             2 or more.
         min_steps : int
@@ -187,10 +180,9 @@ class Adversaries:
 class _Game:
     """Generator and discriminator in training, each with an optimiser for one epoch."""
 
-    def __init__(self, maker: Resident, judge: Resident, rates: Rates) -> None:
+    def __init__(self, maker: Resident, judge: Resident, rates: tuple[float, float]) -> None:
         self.maker, self.judge = maker, judge
-        self.making = adam_for(maker, rates.generator, _BETAS)
-        self.judging = adam_for(judge, rates.discriminator, _BETAS)
+        self.making, self.judging = adam_for(maker, rates[0], _BETAS), adam_for(judge, rates[1], _BETAS)
 
     def play(self, real: Tensor, to_judge: Tensor, to_make: Tensor) -> Tensor:
         """Take one step of each network on a real batch and generated ones; return their losses before it, ``(2,)``."""

@@ -26,7 +26,8 @@ MANY = 2**31
 """Greatest count that a payload may contain."""
 OUTPUT = one_of("sigmoid", "linear")
 _UNITS = counts_to(2**16)
-_WIDTHS = is_list(_UNITS)
+WIDTHS = is_list(_UNITS)
+"""Widths of an autoencoder's layers."""
 
 CLASSIFIER: Expected = {"name": is_name, "shape": is_shape, "classes": counts_to(MAX_CLASSES)}
 ENCODER: Expected = {"name": is_name, "shape": is_shape, "output": OUTPUT}
@@ -39,8 +40,6 @@ DESIGN: Expected = {
     "shape": is_shape, "backbone": one_of("auto", "convolutions", "resnet18", "perceptron"), "latent": _UNITS,
     "projector_units": _UNITS, "predictor_units": _UNITS, "normalization": one_of("batch", "group"),
 }  # fmt: skip
-WIDTHS = _WIDTHS
-"""Widths of an autoencoder's layers."""
 DESCENT: Expected = {
     "epochs": counts_to(MANY, 0), "steps": Nullable(counts_to(MANY, 0)), "batch_size": counts_to(MANY),
     "optimizer": one_of("sgd", "adam"), "learning_rate": positive, "momentum": within(0, 1),
@@ -56,7 +55,7 @@ CONTRASTIVE_TRAINING: Expected = {
     "precision": one_of("float32", "bfloat16"), "views": one_of("affine", "pillow"),
 }  # fmt: skip
 DEEP_SEARCH: Expected = {
-    "hidden": Nullable(_WIDTHS), "code": _UNITS, "pretrain_steps": counts_to(MANY, 0),
+    "hidden": Nullable(WIDTHS), "code": _UNITS, "pretrain_steps": counts_to(MANY, 0),
     "pretrain_learning_rate": positive, "learning_rate": positive, "momentum": within(0, 1),
     "batch": counts_to(MANY), "refresh": Nullable(counts_to(MANY)), "max_refreshes": counts_to(MANY, 0),
     "tolerance": within(0), "restarts": counts_to(MANY),

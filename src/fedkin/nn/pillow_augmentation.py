@@ -59,22 +59,6 @@ class PillowAugmentation:
     turn: float = 10.0
     blur: float = 0.5
 
-    def views(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Return one randomly augmented view of every sample.
-
-        Parameters
-        ----------
-        x : Tensor
-            float32 ``(n, 1, height, width)`` in [0, 1], which are rounded to multiples of 1/255.
-        rng : torch.Generator
-
-        Returns
-        -------
-        Tensor
-            float32 ``(n, 1, height, width)``, multiples of 1/255, on the device of `x`.
-        """
-        return self.apply(x, self.draw(x.shape, rng))
-
     def draw(self, shape: Sequence[int], rng: torch.Generator) -> Draws:
         """Draw what makes a view of each of some samples, all of it between 0 and 1.
 
@@ -95,7 +79,10 @@ class PillowAugmentation:
         return *crops, torch.rand(2, n, generator=rng).T, *(torch.rand(n, generator=rng) for _ in range(3))
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
-        """Return the views that `draws` make of samples ``(n, 1, height, width)``, as `views` does."""
+        """Return one view of every sample, float32 ``(n, 1, height, width)`` on the device of `x`, made by `draws`.
+
+        Samples are in [0, 1], and rounded to multiples of 1/255; views have such multiples.
+        """
         areas, ratios, corners, angles, radii, blurs = draws
         boxes = crop_boxes(areas, ratios, corners, x.shape[2:], self.crop)
         chosen = (blurs <= self.blur).nonzero()[:, 0]

@@ -18,14 +18,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.seeds import draw_seed
 from fedkin.nn.deep_clustering import DeepEmbeddedClustering
 
 SampleMatrix = NDArray[np.float32]
 ClusterLabels = NDArray[np.int64]
-
-HOW = ("dec", "embedding", "kmeans")
 
 COMPONENTS = 50  # principal components per sample
 PERPLEXITY = 10
@@ -42,7 +39,7 @@ def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Gener
     Parameters
     ----------
     x : Tensor
-        float32 ``(n, ...)``, finite, one sample per row; further dimensions are flattened.
+        float32 ``(n, ...)``, finite, n >= 1, one sample per row; further dimensions are flattened.
     how : {"embedding", "kmeans", "dec"}
         Ward's method on a map of neighbours, k-means on principal components, or Deep Embedded Clustering.
     n_clusters : int or None
@@ -60,13 +57,7 @@ def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Gener
     Tensor
         int64 ``(n,)``; labels are ``0..k-1`` and each occurs. Three samples or fewer, and identical samples, are one
         cluster. DEC may end with fewer clusters than asked for.
-
-    Raises
-    ------
-    FedkinError
-        If `how` is unknown, `n_clusters` or `max_clusters` is below 1, or there is no sample.
     """
-    _check(x, how, n_clusters, max_clusters)
     rows = x.detach().flatten(1).numpy()
     distinct = len(np.unique(rows, axis=0))
     limit = min(max_clusters, len(rows) // SAMPLES_PER_CLUSTER) if n_clusters is None else n_clusters
@@ -124,13 +115,3 @@ def _count(plane: SampleMatrix, limit: int) -> int:
     heights = heights[smaller_side >= SAMPLES_PER_CLUSTER]  # a single outlier is not a cluster
     tall = int((heights > RELATIVE_HEIGHT * heights.max(initial=0.0)).sum())
     return min(tall + 1, limit)
-
-
-def _check(x: Tensor, how: str, n_clusters: int | None, max_clusters: int) -> None:
-    if how not in HOW:
-        raise unknown_name("initial clustering", how, HOW)
-    if len(x) == 0:
-        raise FedkinError("A client without samples cannot be clustered.")
-    for name, value in (("n_clusters", n_clusters), ("max_clusters", max_clusters)):
-        if value is not None and value < 1:
-            raise FedkinError(f"{name} is {value}; it must be at least 1.")

@@ -45,10 +45,6 @@ class Facts:
     samples: dict[int, int]
     unit: bool
 
-    @property
-    def is_image(self) -> bool:
-        return len(self.shape) == 3
-
 
 class SampleMethod(Method[Any]):
     """Base of methods that assign every sample of every client to a cluster.

@@ -22,7 +22,7 @@ from fedkin.core.method import Count, Positive
 from fedkin.core.replies import Nullable, counts_to, features, is_count, is_number, positive, within
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, describe_clients
 from fedkin.nn.encoder import Output
-from fedkin.nn.gan import Adversaries, Blueprint, Rates
+from fedkin.nn.gan import Adversaries, Blueprint
 from fedkin.nn.network_forms import BLUEPRINT, MANY
 
 _TRAINING = ("batch_size", "min_steps", "generator_rate", "discriminator_rate", "rate_decay")
@@ -183,7 +183,7 @@ def _epoch(client: Client, payload: Mapping[str, Any]) -> Tensor:
         own["discriminator"] = adversaries.discriminator.initial(client.rng)
         own["epochs"] = torch.tensor(0)
     decay = payload["rate_decay"] ** int(own["epochs"])
-    rates = Rates(payload["generator_rate"] * decay, payload["discriminator_rate"] * decay)
+    rates = payload["generator_rate"] * decay, payload["discriminator_rate"] * decay
     own["generator"], own["discriminator"], losses = adversaries.epoch(
         own["generator"], own["discriminator"], client.x, client.rng, rates, payload["batch_size"], payload["min_steps"]
     )

@@ -205,7 +205,7 @@ class UIFCAMethod(SampleMethod):
     def _takes_logits(self, facts: Facts) -> bool:
         if self.pixels == "logit" and not facts.unit:
             raise FedkinError("method.pixels = 'logit' needs samples in [0, 1]; set 'none', or scale them.")
-        return self.pixels == "logit" or (self.pixels == "auto" and facts.is_image and facts.unit)
+        return self.pixels == "logit" or (self.pixels == "auto" and len(facts.shape) == 3 and facts.unit)
 
     def _centroids(self, fed: Federation, facts: Facts) -> dict[str, Any]:
         """Return k-means centroids, with many starts, of the clients' centroids; k-FED's single start often fails."""

@@ -40,7 +40,7 @@ def test_a_sample_is_never_judged_by_a_model_of_its_own_half():
 def test_held_out_rows_are_few_and_come_from_both_halves():
     labels = torch.tensor([0] * 300 + [1] * 3)
     halves = torch.arange(303) % 2
-    rows = held_out_rule.held_out_rows(labels, halves, 100)
+    rows = held_out_rule.held_out_rows(labels, halves)
     assert (labels[rows] == 0).sum() == 100
     assert (halves[rows][labels[rows] == 0] == 0).sum() == 50
     assert (labels[rows] == 1).sum() == 3

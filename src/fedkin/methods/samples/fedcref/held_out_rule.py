@@ -29,6 +29,9 @@ MAX_HELD_OUT = 100
 UNLIKE = 1.0
 """Loss rate of pairs that were not scored."""
 
+_CUTS = 0.6, 0.8
+"""Lowest and highest cut that is chosen."""
+
 
 def split_halves(labels: Tensor, rng: torch.Generator) -> Tensor:
     """Return a random half, 0 or 1, for every sample, balanced within every cluster: int64 ``(n,)``."""
@@ -61,10 +64,10 @@ def held_out_errors(model: Autoencoder, pairs: Tensor, x: Tensor, halves: Tensor
     return errors
 
 
-def held_out_rows(labels: Tensor, halves: Tensor, count: int = MAX_HELD_OUT) -> Tensor:
-    """Return the rows of at most `count` samples per cluster, equally many from each half."""
+def held_out_rows(labels: Tensor, halves: Tensor) -> Tensor:
+    """Return the rows of at most `MAX_HELD_OUT` samples per cluster, equally many from each half."""
     chosen = [
-        ((labels == cluster) & (halves == half)).nonzero()[: count // 2, 0]
+        ((labels == cluster) & (halves == half)).nonzero()[: MAX_HELD_OUT // 2, 0]
         for cluster in labels.unique()
         for half in (0, 1)
     ]
@@ -126,12 +129,13 @@ def match_by_linkage(
     return sorted(clusters, key=lambda members: (-len(members), members)), float(cut)
 
 
-def choose_cut(heights: NDArray[np.float64], low: float = 0.6, high: float = 0.8) -> float:
-    """Return the middle of the widest gap between merge heights within [low, high].
+def choose_cut(heights: NDArray[np.float64]) -> float:
+    """Return the middle of the widest gap between merge heights within [0.6, 0.8].
 
     Local clusters of one distribution merge slightly above 0.5 and others near 1, so the correct cut lies between.
     Without heights in the interval the cut is its middle.
     """
+    low, high = _CUTS
     inside = heights[(heights > low) & (heights < high)]
     edges = np.concatenate([[low], np.sort(inside), [high]])
     widest = int(np.argmax(np.diff(edges)))

@@ -54,7 +54,7 @@ Found = tuple[KinGraphState, dict[str, Any]]
 def send_moments(client: Client, payload: Payload) -> Payload:
     """Send count, sum and outer products of a client's features; nothing for too few samples."""
     enough = len(client) >= payload["least"]
-    return moments(client_features(client, payload["space"]), lambda rows: rows).payload() if enough else {}
+    return moments(client_features(client, payload["space"])).payload() if enough else {}
 
 
 @client_task(
