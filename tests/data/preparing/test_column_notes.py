@@ -8,6 +8,7 @@ from fedkin.data.preparing.column_notes import (
     notes_on_codes,
     notes_on_labels,
     notes_on_ranges,
+    rounded,
     spelt_alike,
     wrong_truths,
 )
@@ -160,3 +161,14 @@ def test_labels_that_differ_in_spelling_alone_are_mentioned():
         "them alike if they are the same."
     ]
     assert notes_on_labels({"north": ["ill", "well"], "south": ["0", "1"]}) == []
+
+
+def test_a_single_cell_beside_a_constant_is_no_code():
+    assert codes([0] * 9 + [44], [0] * 9 + [32], [0] * 9 + [24]) == []
+
+
+def test_numbers_are_rounded_as_they_are_read():
+    assert [rounded(own, "number") for own in (22_402.0, 2.0208, 1e5, -0.000123456, 0.0)] == [
+        "22,400", "2.021", "100,000", "-0.0001235", "0",
+    ]  # fmt: skip
+    assert rounded(19_000.7, "date") == "2022-01-08"

@@ -116,7 +116,7 @@ def test_a_note_names_column_limit_and_value():
     model = fedkin.KFed(n_clusters=3, random_state=0).fit([pd.DataFrame(x, columns=["age", "b", "c", "d"])])
     [note] = [note for note in model.preparation_.notes if "far from all others" in note]
     assert "'age' above" in note
-    assert "(up to 1e+05)" in note
+    assert "(up to 100,000)" in note
     assert "scaling = 'standard'" in note
 
 
@@ -128,7 +128,7 @@ def test_of_arrays_a_note_counts_columns():
     [note] = [note for note in model.preparation_.notes if "far from all others" in note]
     assert "column 1 above" in note
     assert "column 3 below" in note
-    assert "(down to -1e+05)" in note
+    assert "(down to -100,000)" in note
     assert "column 2" not in note
 
 

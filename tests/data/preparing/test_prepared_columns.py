@@ -190,7 +190,7 @@ def test_many_columns_take_seconds():
 def test_columns_of_one_value_are_mentioned():
     same = number("k", *[3] * 9), category("s", *"xxxxxxxxx")
     fed = federation(*(table(number("a", *range(low, low + 9)), *same) for low in (0, 5)))
-    assert "Columns k, s have a single value at all clients, so samples do not differ in it." in prepare(fed).notes
+    assert "Columns k, s have a single value at all clients, so samples do not differ in them." in prepare(fed).notes
     fed = federation(table(number("a", 1, 2, 3)), table(number("a", 1, 1, 1)))
     assert prepare(fed).notes == []
 
@@ -211,3 +211,42 @@ def test_a_column_that_is_mostly_empty_names_no_rows():
     found = prepare(federation(*tables))
     assert found.encoding.schema.id is None
     assert not any("names the rows" in note or "different in nearly every row" in note for note in found.notes)
+
+
+def boolean(name, *values):
+    return Column(name, "boolean", ("n", "y")), values
+
+
+def test_what_is_noted_of_many_columns_is_one_sentence():
+    rows = [0.0, 1.0] * 5
+    words = table(*(boolean(name, *rows) for name in "ab"), number("age", *range(10)))
+    digits = table(*(number(name, *rows) for name in "ab"), number("age", *range(10)), number("Age", *range(10)))
+    assert prepare(federation(words, digits), PreparingOptions(lacking="impute"), ["x", "y"]).notes[:2] == [
+        "Columns 'a', 'b' differ in kind: boolean at client x; number at client y. They are taken as numbers, with 1 "
+        "for true.",
+        "Columns 'age' and 'Age' differ in spelling alone and count as different; give them one name if they are the "
+        "same.",
+    ]
+    own = table(number("a", *range(10)), *(number(name, 1.0, *[NAN] * 9) for name in "bc"))
+    assert prepare(federation(own, own)).notes == [
+        "Columns 'b' (18), 'c' (18) are empty in more than half of 20 rows, so they are left out; lacking = 'impute' "
+        "keeps them."
+    ]
+
+
+def test_columns_that_new_rows_lack_are_listed_in_one_sentence():
+    encoding = prepare(federation(*[table(number("a", *range(9)), number("b", *range(9)))] * 2)).encoding
+    with pytest.raises(FedkinError, match=r"^The table has no columns 'a', 'b', which the others have\.$"):
+        encoding.apply(table(number("c", 1.0)))
+
+
+def test_notes_name_eight_columns_at_most_and_dates_as_such():
+    rng = np.random.default_rng(0)
+    day = rng.uniform(19_000, 19_900, 60)
+    day[:2] = -7000.0
+    ones = [number(f"column_{at}", *[1.0] * 60) for at in range(11)]
+    own = table((Column("visit", "date"), day.tolist()), number("age", *rng.normal(50, 9, 60)), *ones)
+    said = "\n".join(prepare(federation(own, own)).notes)
+    assert "column_7 and 3 more have a single value" in said
+    assert "do not differ in them." in said
+    assert "(down to 1950-11-02)" in said

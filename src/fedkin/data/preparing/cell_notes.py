@@ -6,7 +6,6 @@ noted in `fedkin.data.preparing.column_notes`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.column_notes import spelt_alike
+from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.reading.text_values import NUMBER
 
@@ -95,7 +94,9 @@ def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
     found: dict[tuple[str, str, Place], list[str]] = {}
     for client, table in tables.items():
         for column, value, place, rows in _codes(table):
-            found.setdefault((column.name, _shown(value, column), place), []).append(f"{rows} rows of {client}")
+            found.setdefault((column.name, as_written(value, column.kind), place), []).append(
+                f"{rows} rows of {client}"
+            )
     return [
         f"Column '{name}' holds {value}, {place}, in {listing(where, _NAMED)}; if it stands for a missing value, empty "
         "these cells or name it in na_values."
@@ -135,13 +136,6 @@ def _place(own: Values, value: float, is_number: bool) -> Place | None:
     if 2 * len(others) < len(own) or np.abs(others - value).min() <= most - least:
         return None
     return "far below all other values" if below else "far above all other values"
-
-
-def _shown(value: float, column: Column) -> str:
-    """Return a value as it stands in the table, or nearly."""
-    if column.kind == "date":
-        return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
-    return f"{value:.15g}"
 
 
 def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:

@@ -5,13 +5,16 @@ They are made from what clients report anyway: names of frequent categories, num
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from fedkin.core.errors import listing
+from fedkin.core.table import Kind
 
 _FEWEST = 5
 """Values of a client from which on its range says something."""
@@ -99,6 +102,18 @@ def _spelt(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) -> str:
     if len(set(first)) == 1:
         return ", ".join(f"'{name}'" for name in group)
     return ", ".join(f"'{name}' ({_clients([client])})" for name, client in zip(group, first, strict=True))
+
+
+def as_written(value: float, kind: Kind) -> str:
+    """Return a value as it stands in the table, or nearly; a date's is days since 1970-01-01."""
+    if kind == "date":
+        return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
+    return f"{value:.15g}"
+
+
+def rounded(value: float, kind: Kind) -> str:
+    """Return a number of four digits with thousands apart, or the day of a date."""
+    return as_written(value, kind) if kind == "date" else f"{float(f'{value:.4g}'):,.15g}"
 
 
 def notes_on_ranges(
@@ -212,7 +227,7 @@ def _clients(names: Sequence[str]) -> str:
 def notes_on_codes(
     columns: Iterable[str], means: Tensor, replies: Mapping[str, Mapping[str, Any]], squares: Mapping[str, Tensor]
 ) -> list[str]:
-    """Return a note for each column that has two whole numbers at every client, and not the same two.
+    """Return a note for each column that has two whole numbers at every client, each more than once, and not the same.
 
     At a client all values are minimum or maximum if, and only if, the variance is as large as these allow.
 
@@ -240,12 +255,14 @@ def notes_on_codes(
             variance = float(squares[client][at]) / filled - (own - mean) ** 2
             whole = low.is_integer() and high.is_integer()
             if whole and abs((high - own) * (own - low) - variance) <= _EXACT * (high - low) ** 2:
-                pairs.setdefault((low, high), []).append(client)
+                rarer = filled * min(own - low, high - own) / ((high - low) or 1.0)
+                if round(rarer) > 1:  # a single cell beside a constant is hardly a code
+                    pairs.setdefault((low, high), []).append(client)
             else:
                 others = True
-        pairs = {ends: clients for ends, clients in pairs.items() if ends[0] < ends[1]}
         if len(pairs) > 1 and not others:
-            listed = ", but ".join(f"{a:.15g} and {b:.15g} at {_clients(own)}" for (a, b), own in pairs.items())
+            said = [f"{a:.15g} and {b:.15g} at {_clients(own)}" for (a, b), own in pairs.items()]
+            listed = f"{', '.join(said[:-1])}, but {said[-1]}"
             notes.append(f"Column '{name}' holds {listed}; do these codes mean the same?")
     return notes
 

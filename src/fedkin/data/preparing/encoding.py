@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import mid_sentence, refuse
+from fedkin.core.errors import listing, mid_sentence, refuse
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_notes import spelt_alike
 from fedkin.data.preparing.imputation import Imputation, from_neighbours
@@ -155,7 +155,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
     """
     at = {name: position for position, name in enumerate(table.names)}
     lacking = [] if imputes else [column.name for column in columns if column.name not in at]
-    problems = [f"{where} has no column '{name}', which the others have{_meant(name, at)}." for name in lacking]
+    problems = _lacking(lacking, table.names, where)
     padded = torch.cat([table.values, torch.full((len(table), 1), torch.nan, dtype=torch.float64)], 1)
     values = padded[:, [at.get(column.name, -1) for column in columns]]
     for position, column in enumerate(columns):
@@ -182,10 +182,21 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
     return values
 
 
-def _meant(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence about a column that a table lacks: one that differs in spelling alone."""
-    alike = next((group[1:] for group in spelt_alike([name, *names]) if group[0] == name), [])
-    return f"; it has '{alike[0]}'" if alike else ""
+def _lacking(names: Sequence[str], has: Sequence[str], where: str) -> list[str]:
+    """Return a sentence on columns that a table lacks, and one for each that it has in another spelling."""
+    meant = {name: _meant(name, has) for name in names}
+    problems = [
+        f"{where} has no column '{name}', which the others have; it has '{own}'." for name, own in meant.items() if own
+    ]
+    rest = [f"'{name}'" for name, own in meant.items() if not own]
+    if rest:
+        problems.append(f"{where} has no column{'s' if len(rest) > 1 else ''} {listing(rest)}, which the others have.")
+    return problems
+
+
+def _meant(name: str, names: Iterable[str]) -> str | None:
+    """Return the name of a table's column that differs from the given one in spelling alone."""
+    return next((group[1] for group in spelt_alike([name, *names]) if group[0] == name), None)
 
 
 def _no_truths(values: Tensor, column: SchemaColumn, where: str) -> list[str]:

@@ -21,6 +21,8 @@ _IMPUTED: dict[Imputation, str] = {
     "median": "they take the column's median or most frequent value",
 }
 """What empty cells take, for a note."""
+_NAMED = 8
+"""Columns that a note names."""
 
 
 def fitted_encoding(
@@ -87,9 +89,10 @@ def _limits(
     """Return limits of columns of numbers and dates with outliers, where minimum and maximum are known, and a note."""
     if sums.low is None or sums.high is None:
         return NO_LIMITS, []
+    names = [f"'{column.name}'" for column in columns]
     measured = torch.tensor([column.kind in ("number", "date") for column in columns]) & (sums.filled > 0)
     limits = find_limits(histograms_of(fed, columns), sums.mean, sums.spread, sums.low, sums.high, among & measured)
-    return limits, note_on_outliers([f"'{column.name}'" for column in columns], limits, sums.low, sums.high)
+    return limits, note_on_outliers(names, limits, sums.low, sums.high, [column.kind for column in columns])
 
 
 def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:
@@ -130,11 +133,11 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     empty = [(column.name, int(count)) for column, count in zip(columns, missing, strict=True) if count > 0]
     if empty:
         worst = sorted(empty, key=lambda pair: -pair[1])
-        listed = ", ".join(f"{name} {count}" for name, count in worst[:8])
-        more = f" and {len(worst) - 8} more columns" if len(worst) > 8 else ""
+        listed = listing([f"{name} {count:,}" for name, count in worst], _NAMED)
+        more = " columns" if len(worst) > _NAMED else ""
         notes.append(
-            f"{sum(count for _, count in empty)} of {sums.samples * len(columns)} cells are empty ({listed}{more}); "
-            f"{_IMPUTED[encoding.imputation]}."
+            f"{sum(count for _, count in empty):,} of {sums.samples * len(columns):,} cells are empty "
+            f"({listed}{more}); {_IMPUTED[encoding.imputation]}."
         )
     same = constant(sums.mean, sums.spread).tolist()
     same = [
@@ -144,8 +147,11 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     one = [column.name for column, own in zip(columns, same, strict=True) if own]
     if one:
         has = "Column '{}' has" if len(one) == 1 else "Columns {} have"
-        notes.append(f"{has.format(listing(one))} a single value at all clients, so samples do not differ in it.")
+        notes.append(
+            f"{has.format(listing(one, _NAMED))} a single value at all clients, so samples do not differ in "
+            f"{'it' if len(one) == 1 else 'them'}."
+        )
     pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
     if pooled:
-        notes.append(f"Rare categories of {listing(pooled)} are pooled as '{OTHER}'.")
+        notes.append(f"Rare categories of {listing(pooled, _NAMED)} are pooled as '{OTHER}'.")
     return notes

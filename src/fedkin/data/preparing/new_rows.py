@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedkin.core.errors import listing, mid_sentence
-from fedkin.core.table import Column, Table
-from fedkin.data.preparing.column_notes import spelt_alike
+from fedkin.core.table import Column, Kind, Table
+from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.schema import SchemaColumn
 
@@ -39,7 +39,7 @@ def notes_on_new_rows(table: Table, encoding: TableEncoding, where: str) -> list
             notes += _on_categories(here, *own[column.name], column)
         elif column.kind in ("number", "date") and encoding.mode == "standard":
             mean, scale = (float(part[starts[column.name]]) for part in (encoding.mean, encoding.scale))
-            notes += _on_numbers(here, values[:, at], mean, scale)
+            notes += _on_numbers(here, values[:, at], mean, scale, column.kind)
     return notes
 
 
@@ -61,7 +61,7 @@ def _meant(name: str, column: SchemaColumn) -> str:
     return f" (is it '{alike[0]}'?)" if alike else ""
 
 
-def _on_numbers(here: str, values: Tensor, mean: float, scale: float) -> list[str]:
+def _on_numbers(here: str, values: Tensor, mean: float, scale: float, kind: Kind) -> list[str]:
     known = values[~values.isnan()]
     if not len(known) or scale == 1.0:  # a constant, which has no spread
         return []
@@ -73,8 +73,6 @@ def _on_numbers(here: str, values: Tensor, mean: float, scale: float) -> list[st
         ]
     if very:
         rows = f"{very} row{'s' if very > 1 else ''}"
-        return [
-            f"{here} holds {float(known[far.argmax()]):.6g}, far from the clients' values, in {rows}; is it in another "
-            "unit, or missing?"
-        ]
+        most = as_written(float(known[far.argmax()]), kind)
+        return [f"{here} holds {most}, far from the clients' values, in {rows}; is it in another unit, or missing?"]
     return []

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.core.replies import MAX_NUMBER
+from fedkin.core.table import Kind
+from fedkin.data.preparing.column_notes import rounded
 from fedkin.data.preparing.histograms import BINS, quantile
 
 _SUSPECT = 5.0
@@ -123,14 +125,17 @@ def limited(x: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:
     return x if low is None or high is None else x.double().clamp(low, high)
 
 
-def note_on_outliers(names: Sequence[str], limits: Limits, low: Tensor, high: Tensor) -> list[str]:
-    """Return a note on the columns with outliers, given all columns' names, minima and maxima."""
+def note_on_outliers(
+    names: Sequence[str], limits: Limits, low: Tensor, high: Tensor, kinds: Sequence[Kind] = ()
+) -> list[str]:
+    """Return a note on the columns with outliers, given all columns' names, minima, maxima and kinds."""
     said = []
     for at, lower, upper in zip(limits.at.tolist(), limits.low.tolist(), limits.high.tolist(), strict=True):
+        kind: Kind = kinds[at] if kinds else "number"
         if float(high[at]) > upper:
-            said.append(f"{names[at]} above {upper:.4g} (up to {float(high[at]):.4g})")
+            said.append(f"{names[at]} above {rounded(upper, kind)} (up to {rounded(float(high[at]), kind)})")
         if float(low[at]) < lower:
-            said.append(f"{names[at]} below {lower:.4g} (down to {float(low[at]):.4g})")
+            said.append(f"{names[at]} below {rounded(lower, kind)} (down to {rounded(float(low[at]), kind)})")
     if not said:
         return []
     return [

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
-from fedkin.core.errors import refuse, unknown_name
+from fedkin.core.errors import listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, wrong_truths
@@ -224,15 +224,25 @@ def _notes_on_numbers(
 def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
     """Return schema and sums of the columns that are at least half filled; the others are dropped with a note."""
     dropped = {
-        column.name: f"Column '{column.name}' is empty in {sums.samples - int(filled)} of {sums.samples} rows, so it "
-        "is left out; lacking = 'impute' keeps it."
+        column.name: sums.samples - int(filled)
         for column, filled in zip(schema.columns, sums.filled.tolist(), strict=True)
         if 2 * filled < sums.samples
     }
     if not dropped:
         return schema, sums
     kept = [at for at, column in enumerate(schema.columns) if column.name not in dropped]
-    return without(schema, dropped), sums.of(kept)
+    return without(schema, dropped, _note_on_empty(dropped, sums.samples)), sums.of(kept)
+
+
+def _note_on_empty(dropped: Mapping[str, int], rows: int) -> str:
+    """Return a note on columns that are left out, with their numbers of empty cells."""
+    if len(dropped) == 1:
+        [(name, count)] = dropped.items()
+        where, them = f"Column '{name}' is empty in {count:,} of {rows:,} rows, so it is left out", "it"
+    else:
+        listed = listing([f"'{name}' ({count:,})" for name, count in dropped.items()])
+        where, them = f"Columns {listed} are empty in more than half of {rows:,} rows, so they are left out", "them"
+    return f"{where}; lacking = 'impute' keeps {them}."
 
 
 def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:

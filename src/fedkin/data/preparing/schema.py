@@ -141,6 +141,7 @@ def _agreed(
     found = {AUTO: _likeliest_id(reports, names), NO_ID: None}.get(id_column, id_column)
     nowhere: list[str] = []
     absent: dict[str, list[str]] = {}
+    truths: dict[str, list[str]] = {}
     for name in names:
         own = {client: columns_[name] for client, columns_ in reports.items() if name in columns_}
         filled = {client: report for client, report in own.items() if report.filled}
@@ -155,14 +156,14 @@ def _agreed(
             without = [client for client in reports if client not in filled]
             absent.setdefault(_listed(without, client_names, len(reports)), []).append(name)
         else:
-            column = _united(name, filled, client_names, problems, notes)
+            column = _united(name, filled, client_names, problems, notes, truths)
             if column is None:
                 continue
             if column.kind == "category" and not column.categories:
                 notes.append(f"Column '{name}' has no value that is frequent enough at any client, so it is left out.")
             else:
                 columns.append(column)
-    notes = [*notes, *_notes_on_absent(nowhere, absent), *_alike(names)]
+    notes = [*notes, *_notes_on_truths(truths), *_alike(names), *_notes_on_absent(nowhere, absent)]
     return Schema(tuple(columns), found, notes), problems
 
 
@@ -179,6 +180,18 @@ def _notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]]
     return notes
 
 
+def _notes_on_truths(truths: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return notes on columns that are truth values at some clients and numbers at others, by what is where."""
+    notes = []
+    for said, names in truths.items():
+        which, taken = f"Column '{names[0]}' differs", "It is taken as a number"
+        if len(names) > 1:
+            quoted = [f"'{name}'" for name in names]
+            which, taken = f"Columns {listing(quoted)} differ", "They are taken as numbers"
+        notes.append(f"{which} in kind: {said}. {taken}, with 1 for true.")
+    return notes
+
+
 def _columns(names: Sequence[str]) -> str:
     quoted = [f"'{name}'" for name in names]
     return f"Column {quoted[0]} is" if len(names) == 1 else f"Columns {listing(quoted)} are"
@@ -189,26 +202,28 @@ def _left_out(names: Sequence[str]) -> str:
 
 
 def _alike(names: Sequence[str]) -> list[str]:
-    """Return notes on columns whose names differ only in spelling, and are probably the same."""
+    """Return a note on columns whose names differ only in spelling, and are probably the same."""
+    if not (alike := [" and ".join(f"'{name}'" for name in own) for own in spelt_alike(names)]):
+        return []
     return [
-        f"Columns {' and '.join(repr(name) for name in own)} differ in spelling alone and count as different; "
-        "give them one name if they are the same."
-        for own in spelt_alike(names)
+        f"Columns {listing(alike)} differ in spelling alone and count as different; give them one name if they are the "
+        "same."
     ]
 
 
-def without(schema: Schema, dropped: Mapping[str, str]) -> Schema:
-    """Return a schema without some columns, which are given by name with the reason as a note.
+def without(schema: Schema, dropped: Iterable[str], note: str) -> Schema:
+    """Return a schema without some columns, which are given by name, and with the reason as a note.
 
     Raises
     ------
     FedkinError
         If no column is left.
     """
-    columns = tuple(column for column in schema.columns if column.name not in dropped)
+    gone = set(dropped)
+    columns = tuple(column for column in schema.columns if column.name not in gone)
     if not columns:
-        raise FedkinError("No column is left to compare samples by: " + " ".join(shortened([*dropped.values()])))
-    return Schema(columns, schema.id, [*schema.notes, *dropped.values()])
+        raise FedkinError(f"No column is left to compare samples by: {note}")
+    return Schema(columns, schema.id, [*schema.notes, note])
 
 
 def shortened(notes: Sequence[str]) -> list[str]:
@@ -229,8 +244,12 @@ def _united(
     client_names: Mapping[int, str],
     problems: list[str],
     notes: list[str],
+    truths: dict[str, list[str]],
 ) -> SchemaColumn | None:
-    """Return the common column of all reports; if they disagree, ``None``, with a sentence added to `problems`."""
+    """Return the common column of all reports; if they disagree, ``None``, with a sentence added to `problems`.
+
+    The names of columns of numbers that are truth values at some clients are added to `truths`, by what is where.
+    """
     kinds = {report.kind for report in reports.values()}
     having = {kind: [client for client, own in reports.items() if own.kind == kind] for kind in sorted(kinds)}
     said = "; ".join(f"{kind}{_such_as(reports, kind)} at {_listed(own, client_names)}" for kind, own in having.items())
@@ -238,7 +257,7 @@ def _united(
         kinds = {"category"}
     if kinds == {"boolean", "number"}:
         kinds = {"number"}
-        notes.append(f"Column '{name}' differs in kind: {said}. It is taken as a number, with 1 for true.")
+        truths.setdefault(said, []).append(name)
     if len(kinds) > 1:
         problems.append(
             f"Column '{name}' differs in kind: {said}. Write it in one way, or name it in categorical, or in drop."
