@@ -9,9 +9,8 @@ from torch import Tensor
 
 def cheapest_matching(costs: Tensor) -> list[int]:
     """Return the column assigned to each row ``(n, m)``, n <= m, each column once, with the smallest sum of costs."""
-    rows, columns = linear_sum_assignment(costs.double().numpy())
-    order = dict(zip(rows.tolist(), columns.tolist(), strict=True))
-    return [order[row] for row in range(len(costs))]
+    columns: list[int] = linear_sum_assignment(costs.double().numpy())[1].tolist()
+    return columns
 
 
 def matched_labels(labels: Tensor, before: Tensor, clusters: int) -> Tensor:

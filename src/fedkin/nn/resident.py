@@ -90,7 +90,9 @@ class Resident:
         """Load the model of `vector` ``(size,)``; its dropout draws from `rng`."""
         floats = sum(self._lengths)
         _spread(self.placed(vector[:floats]), self._lengths, self._store, self._parts)
-        for counter, value in zip(self._counters, vector[floats:].split(self._counts()), strict=True):
+        for counter, value in zip(
+            self._counters, vector[floats:].split([counter.numel() for counter in self._counters]), strict=True
+        ):
             counter.copy_(value.view_as(counter))
         if rng is not None:
             set_generator(self.module, rng)
@@ -110,9 +112,6 @@ class Resident:
     def collected(self, values: Tensor) -> Tensor:
         """Return the reverse of `laid_out`: a copy of numbers that lie as `params` does, as in a vector, on the CPU."""
         return torch.cat([values[place] for place in self._trained]).cpu()
-
-    def _counts(self) -> list[int]:
-        return [counter.numel() for counter in self._counters]
 
     def placed(self, x: Tensor) -> Tensor:
         """Return `x` on the module's device."""

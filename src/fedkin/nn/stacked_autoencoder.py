@@ -84,11 +84,11 @@ class Autoencoder:
         result = stack.new_empty(len(stack), x.shape[-2])
         for row, model in enumerate(stack):  # one at a time: a stack's activations would not stay in the cache
             own = x if x.dim() == 2 else x[row]
+            *inner, (last_weight, last_bias) = [(weight[0], bias[0, 0]) for weight, bias in self.split(model[None])]
             hidden = own
-            for weight, bias in self._activations(model):
+            for weight, bias in inner:
                 hidden = torch.addmm(bias, hidden, weight).relu_()
-            weight, bias = self._last(model)
-            made = torch.addmm(bias, hidden, weight)
+            made = torch.addmm(last_bias, hidden, last_weight)
             if self.output == "sigmoid":
                 made.sigmoid_()
             torch.mean(made.sub_(own).square_(), dim=1, out=result[row])
@@ -110,13 +110,6 @@ class Autoencoder:
         if self.output == "sigmoid":
             made.sigmoid_()
         return made.sub_(x).square_().mean(2)
-
-    def _activations(self, model: Tensor) -> list[tuple[Tensor, Tensor]]:
-        return [(weight[0], bias[0, 0]) for weight, bias in self.split(model[None])[:-1]]
-
-    def _last(self, model: Tensor) -> tuple[Tensor, Tensor]:
-        weight, bias = self.split(model[None])[-1]
-        return weight[0], bias[0, 0]
 
 
 class Gradient:

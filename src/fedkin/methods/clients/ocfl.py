@@ -113,7 +113,7 @@ class OCFLMethod(UpdateMethod):
     def kept(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
         """Keep the clients that replied, their distances, and whether the trigger fired."""
         if state.fired:
-            calm = [seen for seen in watched if not _rose(seen)]
+            calm = [seen for seen in watched if not any(seen.values["rises"].values())]
             clients = [client for seen in calm for client in seen.clients]
             return {"present": clients, "distances": _blocks(calm)}
         (seen,) = watched
@@ -152,11 +152,6 @@ class OCFLMethod(UpdateMethod):
         if self.clusterer == "linkage":
             return from_distances.average_linkage(distances)
         return from_distances.hdbscan(distances, self.smallest_cluster, self.noise)
-
-
-def _rose(seen: UpdateDistances) -> bool:
-    """Whether any temperature of a round after the clustering has risen."""
-    return any(seen.values["rises"].values())
 
 
 def _blocks(watched: Sequence[UpdateDistances]) -> Tensor:

@@ -14,8 +14,6 @@ from fedkin.methods.clients.round_record import UNKNOWN
 from fedkin.methods.clients.update_similarities import nearest
 from fedkin.nn.aggregation import Means
 
-MeansOf = Callable[[int, int], Means]
-
 
 @dataclass(frozen=True)
 class SplitState(ClientMethodState):
@@ -63,16 +61,28 @@ class Round:
 class SplitRound:
     """Working copy of the parts of a `SplitState` that a round changes.
 
+    Parameters
+    ----------
+    state : SplitState
+    position : dict of int to int
+        Position of each client in the labels.
+    compared : int
+        Number of leading values of an update that are compared.
+    means_of : callable
+        See `ClientMethod.means_of`.
+
     Attributes
     ----------
     models, labels, splits, pending
         As in `SplitState`.
     """
 
-    def __init__(self, state: SplitState, position: dict[int, int]) -> None:
+    def __init__(
+        self, state: SplitState, position: dict[int, int], compared: int, means_of: Callable[[int, int], Means]
+    ) -> None:
         self.models, self.labels = state.models, state.labels.clone()
         self.splits, self.pending = list(state.splits), dict(state.pending)
-        self.position = position
+        self.position, self.compared, self.means_of = position, compared, means_of
 
     def cluster(self, client: int) -> int:
         """Return the client's cluster."""
@@ -88,20 +98,20 @@ class SplitRound:
             for client in clients
         }
 
-    def place(self, client: int, update: Tensor, compared: int) -> None:
+    def place(self, client: int, update: Tensor) -> None:
         """Assign a client that missed a split to a part; if its new cluster was divided since, it stays pending."""
         at = self.pending.pop(str(client))
-        cluster = nearest(self.splits[at], update, compared)
+        cluster = nearest(self.splits[at], update, self.compared)
         for later in range(at + 1, len(self.splits)):
             if self.splits[later]["cluster"] == cluster:
                 self.pending[str(client)] = later
                 return
         self.labels[self.position[client]] = cluster
 
-    def divide(self, part: Round, parts: list[int], distances: Tensor, number: int, means_of: MeansOf) -> None:
+    def divide(self, part: Round, parts: list[int], distances: Tensor, number: int) -> None:
         """Split a cluster in round `number`; its members that did not reply become pending, of unknown cluster."""
         count = max(parts) + 1
-        means = means_of(count, part.updates.shape[1])
+        means = self.means_of(count, part.updates.shape[1])
         for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
             means.add(to, update, weight)
         clusters = [part.cluster, *range(len(self.models), len(self.models) + count - 1)]
@@ -123,21 +133,20 @@ class SplitRound:
         self.models = torch.cat([self.models, self.models[part.cluster].expand(count - 1, -1)])
         self.splits.append(split)
 
-    def means(self, updates: Mapping[int, tuple[Tensor, float]], means_of: MeansOf) -> Means:
+    def means(self, updates: Mapping[int, tuple[Tensor, float]]) -> Means:
         """Return the mean updates of the current clusters."""
-        means = means_of(*self.models.shape)
+        means = self.means_of(*self.models.shape)
         for client, (update, weight) in updates.items():
             means.add(self.cluster(client), update, weight, client)
         return means
 
-
-def by_cluster(updates: Mapping[int, tuple[Tensor, float]], work: SplitRound, compared: int) -> list[Round]:
-    """Group the round's updates by cluster."""
-    members: dict[int, list[int]] = {}
-    for client in updates:
-        members.setdefault(work.cluster(client), []).append(client)
-    rounds = []
-    for cluster, clients in sorted(members.items()):
-        stack = torch.stack([updates[client][0] for client in clients])
-        rounds.append(Round(cluster, clients, stack, stack[:, :compared], [updates[client][1] for client in clients]))
-    return rounds
+    def by_cluster(self, updates: Mapping[int, tuple[Tensor, float]]) -> list[Round]:
+        """Group the round's updates by cluster."""
+        members: dict[int, list[int]] = {}
+        for client in updates:
+            members.setdefault(self.cluster(client), []).append(client)
+        rounds = []
+        for cluster, clients in sorted(members.items()):
+            stack, weights = torch.stack([updates[client][0] for client in clients]), [updates[i][1] for i in clients]
+            rounds.append(Round(cluster, clients, stack, stack[:, : self.compared], weights))
+        return rounds

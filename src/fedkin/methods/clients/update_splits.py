@@ -20,7 +20,7 @@ from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
 from fedkin.methods.clients.client_tasks import labels_of
 from fedkin.methods.clients.round_record import round_record
-from fedkin.methods.clients.split_state import Round, SplitRound, SplitState, by_cluster
+from fedkin.methods.clients.split_state import Round, SplitRound, SplitState
 from fedkin.methods.clients.update_similarities import length_compared, nearest
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent, descend
@@ -82,21 +82,22 @@ class UpdateMethod(ClientMethod):
 
         A split takes effect at once: the same updates are averaged over the new clusters.
         """
-        work, watching = SplitRound(state, positions(fed)), self.watching(state)
+        compared = length_compared(Classifier.of(state.module), self.compare)
+        work, watching = SplitRound(state, positions(fed), compared, self.means_of), self.watching(state)
         losses: dict[int, float] = {}
         kept: dict[int, tuple[Tensor, float]] = {}
         means = self.means_of(*state.models.shape)
         for client, reply in self.trained(fed, state, work.starts(self.participants(fed, state))):
             losses[client] = reply["loss"]
             if str(client) in work.pending:
-                work.place(client, reply["update"], self._compared(state))
+                work.place(client, reply["update"])
             elif watching:
                 kept[client] = reply["update"], self.weight(reply)
             else:
                 means.add(work.cluster(client), reply["update"], self.weight(reply), client)
-        watched = [self._watch(fed, state, part, work) for part in by_cluster(kept, work, self._compared(state))]
+        watched = [self._watch(fed, state, part, work) for part in work.by_cluster(kept)]
         if kept:
-            means = work.means(kept, self.means_of)
+            means = work.means(kept)
         unsettled = self.unsettled(state, watched)
         work.pending |= {str(client): 0 for client in work.position if work.cluster(client) in unsettled}
         after = state.next(
@@ -114,7 +115,7 @@ class UpdateMethod(ClientMethod):
         """Divide one cluster if `divided` says so; return its clients' distances."""
         parts, distances, values = self.divided(fed, state, part)
         if parts is not None and len(set(parts)) > 1:
-            work.divide(part, renumbered(parts), distances, state.steps + 1, self.means_of)
+            work.divide(part, renumbered(parts), distances, state.steps + 1)
         return UpdateDistances(part.clients, distances, values)
 
     def result(self, state: Any) -> dict[str, Any]:
@@ -135,9 +136,6 @@ class UpdateMethod(ClientMethod):
                 model, _ = descend(classifier, split["model"], x, y, unseen.rng, training)
                 cluster = nearest(split, model - split["model"], length_compared(classifier, result["compare"]))
         return cluster
-
-    def _compared(self, state: ClientMethodState) -> int:
-        return length_compared(Classifier.of(state.module), self.compare)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedkin.clustering import ward
 from fedkin.methods.clients.one_shot import tree_cuts
+from fedkin.methods.clients.one_shot.threshold_search import admissible, tried_thresholds
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 
 
@@ -188,19 +189,25 @@ def test_the_paper_s_optimum_is_that_over_all_cuts():
         if np.bincount(labels).min() >= 4:
             scores[clusters] = -calinski_harabasz_score(numbers, labels)
     assert int(found.labels.max()) + 1 == max(scores, key=scores.get)
-    assert max(entry["score"] for entry in found.candidates if entry["score"]) == pytest.approx(max(scores.values()))
+    assert np.nanmax(admissible(ward.ward_tree(numbers), 4)) == pytest.approx(max(scores.values()))
 
 
-def test_the_search_begins_with_the_authors_thresholds():
+def test_the_search_begins_with_the_authors_thresholds(monkeypatch):
+    tried, values = [], []
+
+    def remembered(value, low, high):
+        tried.extend(tried_thresholds(value, low, high))
+        values.extend(map(value, tried))
+        return tried
+
+    monkeypatch.setattr(tree_cuts, "tried_thresholds", remembered)
     points, _ = planted([25, 25, 25, 25])
     found = cluster(points, "bayes", 10, rng())
-    tried = [entry["height"] for entry in found.candidates]
     assert len(tried) == 35
     assert tried[0] == pytest.approx(42.3, abs=0.05)
     lowest = [1.0, 3.7, 4.9, 9.4, 10.1, 14.9, 15.5, 17.8, 19.4, 20.6, 21.2, 30.9, 32.0, 35.2, 40.3, 42.3, 42.3, 42.5]
     assert sorted(tried[:30])[:18] == pytest.approx(lowest, abs=0.06)
-    best = max((entry for entry in found.candidates if entry["score"] is not None), key=lambda entry: entry["score"])
-    assert found.cut == best["height"]
+    assert found.cut == tried[int(np.argmax(values))]
 
 
 def test_the_search_has_no_answer_where_it_tried_no_admissible_cut(monkeypatch):
@@ -209,13 +216,12 @@ def test_the_search_has_no_answer_where_it_tried_no_admissible_cut(monkeypatch):
     found = cluster(points, "bayes", 10, rng())
     assert not found.separable
     assert found.labels.tolist() == [0] * 100
-    assert all(entry["score"] is None for entry in found.candidates)
 
 
 def test_the_search_takes_an_admissible_cut_even_if_its_index_is_above_the_penalty():
     points, truth = planted([90, 90, 90], flips=0.02)
     found = cluster(points, "bayes", 10, rng())
-    assert max(entry["score"] for entry in found.candidates if entry["score"] is not None) < -500
+    assert np.nanmax(admissible(ward.ward_tree(points.numpy().astype(np.float32)), 10)) < -500
     assert agreement(found, truth) == 1.0
 
 

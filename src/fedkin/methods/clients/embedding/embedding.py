@@ -28,7 +28,7 @@ from fedkin.methods.clients.embedding.embedding_tasks import message_of, new_enc
 from fedkin.methods.clients.embedding.flipped_bits import FlippedBits, matched, matched_to
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, circles, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
+from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
 from fedkin.nn.descent import Descent
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.privacy.accounting import flip_probability
@@ -257,7 +257,7 @@ class EmbeddingMethod(OneShotMethod):
         centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
         if not answered:
             return self._again(fed, state)
-        record = dataclasses.replace(round_record(fed, {}, state.labels, phase="centre"), answered=answered)
+        record = round_record(fed, Participation(answered, loss=None), state.labels, phase="centre")
         return state.next(centre=centre, radius=radius), record
 
     @property
@@ -292,6 +292,6 @@ class EmbeddingMethod(OneShotMethod):
             means.add(0, reply["update"], self.weight(reply), client)
             errors[client] = reply["loss"]
         error = sum(errors.values()) / len(errors) if errors else None
-        record = round_record(fed, {}, state.labels, phase="pre-training", reconstruction=error)
-        record = dataclasses.replace(record, answered=sorted(errors))
+        answered = Participation(sorted(errors), loss=None)
+        record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=error)
         return state.next(vector=means.moved(state.vector[None])[0]), record

@@ -25,7 +25,7 @@ from fedkin.core.method import Count, display_name
 from fedkin.methods.clients.client_method import ClientMethodState, positions
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
+from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent
@@ -130,7 +130,6 @@ class OneShotMethod(FedAvgMethod):
     def _form(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Have every client send a message, and cluster them; retry in the next step if too few replied."""
         replies = self.messages(fed, state, fed.present)
-        missing = dict(fed.missing)
         if len(replies) < self.needed:
             return self._again(fed, state)
         position = positions(fed)
@@ -143,8 +142,8 @@ class OneShotMethod(FedAvgMethod):
         labels[rows] = found.labels
         models = state.models[:1].repeat(int(found.labels.max()) + 1, 1)
         after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
-        record = round_record(fed, {}, labels, phase="embedding", clustering=values)
-        return after, dataclasses.replace(record, answered=sorted(replies), missing=missing)
+        answered = Participation(sorted(replies), loss=None)
+        return after, round_record(fed, answered, labels, phase="embedding", clustering=values)
 
     def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Return a state that retries in the next step; raise an error after the last attempt."""

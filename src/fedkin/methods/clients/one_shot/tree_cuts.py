@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ from fedkin.methods.clients.one_shot.threshold_search import PENALTY, admissible
 Mode = Literal["bayes", "exact", "gap"]
 Objective = Literal["noise", "paper"]
 
-_MAX_REPORTED = 40  # number of heights and candidates that are reported
+_MAX_REPORTED = 40  # number of heights that are reported
 _LARGE_GAP = 1 / 2  # fraction of the largest gap, in logarithms
 _THRESHOLDS = 1.0, 100.0
 """Thresholds that ``bayes`` searches: the paper's, which suit 200 to 7,680 bits."""
@@ -65,9 +65,6 @@ class Clustering:
         The greatest merge heights, greatest first, at most 40.
     noise : float or None
         The noise level at the last number of clusters tried; ``None`` for the paper's objective.
-    candidates : list of dict
-        Cuts that were compared, at most 40: ``clusters``, ``height`` (at or above which clusters are separate) and
-        ``score`` (what was maximised; ``None`` where a cut is not admissible).
     """
 
     labels: Tensor
@@ -75,7 +72,6 @@ class Clustering:
     cut: float | None
     heights: list[float]
     noise: float | None = None
-    candidates: list[dict[str, Any]] = field(default_factory=list)
 
 
 def cluster(
@@ -151,13 +147,12 @@ def _by_sample(
 def _finest(tree: Tree, min_size: int) -> Clustering:
     """Return the admissible cut with the lowest Calinski-Harabasz index."""
     score = admissible(tree, min_size)
-    shown = [_candidate(tree, done, score[done]) for done in range(tree.leaves - 1, -1, -1)][:_MAX_REPORTED]
     if np.isnan(score).all():
-        return _clustering(tree, None, candidates=shown)
+        return _clustering(tree, None)
     done = int(np.nanargmax(score))
     upper = tree.heights[done]
     lower = tree.heights[done - 1] if done else 0.0
-    return _clustering(tree, tree.labels(done), float((upper + lower) / 2), candidates=shown)
+    return _clustering(tree, tree.labels(done), float((upper + lower) / 2))
 
 
 def _searched(tree: Tree, min_size: int) -> Clustering:
@@ -177,12 +172,11 @@ def _searched(tree: Tree, min_size: int) -> Clustering:
         return PENALTY if np.isnan(found) else float(found)
 
     tried = tried_thresholds(value, *_THRESHOLDS)
-    shown = [_candidate(tree, done_at(threshold), score[done_at(threshold)], threshold) for threshold in tried]
     scores = [score[done_at(threshold)] for threshold in tried]
     if np.isnan(scores).all():
-        return _clustering(tree, None, candidates=shown)
+        return _clustering(tree, None)
     best = tried[int(np.nanargmax(scores))]
-    return _clustering(tree, tree.labels(done_at(best)), best, candidates=shown)
+    return _clustering(tree, tree.labels(done_at(best)), best)
 
 
 # above the noise
@@ -208,19 +202,14 @@ def _above_noise(
             break
         count = above
         labels = divided(count)
-    score = np.cumsum(heights**2 - level**2) / 2  # explained, less what noise would explain
-    if mode == "gap" and count:
-        score = _gaps(heights, level)
-        count = 1 + int(np.flatnonzero(score[:count] >= _LARGE_GAP * score[:count].max())[-1])
-    candidates: list[dict[str, Any]] = [
-        {"clusters": at + 2, "height": float(height), "score": float(score[at])}
-        for at, height in enumerate(heights[:_MAX_REPORTED])
-    ]
     if not count:
-        return _clustering(tree, None, noise=level, candidates=candidates)
+        return _clustering(tree, None, noise=level)
+    if mode == "gap":
+        gaps = _gaps(heights, level)[:count]
+        count = 1 + int(np.flatnonzero(gaps >= _LARGE_GAP * gaps.max())[-1])
     upper = float(heights[count - 1])
     lower = float(heights[count]) if count < len(heights) else min(level, upper)
-    return _clustering(tree, divided(count), (upper + lower) / 2, level, candidates=candidates)
+    return _clustering(tree, divided(count), (upper + lower) / 2, level)
 
 
 def _gaps(heights: Floats, level: float) -> Floats:
@@ -233,19 +222,9 @@ def _gaps(heights: Floats, level: float) -> Floats:
 
 
 def _clustering(
-    tree: Tree,
-    labels: Integers | None,
-    cut: float | None = None,
-    noise: float | None = None,
-    *,
-    candidates: list[dict[str, Any]],
+    tree: Tree, labels: Integers | None, cut: float | None = None, noise: float | None = None
 ) -> Clustering:
     """Return the `Clustering` of these labels, or of one cluster if there are none."""
     numbers = [0] * tree.leaves if labels is None else renumbered(labels.tolist())
     heights = [float(height) for height in tree.heights[::-1][:_MAX_REPORTED]]
-    return Clustering(torch.tensor(numbers), labels is not None, cut, heights, noise, candidates)
-
-
-def _candidate(tree: Tree, done: int, score: float, height: float | None = None) -> dict[str, Any]:
-    at = height if height is not None else float(tree.heights[done]) if done < len(tree.heights) else None
-    return {"clusters": tree.leaves - done, "height": at, "score": None if np.isnan(score) else float(score)}
+    return Clustering(torch.tensor(numbers), labels is not None, cut, heights, noise)

@@ -151,7 +151,8 @@ def score_candidates(
     wanted = _wanted(candidates, nodes, known)
     pairs, statistics = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0)]
     for some in _batches(wanted, models):
-        payloads = {i: {**rule, "models": torch.stack([_model_of(nodes[b], models) for b in wanted[i]])} for i in some}
+        sent = {i: [models[client][own] for client, own in (nodes[b] for b in wanted[i])] for i in some}
+        payloads = {i: {**rule, "models": torch.stack(chosen)} for i, chosen in sent.items()}
         replies = fed.ask(task, payloads, lambda i: {"statistics": reals(len(models[i]), len(wanted[i]))})
         lost.update(fed.missing)
         for i, reply in replies.items():
@@ -194,8 +195,3 @@ def _batches(wanted: Mapping[int, list[int]], models: Mapping[int, Tensor]) -> I
         total += size
     if some:
         yield some
-
-
-def _model_of(node: LocalCluster, models: Mapping[int, Tensor]) -> Tensor:
-    client, local_cluster = node
-    return models[client][local_cluster]
