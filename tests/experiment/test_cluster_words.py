@@ -8,6 +8,7 @@ import torch
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.experiment.cluster_contrasts import contrasts
 from fedkin.experiment.cluster_words import descriptions, remarks, sentences
 from fedkin.experiment.column_words import described
 
@@ -86,7 +87,53 @@ def test_clusters_that_nothing_tells_apart_say_so():
     alike = same.sum.mean(0, keepdim=True).expand(2, -1)
     even = torch.tensor([[20, 18, 2], [20, 18, 2]])
     flat = dataclasses.replace(same, sum=alike, counts=even, squares=same.squares.mean(0, keepdim=True).expand(2, -1))
-    assert all("no column distinguishes it from the others" in sentence for sentence in sentences(flat))
+    assert all(sentence.count("no column by itself distinguishes it from") == 1 for sentence in sentences(flat))
+
+
+def three(noise, old=(70.0, 70.0, 30.0)):
+    """Three clusters of 40: of one age or two, with the given means of noise."""
+    n, day = torch.full((3, 5), 40), 19000.0
+    means = torch.tensor([[age, 0, 0.5, own, day] for age, own in zip(old, noise, strict=True)], dtype=torch.float64)
+    squares = n * (means.square() + torch.tensor([5.0, 0, 0.5, 1.0, 20.0], dtype=torch.float64).square())
+    nowhere = torch.zeros(5, dtype=torch.float64)
+    return ClusterProfile(COLUMNS, n[:, 0], n, nowhere, n * means, squares, torch.tensor([[20, 20, 0]] * 3))
+
+
+def test_clusters_of_which_the_same_is_said_are_told_apart():
+    first, second, third = sentences(three([1.0, 1.6, 1.3]))
+    assert first == (
+        "Cluster 0 (40 samples): high age (70 against 57); unlike cluster 1: lower noise (1.0 against 1.6)."
+    )
+    assert second.endswith("unlike cluster 0: higher noise (1.6 against 1.0).")
+    assert third == "Cluster 2 (40 samples): low age (30 against 57)."
+
+
+def test_clusters_that_differ_in_no_column_say_so():
+    first, second, third = sentences(three([1.0, 1.0, 1.0]))
+    assert first.endswith(": high age (70 against 57); no column by itself distinguishes it from cluster 1.")
+    assert second.endswith(": high age (70 against 57); no column by itself distinguishes it from cluster 0.")
+    assert "unlike" not in third
+    assert "cluster 2" not in first + second + third
+
+
+def test_several_clusters_of_which_the_same_is_said_differ_from_the_others_together():
+    wide = sentences(three([1.0, 1.6, 1.3], old=(70.0, 70.0, 70.0)))
+    assert [sentence.partition("): ")[2] for sentence in wide] == [
+        "no column by itself distinguishes it from the others."
+    ] * 3, "to be told apart from all others is what a sentence says anyway"
+
+
+def test_phrases_of_pairs_suit_the_kind_of_a_column():
+    first, second = (contrasts(profile(), *pair) for pair in ((0, [1]), (1, [0])))
+    assert {words for _, words in first} == {
+        "higher age (70 against 30)", "town more often Ulm (90% against 10%)",
+        "smokes more often yes (90% against 10%)", "later visit (2024-03-01 against 2023-03-01)", "",
+    }  # fmt: skip
+    assert "smokes less often yes (10% against 90%)" in [words for _, words in second]
+    assert [effect for effect, _ in first] == sorted((effect for effect, _ in first), reverse=True)
+    none = torch.tensor([[1] * 5, [0] * 5])
+    unknown = profile(filled=40 * none, sum=profile().sum * none, counts=torch.tensor([[4, 36, 0], [0, 0, 0]]))
+    assert [words for _, words in contrasts(unknown, 0, [1])] == [""] * 5
 
 
 def test_a_cluster_of_too_few_samples_is_not_described():
@@ -110,16 +157,34 @@ def test_who_gave_nothing_is_named():
     ]
 
 
+def test_samples_and_categories_that_clients_do_not_report_are_counted():
+    known = profile(members={0: torch.tensor([30, 20]), 1: torch.tensor([10, 20])}, counts=profile().counts * 0)
+    assert remarks(known) == remarks(dataclasses.replace(known, rows=80)) == []
+    assert remarks(dataclasses.replace(known, rows=1087, min_members=7)) == [
+        "1,007 of 1,087 samples are in no description: a client does not report fewer than 7 samples of a cluster, nor "
+        "some of its largest cluster from which they could be inferred."
+    ]
+    rare = dataclasses.replace(known, counts=profile().counts)
+    assert remarks(rare)[-1] == (
+        "'other' in 'town' stands for all categories that are too rare at every client to be named: fewer than 5 "
+        "samples, or not among its 50 most frequent."
+    )
+    assert ClusterProfile.from_tree(dataclasses.replace(known, rows=81, min_members=7).tree()).rows == 81
+    before = {name: value for name, value in known.tree().items() if name not in ("rows", "min_members")}
+    assert ClusterProfile.from_tree(before).withheld == 0
+
+
 def test_clusters_that_one_client_has_nearly_alone_are_named():
-    assert remarks(profile(), ["north.csv", "south.csv"]) == [
+    named = profile().counts * torch.tensor([1, 1, 0])
+    assert remarks(profile(counts=named), ["north.csv", "south.csv"]) == [
         "Nearly all samples come from one client, those of cluster 0 from north: where a client measures or codes "
         "differently, its samples look like a cluster."
     ]
-    spread = profile(members={0: torch.tensor([37, 10]), 1: torch.tensor([3, 30])})
+    spread = profile(counts=named, members={0: torch.tensor([37, 10]), 1: torch.tensor([3, 30])})
     assert remarks(spread) == []
-    both = profile(members={0: torch.tensor([40, 1]), 1: torch.tensor([0, 39])})
+    both = profile(counts=named, members={0: torch.tensor([40, 1]), 1: torch.tensor([0, 39])})
     assert "cluster 0 from 0 and cluster 1 from 1" in remarks(both)[0]
-    assert remarks(profile(members={0: torch.tensor([40, 40])})) == []
+    assert remarks(profile(counts=named, members={0: torch.tensor([40, 40])})) == []
 
 
 def test_one_column_that_explains_the_clusters_is_reported():

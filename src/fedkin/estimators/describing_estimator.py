@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from fedkin.core import FedkinError
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
-from fedkin.experiment.cluster_words import sentences
-from fedkin.experiment.column_words import NOTHING, described
+from fedkin.experiment.cluster_words import remarks, sentences
+from fedkin.experiment.column_words import described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,8 @@ class DescribingEstimator(ForgettingEstimator):
             the columns of the tables, those that distinguish clusters most first: the mean of numbers, ordinals as
             positions from 0 and booleans as shares of the second value; the mean date; the most frequent category.
             ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a cluster and a
-            column at one client with fewer than five values are left out.
+            column at one client with fewer than five values are left out; ``attrs["remarks"]`` says how many samples
+            are missing for it, and what else a reader should know.
 
         Raises
         ------
@@ -48,6 +49,7 @@ class DescribingEstimator(ForgettingEstimator):
         frame.insert(0, "samples", profile.samples.numpy(), allow_duplicates=True)
         frame.insert(1, "sentence", spoken, allow_duplicates=True)
         frame.attrs["effects"] = {column.name: column.effect for column in columns}
+        frame.attrs["remarks"] = remarks(profile, self.client_names_, columns)
         return frame
 
     def _described(self) -> ClusterProfile:
@@ -65,10 +67,11 @@ class DescribingEstimator(ForgettingEstimator):
         Returns
         -------
         DataFrame
-            One row per cluster: ``rows``, the number of rows that it summarises, and a text for each column, in the
-            order of `describe`: the mean over the rows nearest to the cluster's centre at each client, or their most
-            frequent category. It is not a real row: clients do not send cells of fewer than five rows, and a value that
-            no client sends is ``"–"``.
+            One row per cluster: ``rows``, the number of rows that it summarises, and the columns of the tables, in the
+            order of `describe`: the mean over the rows nearest to the cluster's centre at each client, rounded as its
+            spread justifies, their mean date as a text, or their most frequent category, level or truth value. It is
+            not a real row: clients do not send cells of fewer than five rows, and a value that no client sends is
+            missing.
 
         Raises
         ------
@@ -79,7 +82,7 @@ class DescribingEstimator(ForgettingEstimator):
 
         profile = self._described()
         rows = profile.typical_filled.amax(1).numpy()
-        columns = {column.name: column.typical or [NOTHING] * len(rows) for column in described(profile)}
+        columns = {column.name: column.typical_values() or [None] * len(rows) for column in described(profile)}
         frame = DataFrame(columns, index=range(len(rows)))
         frame.index.name = "cluster"
         frame.insert(0, "rows", rows, allow_duplicates=True)

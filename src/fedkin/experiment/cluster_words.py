@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
+from fedkin.data.preparing.column_reports import MAX_CATEGORIES
+from fedkin.data.preparing.encoding import OTHER
 from fedkin.experiment.client_names import client_name, short_names
+from fedkin.experiment.cluster_contrasts import alike, contrasts
 from fedkin.experiment.column_words import DescribedColumn, described
 from fedkin.experiment.measure_titles import join_words
 from fedkin.report.cluster_descriptions import ClusterDescriptions
@@ -26,6 +29,8 @@ def sentences(
 ) -> list[str]:
     """Describe each cluster in a sentence: its size, what distinguishes it, and the clients with samples in it.
 
+    Where the same is said of several clusters, but for the numbers, how each differs from the others of these follows.
+
     Parameters
     ----------
     profile : ClusterProfile
@@ -35,13 +40,20 @@ def sentences(
         Those of the profile, where they are known already.
     """
     distinguishing = [one for one in columns or described(profile) if one.effect >= MIN_EFFECT]
-    return [_sentence(profile, distinguishing, cluster, names) for cluster in range(len(profile.samples))]
+    clusters = range(len(profile.samples))
+    said = [_phrases(distinguishing, cluster) for cluster in clusters]
+    like = alike(said, [cluster for cluster in clusters if profile.samples[cluster]])
+    return [_sentence(profile, said[cluster], cluster, like.get(cluster, []), names) for cluster in clusters]
 
 
 def remarks(
     profile: ClusterProfile, names: Sequence[str] = (), columns: Sequence[DescribedColumn] | None = None
 ) -> list[str]:
-    """Return caveats of the profile as sentences: one column or client that explains clusters, and missing clients."""
+    """Return caveats of the profile as sentences.
+
+    They are on one column or client that explains clusters, on samples and categories that clients do not report, and
+    on missing clients.
+    """
     alone = [one for one in (columns or described(profile))[:2] if one.effect >= MIN_EFFECT]
     explains = len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS
     explaining = [
@@ -52,11 +64,34 @@ def remarks(
     return (
         explaining
         + _of_one_client(profile, names)
+        + _not_reported(profile)
         + [
             f"The descriptions of clusters are without {called.get(client, f'client {client}')} ({reason.rstrip('.')})."
             for client, reason in profile.missing.items()
         ]
     )
+
+
+def _not_reported(profile: ClusterProfile) -> list[str]:
+    """Say what is in no description, or under no name of its own, because too few samples of a client show it."""
+    few, said = f"fewer than {profile.min_members} samples", list[str]()
+    if profile.withheld:
+        said.append(
+            f"{profile.withheld:,} of {pluralize(profile.rows, 'sample')} are in no description: a client does not "
+            f"report {few} of a cluster, nor some of its largest cluster from which they could be inferred."
+        )
+    counts = [profile.counts_of(at) for at in range(len(profile.columns))]
+    pooled = [
+        f"'{column.name}'"
+        for column, own in zip(profile.columns, counts, strict=True)
+        if own.numel() and bool(own[:, -1].any())
+    ]
+    if pooled:
+        said.append(
+            f"'{OTHER}' in {join_words(pooled, _CLIENTS)} stands for all categories that are too rare at every client "
+            f"to be named: {few}, or not among its {MAX_CATEGORIES} most frequent."
+        )
+    return said
 
 
 def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
@@ -94,16 +129,32 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
     )
 
 
-def _sentence(profile: ClusterProfile, columns: Sequence[DescribedColumn], cluster: int, names: Sequence[str]) -> str:
+def _phrases(columns: Sequence[DescribedColumn], cluster: int) -> list[str]:
+    phrases = sorted((column.phrases[cluster] for column in columns), key=lambda phrase: -phrase[0])
+    return [words for weight, words in phrases if weight > 0][:_NAMED]
+
+
+def _sentence(
+    profile: ClusterProfile, said: Sequence[str], cluster: int, like: Sequence[int], names: Sequence[str]
+) -> str:
     samples = int(profile.samples[cluster])
     if not samples:
         return f"Cluster {cluster}: too few samples at any one client to be described."
-    phrases = sorted((column.phrases[cluster] for column in columns), key=lambda phrase: -phrase[0])
-    said = [words for weight, words in phrases if weight > 0][:_NAMED]
-    alone = "the only cluster" if len(profile.samples) == 1 else "no column distinguishes it from the others"
-    text = ", ".join(said) or alone
-    where = _held_by(profile, cluster, names)
-    return f"Cluster {cluster} ({pluralize(samples, 'sample')}): {text}{'; ' if where else ''}{where}."
+    alone = "the only cluster" if len(profile.samples) == 1 else "no column by itself distinguishes it from the others"
+    parts = [", ".join(said) or alone, _unlike(profile, cluster, like, bool(said)), _held_by(profile, cluster, names)]
+    return f"Cluster {cluster} ({pluralize(samples, 'sample')}): {'; '.join(filter(None, parts))}."
+
+
+def _unlike(profile: ClusterProfile, cluster: int, like: Sequence[int], is_described: bool) -> str:
+    """Describe how a cluster differs from those of which the same is said; an empty text if that is said already."""
+    described = int((profile.samples > 0).sum())
+    if not like or (not is_described and len(like) == described - 1):
+        return ""
+    others = f"{'cluster' if len(like) == 1 else 'clusters'} {join_words([str(one) for one in like], _CLIENTS)}"
+    phrases = [words for effect, words in contrasts(profile, cluster, like) if words and effect >= MIN_EFFECT]
+    if phrases:
+        return f"unlike {others}: {', '.join(phrases[:_NAMED])}"
+    return f"no column by itself distinguishes it from {others}"
 
 
 def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str:

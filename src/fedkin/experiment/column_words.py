@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from fedkin.core.table import Kind
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.encoding import OTHER
 from fedkin.data.preparing.schema import SchemaColumn
@@ -73,6 +74,8 @@ class DescribedColumn:
     typical : list of str
         By cluster, the value of a typical sample: the mean over the rows in the middle of the cluster, or their most
         frequent category or truth value.
+    kind : str
+        Kind of the column, see `SchemaColumn`.
     """
 
     name: str
@@ -82,6 +85,11 @@ class DescribedColumn:
     phrases: list[tuple[float, str]]
     shifts: list[float]
     typical: list[str] = field(default_factory=list)
+    kind: Kind = "number"
+
+    def typical_values(self) -> list[float | str | bool | None]:
+        """Return `typical` as values for a DataFrame: numbers, truth values or texts; ``None`` if unknown."""
+        return [None if text == NOTHING else _value_of(text, self.kind) for text in self.typical]
 
 
 def described(profile: ClusterProfile) -> list[DescribedColumn]:
@@ -91,6 +99,48 @@ def described(profile: ClusterProfile) -> list[DescribedColumn]:
         _categories(profile, at) if lengths[at] else _numbers(profile, moments, at) for at in range(len(lengths))
     ]
     return sorted(columns, key=lambda column: -column.effect)
+
+
+def contrasted(pair: ClusterProfile) -> list[tuple[float, str]]:
+    """Return by column how the first of two clusters differs from the second: an effect size and a phrase.
+
+    The phrase is empty where they differ little; columns that distinguish them most come first.
+    """
+    moments, found = _Moments(pair), []
+    for at, (column, length) in enumerate(zip(pair.columns, count_lengths(pair.columns), strict=True)):
+        if length:
+            effect, phrase = _cramer(pair.counts_of(at).double()), _category_contrast(pair, at)
+        else:
+            clusters = sum(count > 0 for count in moments.n[at])
+            effect = _adjusted(moments.between[at], moments.whole[at], moments.total[at], clusters)
+            phrase = _number_contrast(column, moments, at)
+        found.append((effect, phrase))
+    return sorted(found, key=lambda each: -each[0])
+
+
+def _number_contrast(column: SchemaColumn, moments: _Moments, at: int) -> str:
+    (own, other), spread = moments.means[at], moments.spread[at]
+    is_boolean = column.kind == "boolean"
+    if not abs(own - other) >= (_MIN_DIFFERENCE if is_boolean else _MIN_SHIFT * spread) or own == other:  # or unknown
+        return ""
+    write, above = _Writer(column, spread), own > other
+    sides = f"({write(own, moments.scatter[at][0])} against {write(other, moments.scatter[at][1])})"
+    if is_boolean:
+        return f"{column.name} {'more' if above else 'less'} often {_true(column.categories)} {sides}"
+    more = ("later" if above else "earlier") if column.kind == "date" else ("higher" if above else "lower")
+    return f"{more} {column.name} {sides}"
+
+
+def _category_contrast(pair: ClusterProfile, at: int) -> str:
+    counts = pair.counts_of(at).double()
+    if not counts.any(1).all():
+        return ""
+    own, other = counts / counts.sum(1, keepdim=True)
+    most = int((own - other).argmax())
+    if own[most] - other[most] < _MIN_DIFFERENCE:
+        return ""
+    column = pair.columns[at]
+    return f"{column.name} more often {[*column.categories, OTHER][most]} ({own[most]:.0%} against {other[most]:.0%})"
 
 
 class _Writer:
@@ -168,7 +218,7 @@ def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedCo
     if column.kind == "date":
         values = [None if own is None else write(float(own)) for own in values]
     typical = _typical_numbers(profile, moments, at, write)
-    return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical)
+    return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical, column.kind)
 
 
 def _typical_numbers(profile: ClusterProfile, moments: _Moments, at: int, write: _Writer) -> list[str]:
@@ -183,6 +233,13 @@ def _typical_numbers(profile: ClusterProfile, moments: _Moments, at: int, write:
         level = levels[min(max(round(mean), 0), len(levels) - 1)] if levels else write(mean, scatter)
         texts.append(level if filled else NOTHING)
     return texts
+
+
+def _value_of(text: str, kind: Kind) -> float | str | bool:
+    """Return the value that was written as a text: of a number with the digits that it was rounded to."""
+    if kind == "number":
+        return float(text.replace(",", ""))
+    return text == "true" if kind == "boolean" and text in ("false", "true") else text
 
 
 def _phrase(column: SchemaColumn, above: bool, written: str, usual: str, own: float, mean: float) -> str:
@@ -237,7 +294,7 @@ def _categories(profile: ClusterProfile, at: int) -> DescribedColumn:
     if profile.has_typical:
         middle = profile.typical_counts_of(at)
         typical = [names[int(own.argmax())] if own.any() else NOTHING for own in middle]
-    return DescribedColumn(column.name, _cramer(counts), cells, values, phrases, shifts, typical)
+    return DescribedColumn(column.name, _cramer(counts), cells, values, phrases, shifts, typical, column.kind)
 
 
 def _category_phrase(

@@ -198,7 +198,8 @@ class Run:
         encoding = self.preparation.encoding
         if encoding is None or not self.fed.present or self.method.clusters != "samples" or self.method.is_private():
             return None
-        return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
+        profile = profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
+        return None if profile is None else profile.among(self.fed.clients.values())
 
     def last_state(self) -> State | None:
         """Restore the federation and the method's state from the checkpoint; ``None`` without a checkpoint."""

@@ -10,8 +10,8 @@ which is no client's row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Self
@@ -67,6 +67,10 @@ class ClusterProfile:
         Samples of each cluster by client, int64 ``(k,)``; empty with secure sums.
     missing : dict of int to str
         Clients that are not in the sums, and why.
+    rows : int
+        All samples of the clients in the sums, also those that they do not report; 0 if that is not known.
+    min_members : int
+        Samples of one client below which it reports nothing of a cluster, and names no category.
     """
 
     columns: tuple[SchemaColumn, ...]
@@ -81,6 +85,18 @@ class ClusterProfile:
     typical_counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
     members: dict[int, Tensor] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
+    rows: int = 0
+    min_members: int = MIN_MEMBERS
+
+    def among(self, clients: Iterable[Client]) -> Self:
+        """Return the profile with `rows` of clients whose clusters are known here, as those of a simulation are."""
+        known = [one.state["clusters"] for one in clients if one.id not in self.missing and "clusters" in one.state]
+        return replace(self, rows=sum(map(len, known)))
+
+    @property
+    def withheld(self) -> int:
+        """The samples that are in no sum, as far as that is known."""
+        return max(0, self.rows - int(self.samples.sum()))
 
     def counts_of(self, column: int) -> Tensor:
         """Return the frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
@@ -105,14 +121,22 @@ class ClusterProfile:
         tensors = {name: getattr(self, name) for name in _TENSORS}
         members = {str(client): own for client, own in self.members.items()}
         missing = {str(client): reason for client, reason in self.missing.items()}
-        return {"columns": plain(self.columns), "members": members, "missing": missing, **tensors}
+        return {
+            "columns": plain(self.columns),
+            "members": members,
+            "missing": missing,
+            "rows": self.rows,
+            "min_members": self.min_members,
+            **tensors,
+        }
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the profile that `tree` was made of."""
-        fields = {name: value for name, value in tree.items() if isinstance(value, Tensor)}
+        fields: dict[str, Any] = {name: value for name, value in tree.items() if isinstance(value, Tensor)}
         members = {int(client): own for client, own in tree["members"].items()}
         missing = {int(client): reason for client, reason in tree["missing"].items()}
+        fields |= {name: int(tree[name]) for name in ("rows", "min_members") if name in tree}
         return cls(columns_of(tree), members=members, missing=missing, **fields)
 
 
@@ -272,8 +296,8 @@ def profile_clusters(
     found = {name: own.double() if name in _FRACTIONS else own.round().long() for name, own in found.items()}
     found["squares"] = found["squares"] * unit.square()
     tensors = {**found, "samples": found["members"], "around": around}
-    own = {name: tensors[name] for name in _TENSORS}
-    return ClusterProfile(columns, members=members, missing=dict(fed.missing), **own)
+    own: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
+    return ClusterProfile(columns, members=members, missing=dict(fed.missing), min_members=min_members, **own)
 
 
 def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

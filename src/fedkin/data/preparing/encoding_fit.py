@@ -153,5 +153,8 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
         )
     pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
     if pooled:
-        notes.append(f"Rare categories of {listing(pooled, _NAMED)} are pooled as '{OTHER}'.")
+        notes.append(
+            f"Categories of {listing(pooled, _NAMED)} with too few samples at every client (data.min_members) are "
+            f"pooled as '{OTHER}'."
+        )
     return notes
