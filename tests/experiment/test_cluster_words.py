@@ -177,14 +177,19 @@ def test_samples_and_categories_that_clients_do_not_report_are_counted():
 def test_clusters_that_one_client_has_nearly_alone_are_named():
     named = profile().counts * torch.tensor([1, 1, 0])
     assert remarks(profile(counts=named), ["north.csv", "south.csv"]) == [
-        "Nearly all samples come from one client, those of cluster 0 from north: where a client measures or codes "
-        "differently, its samples look like a cluster."
+        "Nearly all samples of cluster 0 come from north: where a client measures or codes differently, its samples "
+        "look like a cluster."
     ]
     spread = profile(counts=named, members={0: torch.tensor([37, 10]), 1: torch.tensor([3, 30])})
     assert remarks(spread) == []
     both = profile(counts=named, members={0: torch.tensor([40, 1]), 1: torch.tensor([0, 39])})
-    assert "cluster 0 from 0 and cluster 1 from 1" in remarks(both)[0]
+    assert "Nearly all samples of cluster 0 come from 0 and of cluster 1 from 1: where" in remarks(both)[0]
     assert remarks(profile(counts=named, members={0: torch.tensor([40, 40])})) == []
+
+
+def test_pooled_categories_are_no_value_called_other():
+    rare = profile(counts=torch.tensor([[4, 8, 28], [30, 8, 2]]))
+    assert "town mostly one of the rare categories (70% against 38%)" in sentences(rare)[0]
 
 
 def test_one_column_that_explains_the_clusters_is_reported():

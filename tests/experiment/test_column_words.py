@@ -6,9 +6,16 @@ from fedkin.experiment.column_words import _how_often, described
 
 
 def test_words_of_shares_are_true():
-    assert [_how_often(*pair) for pair in ((0.6, 0.3), (0.4, 0.3), (0.2, 0.3), (0.6, 0.8))] == [
-        "mostly", "often", "rarely", "less often",
+    assert [_how_often(*pair) for pair in ((0.6, 0.3), (0.5, 0.3), (0.4, 0.3), (0.2, 0.3), (0.6, 0.8))] == [
+        "mostly", "often", "often", "rarely", "less often",
     ]  # fmt: skip
+
+
+def test_a_difference_that_is_not_seen_is_not_said():
+    column = numbers([-13.0, 23.0] * 200, [80.0, 82.0])
+    assert column.phrases[0] == (0.0, "low weight (5 against 5)")
+    assert column.phrases[1][1] == "high weight (81.0 against 5)"
+    assert column.phrases[1][0] > 0
 
 
 def test_years_have_no_thousands():

@@ -7,7 +7,7 @@ import pytest
 from fedkin.core import State
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.terminal import Bar, Quiet, print_outcome, show_progress
+from fedkin.experiment.terminal import Bar, Quiet, _first, print_outcome, show_progress
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 
 LINE = {
@@ -145,3 +145,9 @@ def test_a_terminals_lines_fit_and_nothing_is_cut(
     assert "…" not in shown
     words = " ".join(shown.split())
     assert [cell for cell in rows[0] if cell not in words] == []
+
+
+def test_clusters_beyond_the_first_twelve_are_counted() -> None:
+    said = [f"Cluster {cluster}: x." for cluster in range(14)]
+    assert _first(said) == [*said[:12], "... and 2 more clusters, in the report."]
+    assert _first(said[:12]) == said[:12]

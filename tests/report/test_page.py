@@ -63,3 +63,9 @@ def test_every_verdict_has_a_sign_besides_its_colour() -> None:
 def test_long_headlines_are_written_smaller() -> None:
     assert 'class="value"' in page("t", "", [("a", "x" * LONGEST_VALUE, "")], [])
     assert 'class="value long"' in page("t", "", [("a", "x" * (LONGEST_VALUE + 1), "")], [])
+
+
+def test_items_of_grids_of_text_shrink_below_their_longest_word() -> None:
+    """A name of fifty letters in a cluster's sentence made the page wider than a telephone."""
+    assert "display: grid" in re.search(r"^\.described \{(.*)\}$", STYLE, re.MULTILINE)[1]
+    assert ".described li { min-width: 0; }" in STYLE

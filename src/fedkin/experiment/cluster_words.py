@@ -98,17 +98,17 @@ def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
     """Name the clusters that nearly all come from one client of several, since its way to measure may be the reason."""
     if len(profile.members) < 2 or len(profile.samples) < 2:
         return []
-    found = []
+    found: list[str] = []
     for cluster in range(len(profile.samples)):
         own = {client: int(members[cluster]) for client, members in profile.members.items()}
         client = max(own, key=lambda each: own[each])
         if own[client] >= _ALONE * sum(own.values()) > 0:
-            found.append(f"cluster {cluster} from {client_name(client, names)}")
+            found.append(f"of cluster {cluster}{'' if found else ' come'} from {client_name(client, names)}")
     if not found:
         return []
     return [
-        f"Nearly all samples come from one client, those of {join_words(found, _CLIENTS)}: where a client measures "
-        "or codes differently, its samples look like a cluster."
+        f"Nearly all samples {join_words(found, _CLIENTS)}: where a client measures or codes differently, its samples "
+        "look like a cluster."
     ]
 
 

@@ -212,8 +212,9 @@ def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedCo
         shifts[cluster] = shift
         away = abs(own - mean) / max(1 - n[cluster] / total, 1e-9)  # from the mean of all others
         is_far = away >= _MIN_DIFFERENCE if column.kind == "boolean" else away >= _MIN_SHIFT * spread > 0
-        stands = _one_against_rest(n[cluster], total, shift) if is_far else 0.0
-        phrases.append((stands, _phrase(column, shift > 0, write(own, scatter), write(mean), own, mean)))
+        written, usual = write(own, scatter), write(mean)
+        stands = _one_against_rest(n[cluster], total, shift) if is_far and written != usual else 0.0
+        phrases.append((stands, _phrase(column, shift > 0, written, usual, own, mean)))
     values: list[float | str | None] = [None if math.isnan(own) else own for own in means]
     if column.kind == "date":
         values = [None if own is None else write(float(own)) for own in values]
@@ -308,12 +309,13 @@ def _category_phrase(
         return 0.0, ""
     spread = math.sqrt(max(usual * (1 - usual), 1e-12))
     stands = _one_against_rest(count, total, (share - usual) / spread)
-    return stands, f"{name} {_how_often(share, usual)} {names[at]} ({share:.0%} against {usual:.0%})"
+    value = names[at] if at < len(names) - 1 else "one of the rare categories"
+    return stands, f"{name} {_how_often(share, usual)} {value} ({share:.0%} against {usual:.0%})"
 
 
 def _how_often(share: float, usual: float) -> str:
     if share > usual:
-        return "mostly" if share >= 0.5 else "often"
+        return "mostly" if share > 0.5 else "often"
     return "rarely" if share < _RARE else "less often"
 
 

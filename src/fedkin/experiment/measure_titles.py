@@ -146,6 +146,10 @@ MEASURES = {
     "stability": _plain(
         "Stability", "ARI of the clusters with those found without some of the nodes, 1 for equal", "share"
     ),
+    "silhouette": Measure(
+        "Silhouette", "of micro-clusters: how much nearer each is to its own cluster than to the next, at most 1",
+        "share",
+    ),
     "modularity": _plain("Modularity", "fraction of the graph's edges within clusters, above chance", "share"),
     "explained": _plain("Variance kept", "by the principal components, of that of the features", "percent"),
     "active": _charted("Active clients", "clients whose local clusters still change", "count"),

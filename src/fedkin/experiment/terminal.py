@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
@@ -117,12 +118,18 @@ def print_outcome(outcome: RunOutcome) -> None:
     profile = load_profile(outcome.folder)
     if profile is not None:
         columns, names = described(profile), outcome.clients
-        said = sentences(profile, names, columns)[:_MAX_SENTENCES]
-        for text in [*said, *remarks(profile, names, columns)]:
+        for text in [*_first(sentences(profile, names, columns)), *remarks(profile, names, columns)]:
             print(sentence_text(text, "  "))
     for text in warnings_of(outcome.records):
         print(sentence_text(f"Note: {text}", "  "))
     print(f"Report: {outcome.report}")
+
+
+def _first(said: Sequence[str]) -> list[str]:
+    """Return the first sentences on clusters, and one that says where the others are."""
+    more = len(said) - _MAX_SENTENCES
+    rest = [f"... and {pluralize(more, 'more cluster')}, in the report."] if more > 0 else []
+    return [*said[:_MAX_SENTENCES], *rest]
 
 
 def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
