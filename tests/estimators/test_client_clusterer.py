@@ -282,9 +282,9 @@ def test_clients_that_cannot_be_used_are_refused(given: Any, sentence: str) -> N
 @pytest.mark.parametrize(
     ("ask", "sentence"),
     [
-        (lambda m: m.predict(A, client=6), "client is 6; allowed: 0 to 5, the clients of fit."),
-        (lambda m: m.predict(A, client=-1), "client is -1; allowed: 0 to 5, the clients of fit."),
-        (lambda m: m.predict(A, client=True), "client is True; allowed: 0 to 5, the clients of fit."),
+        (lambda m: m.predict(A, client=6), "client is 6; numbers are positions, 0 to 5, in the order of fit."),
+        (lambda m: m.predict(A, client=-1), "client is -1; numbers are positions, 0 to 5, in the order of fit."),
+        (lambda m: m.predict(A, client=True), "client is True; numbers are positions, 0 to 5, in the order of fit."),
         (lambda m: m.predict_proba(A, cluster=2), "cluster is 2; allowed: 0 to 1, the clusters of fit."),
         (lambda m: m.predict(A), "Say whose model is to be used, by client= or by cluster=; there are 2 clusters."),
         (
@@ -337,3 +337,17 @@ def test_what_looks_wrong_is_in_the_notes() -> None:
         "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it stands for a "
         "missing value, empty these cells or name it in na_values.",
     ]
+
+
+def test_clients_with_numbers_for_names_predict_by_position_and_text():
+    model = quick().fit(dict(zip((7, 9, 1, 0, 3, 2), CLIENTS, strict=True)))
+    assert model.client_names_ == ["7", "9", "1", "0", "3", "2"]
+    assert list(model.predict({9: A, 7: A})) == [9, 7]
+    assert model.predict(A, client=0).tolist() == model.predict(A, client="7").tolist()
+    assert model.client_labels_[4] == model.client_labels_["3"]
+    said = "client is 9; numbers are positions, 0 to 5, in the order of fit; '9', in quotation marks"
+    with pytest.raises(FedkinError, match=said):
+        model.predict(A, client=9)
+    with pytest.raises(IndexError, match=said):
+        model.client_labels_[9]
+    assert model.client_labels_[[0, 1]].shape == (2,)

@@ -313,3 +313,24 @@ def test_samples_that_cannot_be_used_are_refused(new: Any, sentence: str, fitted
     with pytest.raises(FedkinError) as raised:
         fitted.predict(new)
     assert str(raised.value) == sentence
+
+
+def test_clients_with_numbers_for_names_are_called_by_texts_and_numbers_are_positions():
+    rng = np.random.default_rng(0)
+    clients = {7: rng.normal(size=(30, 3)), 9: rng.normal(size=(40, 3)), 1: rng.normal(size=(50, 3))}
+    model = fedkin.KFed(n_clusters=2, random_state=0).fit(clients)
+    assert model.client_names_ == ["7", "9", "1"]
+    assert list(map(len, model.labels_)) == [30, 40, 50]
+    assert len(model.labels_[1]) == 40
+    assert len(model.labels_["1"]) == len(dict(model.labels_)["1"]) == 50
+    assert list(model.predict(clients)) == list(model.confidence(clients)) == [7, 9, 1]
+    assert list(model.predict({np.int64(9): clients[9], "8": clients[1]})) == [9, "8"]
+    positions = "numbers are positions, 0 to 2, in the order of fit"
+    with pytest.raises(IndexError, match=f"^client is 7; {positions}; '7', in quotation marks, is the client of this"):
+        model.labels_[7]
+    with pytest.raises(IndexError, match=rf"^client is 8; {positions}\.$"):
+        model.labels_[np.int64(8)]
+    with pytest.raises(ValueError, match=f"^client is 9; {positions}; '9', in quotation marks"):
+        model.forget(9, clients)
+    model.forget(np.int64(1), clients)
+    assert (model.labels_["9"] == -1).all()

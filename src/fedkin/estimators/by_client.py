@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedkin.core.errors import unknown_name
-from fedkin.data.inputs.federation_input import holds_several, is_named, named_data
+from fedkin.data.inputs.federation_input import as_named, holds_several, is_named, named_data
 
 
 def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
@@ -27,7 +27,7 @@ def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
         return function(given, where)
     called = "Client '{}'" if is_named(given) else "Client {}"
     found = {name: function(own, called.format(name)) for name, own in named_data(given, "predict").items()}
-    return found if is_named(given) else list(found.values())
+    return as_named(found, given) if is_named(given) else list(found.values())
 
 
 def position_of(name: str, names: Sequence[str]) -> int:
@@ -43,8 +43,15 @@ def position_of(name: str, names: Sequence[str]) -> int:
     return names.index(name)
 
 
+def no_client(at: object, names: Sequence[str]) -> str:
+    """Return the sentence on a number that is the position of no client, for there may be one of this name."""
+    at = at.item() if isinstance(at, np.generic) else at
+    called = f"; '{at}', in quotation marks, is the client of this name" if str(at) in names else ""
+    return f"client is {at!r}; numbers are positions, 0 to {len(names) - 1}, in the order of fit{called}."
+
+
 class ByClient(list[Any]):
-    """List with one item per client, also found by the clients' names.
+    """List with one item per client, also found by the clients' names; a number is a position.
 
     Parameters
     ----------
@@ -65,7 +72,10 @@ class ByClient(list[Any]):
         self.names = list(names)
 
     def __getitem__(self, at: SupportsIndex | slice | str) -> Any:
-        return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
+        try:
+            return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
+        except IndexError:
+            raise IndexError(no_client(at, self.names)) from None
 
     def keys(self) -> list[str]:
         """Return the clients' names."""
@@ -80,7 +90,7 @@ class ByClient(list[Any]):
 
 
 class NumbersByClient(np.ndarray):
-    """Array with one number per client, also found by the clients' names.
+    """Array with one number per client, also found by the clients' names; a number is a position.
 
     Results computed from it, and slices of it, are arrays without names.
 
@@ -108,7 +118,12 @@ class NumbersByClient(np.ndarray):
         self.names = []
 
     def __getitem__(self, at: Any) -> Any:
-        return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
+        try:
+            return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
+        except IndexError:
+            if self.names and isinstance(at, int | np.integer):
+                raise IndexError(no_client(at, self.names)) from None
+            raise
 
     def __repr__(self) -> str:
         return repr(self._plain())

@@ -46,8 +46,8 @@ class ClientClusterer(ClientPredictor):
     Attributes
     ----------
     client_labels_ : ndarray of int64, (n_clients,)
-        Cluster of each client; -1 if it never took part, or not since its cluster was split. Also by the client's
-        name, ``client_labels_["north"]``.
+        Cluster of each client, in the order of `client_names_`; -1 if it never took part, or not since its cluster was
+        split. Also by the client's name, ``client_labels_["north"]``; a number is a position.
     clusters_ : dict of str to int
         The same by the client's name.
     memberships_ : ndarray of float32, (n_clients, n_clusters)

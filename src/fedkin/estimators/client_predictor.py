@@ -13,9 +13,9 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs.federation_input import holds_several, is_named, labels_beside, named_data
+from fedkin.data.inputs.federation_input import as_named, holds_several, is_named, labels_beside, named_data
 from fedkin.engines.local import one_thread
-from fedkin.estimators.by_client import ByClient, position_of
+from fedkin.estimators.by_client import ByClient, no_client, position_of
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.held_out import by_client
 from fedkin.estimators.labelled_clients import (
@@ -48,15 +48,15 @@ class ClientPredictor(ForgettingEstimator):
             One client's samples in any form that `fit` takes; labels in them are ignored. Or those of several
             clients of `fit`, in a dict by name or of all of them in a list, each by its own model.
         client : int or str, optional
-            A client of `fit`, by its position in the list, or its name. With `Sattler` its model may be a cached one
-            that it chose itself.
+            A client of `fit`, by its position (a number) or its name (a text). With `Sattler` its model may be a cached
+            one that it chose itself.
         cluster : int, optional
             A cluster, such as `assign` returns for an unseen client. With a single cluster, neither is needed.
 
         Returns
         -------
         ndarray, (n,)
-            Labels as they were given to `fit`; for several clients a dict or a list of arrays.
+            Labels as they were given to `fit`; for several clients a dict with the keys of `x`, or a list of arrays.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class ClientPredictor(ForgettingEstimator):
         check_is_fitted(self, "result_")
         if holds_several(x):
             found = {name: self.assign(pair) for name, pair in _pairs(x, y, "assign").items()}
-            return found if is_named(x) else list(found.values())
+            return as_named(found, x) if is_named(x) else list(found.values())
         data = data_and_labels(x, y, NEW, self._label, needed=False)
         samples = self._prepared(data.x, NEW)
         labels = self._labels(data.y, len(samples)) if self._method.assigns_by_labels(self.result_) else None
@@ -143,7 +143,7 @@ class ClientPredictor(ForgettingEstimator):
             return function(self._logits(x, client, cluster))
         given = by_client(named_data(x, "predict"), self.client_names_, "x")
         by_name = {self.client_names_[at]: function(self._logits(own, at, None)) for at, own in given.items()}
-        return by_name if is_named(x) else ByClient(by_name.values(), by_name)
+        return as_named(by_name, x) if is_named(x) else ByClient(by_name.values(), by_name)
 
     def _labels(self, y: Any, samples: int) -> Tensor:
         """Return a newcomer's labels as numbers."""
@@ -172,10 +172,14 @@ class ClientPredictor(ForgettingEstimator):
                 f"Say whose model is to be used, by client= or by cluster=; there are {len(models)} clusters."
             )
         if client is None:
-            return {"cluster": _position(cluster, len(models), "cluster")}
+            if not _is_position(cluster, len(models)):
+                raise FedkinError(f"cluster is {cluster!r}; allowed: 0 to {len(models) - 1}, the clusters of fit.")
+            return {"cluster": int(cluster or 0)}
         if isinstance(client, str):
             client = position_of(client, self.client_names_)
-        client = _position(client, len(self.client_labels_), "client")
+        if not _is_position(client, len(self.client_labels_)):
+            raise FedkinError(no_client(client, self.client_names_))
+        client = int(client)
         if self.client_labels_[client] < 0:
             name = self.client_names_[client]
             called = client if name == f"Client {client}" else f"'{name}'"
@@ -197,7 +201,5 @@ def _pairs(x: Any, y: Any, entrance: str) -> dict[Any, Any]:
     return {key: (own, beside[key]) for key, own in named.items()}
 
 
-def _position(value: Any, count: int, kind: str) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 <= value < count:
-        raise FedkinError(f"{kind} is {value!r}; allowed: 0 to {count - 1}, the {kind}s of fit.")
-    return int(value)
+def _is_position(value: Any, count: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < count

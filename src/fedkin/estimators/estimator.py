@@ -98,7 +98,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     result_ : dict
         Complete result of the method.
     client_names_ : list of str
-        Names of the clients.
+        Names of the clients, in the order of `fit`, which is that of all lists by client. They are texts, also of
+        clients that a dict has under numbers.
     preparation_ : Preparation
         How samples were prepared; its ``notes`` say what was done to tables.
     n_features_in_ : int

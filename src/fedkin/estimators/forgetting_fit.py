@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from fedkin.core import Client, FedkinError, Method, State
-from fedkin.core.errors import listing
 from fedkin.core.steps import do_step
 from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.estimators.by_client import no_client, position_of
 from fedkin.estimators.estimator import Estimator, FitOutcome
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.forgetting_certificate import kept_of
@@ -49,7 +50,7 @@ class ForgettingEstimator(Estimator):
         Parameters
         ----------
         client : int or str
-            By position or name.
+            By position (a number) or name (a text).
         X, y : as in `fit`
             The same clients with the same samples, since an estimator keeps none.
         rows : array-like of int, optional
@@ -153,11 +154,10 @@ class ForgettingEstimator(Estimator):
 
     def _position(self, client: int | str) -> int:
         names = self.client_names_
-        client = names.index(str(client)) if client in names else client
-        if isinstance(client, bool) or not isinstance(client, int) or not 0 <= client < len(names):
-            raise FedkinError(
-                f"client is {client!r}; allowed: 0 to {len(names) - 1}, the clients of fit, or {listing(names)}."
-            )
+        if isinstance(client, str):
+            client = position_of(client, names)
+        if isinstance(client, bool) or not isinstance(client, int | np.integer) or not 0 <= client < len(names):
+            raise FedkinError(no_client(client, names))
         if client in self._forgotten:
             raise FedkinError(f"Client '{names[client]}' is forgotten already.")
-        return client
+        return int(client)

@@ -38,8 +38,9 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     Attributes
     ----------
     labels_ : list of int64 arrays
-        Cluster of every sample, an array per client; -1 if forgotten. Also by the client's name,
-        ``labels_["north"]``; ``dict(labels_)``.
+        Cluster of every sample, an array per client in the order of `client_names_`; -1 if forgotten. Also by the
+        client's name, ``labels_["north"]``, and by all names, ``dict(labels_)``. A number is a position: of clients
+        given as ``{7: x, 9: y}``, ``labels_[0]`` and ``labels_["7"]`` are the first one's.
     memberships_ : list of float32 arrays
         Membership of each sample in each cluster, ``(n, n_clusters_)`` per client, rows summing to 1; no rows for a
         forgotten client. Only of methods with fuzzy clusters.

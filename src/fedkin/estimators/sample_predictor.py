@@ -92,7 +92,9 @@ class SamplePredictor(DescribingEstimator):
 
     @checked_keywords
     def predict(self, X: Any) -> LabelArray | list[LabelArray]:  # noqa: N803
-        """Predict the clusters of new samples: int64 ``(n,)`` for one array, a list of such arrays for several clients.
+        """Predict the clusters of new samples: int64 ``(n,)`` for one array, such arrays for several clients.
+
+        Clients in a list have a list of arrays, those in a dict a dict with the same keys.
 
         Raises
         ------

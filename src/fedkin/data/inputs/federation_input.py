@@ -112,6 +112,12 @@ def named_data(value: Any, entrance: str) -> dict[Any, Any]:
     return dict(listed) if isinstance(listed, Mapping) else dict(enumerate(listed))
 
 
+def as_named(found: Mapping[Any, Any], given: Any) -> dict[Any, Any]:
+    """Return what was found for the clients of `named_data`, under their names as `given`, texts or whole numbers."""
+    names: list[Any] = list(given) if isinstance(given, Mapping) else list(found)
+    return dict(zip(names, found.values(), strict=True))
+
+
 def _with_labels(value: Any, y: Any, where: str, column: str | None, seek_labels: bool) -> ClientInput:
     if y is None:
         return client_input(value, where, column, seek_labels)
