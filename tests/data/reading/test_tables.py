@@ -263,3 +263,10 @@ def test_names_that_look_alike_are_alike(tmp_path):
     assert read_table(path).features == ["K\u00f6rper"]
     assert read_table(path).classes == ["b", "\u00c4"]
     assert frame_to_table(pd.DataFrame({"Ko\u0308rper": [1]}), "It").names == ["K\u00f6rper"]
+
+
+def test_a_known_feature_is_no_label_whatever_it_is_called(tmp_path):
+    (tmp_path / "t.csv").write_text("class,target,age\n1,a,30\n2,b,40\n")
+    assert read_table(tmp_path / "t.csv").label == "class"
+    read = read_table(tmp_path / "t.csv", options=TableOptions(features=["class", "age"]))
+    assert (read.label, read.table.names) == ("target", ["class", "age"])

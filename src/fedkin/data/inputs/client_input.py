@@ -20,7 +20,7 @@ from fedkin.core.errors import FedkinError, no_column
 from fedkin.data.inputs.dataset_items import LABEL_KEYS, SAMPLE_KEYS, read_items
 from fedkin.data.inputs.huggingface_datasets import is_hub_dataset, is_transformed, read_rows
 from fedkin.data.inputs.torch_datasets import read_loader, read_torch_dataset, reads_all
-from fedkin.data.reading.dataset import LABEL_NAMES
+from fedkin.data.reading.dataset import usual_label
 from fedkin.data.reading.tables import as_frame
 
 FORMS = (
@@ -61,7 +61,7 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
     label : str, optional
         The column, field or key of labels.
     seek_labels : bool
-        Whether a DataFrame's column of a usual name, `LABEL_NAMES`, is taken for labels.
+        Whether a DataFrame's column of a usual name, see `usual_label`, is taken for labels.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def dimensions(value: Any) -> int:
 def _of_frame(frame: Any, where: str, label: str | None, seek_labels: bool) -> ClientInput:
     names = [str(name) for name in frame.columns]
     if label is None and seek_labels:
-        label = next((name for name in LABEL_NAMES if name in names), None)
+        label = usual_label(names)
     if label is None:
         return ClientInput(frame)
     if label not in names:

@@ -79,7 +79,8 @@ class Schema:
         categorical = [column.name for column in self.columns if column.kind == "category"]
         ordinal = {column.name: column.categories for column in self.columns if column.kind == "ordinal"}
         signed = [column.name for column in self.columns if column.kind == "category" and "-" in column.categories]
-        return TableOptions(categorical=categorical, ordinal=ordinal, signed=signed)
+        features = [column.name for column in self.columns]
+        return TableOptions(categorical=categorical, ordinal=ordinal, signed=signed, features=features)
 
 
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:

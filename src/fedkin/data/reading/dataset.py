@@ -18,6 +18,16 @@ LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""
 
 
+def usual_label(columns: Iterable[str]) -> str | None:
+    """Return the column that is taken for labels where none is named: of `LABEL_NAMES`, or of such a word in capitals.
+
+    A column ``Y`` is none, for it may be a coordinate.
+    """
+    names = list(columns)
+    spelt = {name.lower(): name for name in reversed(names) if len(name) > 1} | {name: name for name in names}
+    return next((spelt[name] for name in LABEL_NAMES if name in spelt), None)
+
+
 class SplitError(FedkinError):
     """Error of a data set that has no split of the requested name."""
 

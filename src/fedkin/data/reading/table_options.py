@@ -41,6 +41,8 @@ class TableOptions:
         in which "" stands for all columns.
     signed : sequence of str
         Columns in which "-" is a value though none may be "+", as the clients' schema knows of new rows.
+    features : sequence of str
+        Columns that are no labels whatever they are called, as the clients' schema knows of new rows.
 
     Raises
     ------
@@ -57,6 +59,7 @@ class TableOptions:
     encoding: str = "utf-8"
     na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
     signed: Sequence[str] = ()
+    features: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for option in ("drop", "categorical"):

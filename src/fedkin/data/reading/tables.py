@@ -19,7 +19,7 @@ from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.csv_files import read_csv
-from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
+from fedkin.data.reading.dataset import Dataset, encode_labels, usual_label
 from fedkin.data.reading.na_values import without_na_values
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import TableOptions
@@ -51,9 +51,9 @@ def read_table(
     csv = path.suffix.lower() in (".csv", ".tsv")
     frame = read_csv(path, where, options.decimal, options.encoding) if csv else _read_parquet(path, where)
     options = replace(options, decimal=frame.attrs["decimal"]) if csv else options
-    names = [name for name in map(str, frame.columns) if name not in options.drop]
     if label is None:
-        label = next((name for name in LABEL_NAMES if name in names and name != cluster), None)
+        none = {cluster, *options.drop, *options.features}
+        label = usual_label(name for name in map(str, frame.columns) if name not in none)
     return frame_to_dataset(frame, path.name, where, label, cluster, options)
 
 
