@@ -79,7 +79,7 @@ def encoder() -> list[Tensor]:
     rng, x = drawn(IMAGES, 20)
     model, loss = descend(network, network.initial(rng), x, x, rng, Descent(optimizer="adam", batch_size=8))
     codes = [network.codes(model, x, batch_statistics) for batch_statistics in (False, True)]
-    return unless_real(model) + loosely(torch.tensor(loss), *codes, network.errors(model, x))
+    return unless_real(model) + loosely(torch.tensor(loss), *codes, network.decoded(model, codes[0]))
 
 
 def adversaries() -> list[Tensor]:

@@ -147,11 +147,6 @@ def client_task(
     return registered if run is None else registered(run)
 
 
-def all_tasks() -> list[Task]:
-    """Return the tasks of all modules that have been imported, in order of name."""
-    return [_TASKS[name] for name in sorted(_TASKS)]
-
-
 def known_task(name: str) -> Task:
     """Return the task of this name, and import its module if the client trusts it.
 

@@ -17,8 +17,8 @@ from fedkin.clustering.metrics import (
     homogeneity,
     macro_f1,
     purity,
+    soft_scores,
 )
-from fedkin.clustering.soft_metrics import soft_scores
 from fedkin.core import Federation
 from fedkin.data.population import Population
 from fedkin.methods.clients.client_method import ClientMethodState, SoftState

@@ -15,8 +15,8 @@ from fedkin.clustering.metrics import (
     match_labels,
     normalized_mutual_information,
     pooled,
+    soft_scores,
 )
-from fedkin.clustering.soft_metrics import soft_scores
 from fedkin.core import Federation, Method
 from fedkin.data.population import Population
 from fedkin.methods.samples.sample_method import SampleMethod

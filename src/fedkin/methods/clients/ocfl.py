@@ -102,7 +102,7 @@ class OCFLMethod(UpdateMethod):
         now = _temperature_of(common if state.present else part.clients, part.clients, distances)
         warmth = temperature(distances) if len(distances) > 1 else None
         if state.fired:
-            rises = before is not None and now is not None and self.rises(before, now)
+            rises = self.again is not None and before is not None and now is not None and now - before >= self.again
             values = {"temperatures": {str(part.cluster): warmth}, "rises": {str(part.cluster): rises}}
             alone = rises and not state.splits
             return (self.clustered(fed, state, distances) if alone else None), distances, values
@@ -129,10 +129,6 @@ class OCFLMethod(UpdateMethod):
         if not (state.fired and state.splits):
             return []
         return [int(cluster) for seen in watched for cluster, rises in seen.values["rises"].items() if rises]
-
-    def rises(self, before: float, now: float) -> bool:
-        """Whether a cluster's temperature has risen enough for its clients to be reassigned."""
-        return self.again is not None and now - before >= self.again
 
     def fires(self, before: float | None, now: float) -> bool:
         """Whether to cluster the clients, by the temperature of this round and of the last, if any."""
