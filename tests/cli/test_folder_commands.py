@@ -30,10 +30,10 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
     assert fedkin("assign", "run", "new.npz") == 0
     assert capsys.readouterr() == ("1\n", "")
     for arguments, sentence in (
-        ("predict run digits", "run has a model per cluster of clients and no --client was given; allowed: 0 to 2."),
-        ("predict run digits --client 3", "run has a model per cluster of clients and client 3 does not exist; "),
+        ("predict run digits", "run has a model for each cluster of clients; say by --client whose model predicts; "),
+        ("predict run digits --client 3", "run has no client 3; "),
         ("assign run wine", "'wine' has the class 'class_0', which the run does not know."),
-        ("assign run plain.npz", "'plain.npz' has no labels, which a client needs to find its cluster; "),
+        ("assign run plain.npz", "'plain.npz' has no labels, by which a client finds its cluster; "),
         ("assign nowhere digits", "'nowhere' does not exist; give the folder of a finished run."),
     ):
         assert fedkin(*arguments.split()) == 2, arguments

@@ -46,7 +46,7 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
     assert text == prediction.predict(tmp_path / "run", source, client=1)
     assert text == prediction.predict(tmp_path / "run", source, client="1", decimal=",")
     assert len(rows_of(text)) == 41
-    with pytest.raises(FedkinError, match=r"client west does not exist; allowed: 0 to 1, or north, south"):
+    with pytest.raises(FedkinError, match=r"has no client west; allowed: 0 to 1, or north, south"):
         prediction.predict(tmp_path / "run", source, client="west")
     with pytest.raises(FedkinError, match="decimal comma"):
         prediction.predict(tmp_path / "run", source, client=1, decimal=".")

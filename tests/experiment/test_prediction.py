@@ -51,10 +51,7 @@ def test_a_folder_of_clients_is_predicted_client_by_client(found: Path, tmp_path
         prediction.predict(found, str(tmp_path))
     first, second = str(refused.value).splitlines()
     assert first.startswith(f"'{tmp_path}/5.npz' has samples of shape") or str(tmp_path / "5.npz") in first
-    assert (
-        second == f"'{tmp_path}/north.npz': {found} has a model per cluster of clients and client north does not "
-        "exist; allowed: 0 to 5."
-    )
+    assert second == f"'{tmp_path}/north.npz': {found} has no client north; allowed: 0 to 5."
 
 
 def save(folder: Path, classes: tuple[int, ...], labelled: bool = True, names: str = "{}") -> str:
@@ -97,13 +94,13 @@ def test_a_new_client_gets_its_cluster(cluster: int, found: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("client", "sentence"),
     [
-        (None, "no --client was given"),
-        (6, "client 6 does not exist"),
-        (-1, "client -1 does not exist"),
+        (None, "has a model for each cluster of clients; say by --client whose model predicts"),
+        (6, "has no client 6"),
+        (-1, "has no client -1"),
     ],
 )
 def test_a_client_must_be_named(client: int | None, sentence: str, found: Path) -> None:
-    with pytest.raises(FedkinError, match=rf"has a model per cluster of clients and {sentence}; allowed: 0 to 5\.$"):
+    with pytest.raises(FedkinError, match=rf"{sentence}; allowed: 0 to 5\.$"):
         prediction.predict(found, "digits", client=client)
 
 
@@ -120,7 +117,7 @@ def test_a_new_client_is_served_by_the_model_of_its_cluster(found: Path, tmp_pat
         ({"cluster": -1}, r"has no cluster -1; allowed: 0 to 2\.$"),
         (
             {"cluster": 0, "client": 0},
-            r"^--client and --cluster were both given; one of them says whose model is meant\.$",
+            r"^--client and --cluster were both given; give one of them, which says whose model predicts\.$",
         ),
     ],
 )
@@ -170,7 +167,9 @@ def _clients(folder: Path, seed: int) -> list[str]:
 
 def test_a_client_without_labels_cannot_be_assigned(found: Path, tmp_path: Path) -> None:
     source = save(tmp_path, HELD[1], labelled=False)
-    with pytest.raises(FedkinError, match=r"has no labels, which a client needs to find its cluster; name them with"):
+    with pytest.raises(
+        FedkinError, match=r"has no labels, by which a client finds its cluster; name their column with"
+    ):
         prediction.assign(found, source)
 
 
@@ -253,7 +252,7 @@ def test_a_new_client_is_placed_by_one_message(options: list[str], tmp_path: Pat
         rows = rows_of(prediction.predict(tmp_path / "run", str(tmp_path / "new.npz"), cluster=clusters[turns]))
         assert len(rows) == 201
     np.savez(tmp_path / "new.npz", x=data.x[:200].numpy())
-    with pytest.raises(FedkinError, match=r"has no labels, which a client needs to find its cluster"):
+    with pytest.raises(FedkinError, match=r"has no labels, by which a client finds its cluster"):
         prediction.assign(tmp_path / "run", str(tmp_path / "new.npz"))
 
 

@@ -118,7 +118,7 @@ def test_new_rows_that_lack_columns_are_told_of_all_and_runs_of_the_nearest(tabl
     [line] = str(error.value).splitlines()
     assert line.startswith(f"'{tmp_path / 'new.csv'}' has no columns 'malic_acid', 'ash', ")
     assert line.count("', '") == 11
-    assert line.endswith("'proline', which the others have.")
+    assert line.endswith("'proline', which the clients' tables have.")
     frame = pd.read_csv(tables / "north.csv").drop(columns=["hue", "town"]).assign(alcohol=["a", "b"] * 29)
     frame.to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(FedkinError) as error:
@@ -145,7 +145,7 @@ def test_clients_go_by_the_names_of_their_files_in_errors_and_commands(tables, t
     folder = ran(load_config("ifca", here), tmp_path / "labelled").folder
     given = predict(folder, str(tables / "north.csv"), "label", client="north")
     assert given == predict(folder, str(tables / "north.csv"), "label", client="north.csv")
-    with pytest.raises(FedkinError, match=r"client nort does not exist; allowed: 0 to 2, or north, south, west\.$"):
+    with pytest.raises(FedkinError, match=r"has no client nort; allowed: 0 to 2, or north, south, west\.$"):
         predict(folder, str(tables / "north.csv"), "label", client="nort")
 
 
@@ -158,7 +158,7 @@ def test_new_rows_unlike_those_of_the_run_are_noted(tables, tmp_path):
     at, rows = f"of '{tmp_path / 'new.csv'}'", len(frame)
     assert said == [
         f"All values of column 'alcohol' {at} are far from those of the clients; are they in another unit?",
-        f"Column 'town' {at} holds 'Rom' in {rows} of {rows} rows, which is none of the clients' named categories.",
+        f"Column 'town' {at} holds 'Rom' in {rows} of {rows} rows; no client has named such a category.",
     ]
     predict(folder, str(tables / "north.csv"), warn=said.append)
     assert len(said) == 2

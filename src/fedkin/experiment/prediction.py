@@ -98,7 +98,9 @@ def _check_predicts(found: SavedResult, client: int | str | None, cluster: int |
                 f"Clients of {found.folder} had no labels, so there are clusters but no models to predict with."
             )
         if None not in (client, cluster):
-            raise FedkinError("--client and --cluster were both given; one of them says whose model is meant.")
+            raise FedkinError(
+                "--client and --cluster were both given; give one of them, which says whose model predicts."
+            )
         return
     for option, value in (("--client", client), ("--cluster", cluster)):
         if value is not None:
@@ -144,7 +146,7 @@ def _columns(
     confident = getattr(found.method, "confidence", None)  # a method of one's own may have none
     parts = found.method.memberships(found.result, x) if memberships else None
     if memberships and parts is None:
-        raise FedkinError(f"The clusters of {found.folder} are hard ones, without memberships.")
+        raise FedkinError(f"The clusters of {found.folder} are hard, without memberships; leave --memberships out.")
     confidence = None if confident is None else confident(found.result, x)
     return [*columns, *cluster_columns(predicted, confidence), *membership_columns(parts)]
 
@@ -189,7 +191,7 @@ def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
     """Return the labels of a new client, numbered as the run's classes."""
     if data.y is None:
         raise FedkinError(
-            f"'{source}' has no labels, which a client needs to find its cluster; name them with --label."
+            f"'{source}' has no labels, by which a client finds its cluster; name their column with --label."
         )
     number = {name: at for at, name in enumerate(found.classes[: found.result["module"]["classes"]])}
     for label in data.y.unique().tolist():
@@ -202,14 +204,16 @@ def _known_client(found: SavedResult, client: int | str | None) -> int:
     clients, short = len(found.result["labels"]), short_names(found.clients)
     at = position_of(client, found.clients, clients)
     if at is None:
-        given = "no --client was given" if client is None else f"client {client} does not exist"
-        raise FedkinError(
-            f"{found.folder} has a model per cluster of clients and {given}; allowed: 0 to {clients - 1}"
-            f"{', or ' + listing(short) if short else ''}."
+        lacks = (
+            "has a model for each cluster of clients; say by --client whose model predicts"
+            if client is None
+            else f"has no client {client}"
         )
+        names = f", or {listing(short)}" if short else ""
+        raise FedkinError(f"{found.folder} {lacks}; allowed: 0 to {clients - 1}{names}.")
     if int(found.result["labels"][at]) < 0:
         raise FedkinError(
-            f"The cluster of client {client_name(at, found.clients)} in {found.folder} is not known, for it has "
-            "not answered since clusters were formed or divided."
+            f"The cluster of client {client_name(at, found.clients)} in {found.folder} is not known, because "
+            "it has not replied since clusters were last formed."
         )
     return at

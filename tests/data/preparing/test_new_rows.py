@@ -35,7 +35,7 @@ def test_another_unit_and_codes_of_missing_values_are_mentioned():
     assert notes([0.07, 0.08, 0.09]) == [unit]
     assert notes([70, 9999, 75]) == [
         "Column 'weight' of 'new.csv' holds 9999, far from the clients' values, in 1 row; is it in another unit, or "
-        "missing?"
+        "does it stand for a missing value?"
     ]
     unscaled = prepare(federation(new([1, 2, 3]), new([1, 2, 4])), PreparingOptions(scaling="none")).encoding
     assert notes_on_new_rows(new([1e6, 1e6, 1e6]), unscaled, "It") == []
@@ -43,8 +43,8 @@ def test_another_unit_and_codes_of_missing_values_are_mentioned():
 
 def test_categories_that_no_client_has_named_are_mentioned():
     assert notes([60, 70, 80], ["eye", "Heart ", "lung"]) == [
-        "Column 'ward' of 'new.csv' holds 'Heart ' (is it 'heart'?), 'eye' in 2 of 3 rows, which is none of the "
-        "clients' named categories."
+        "Column 'ward' of 'new.csv' holds 'Heart ' (is it 'heart'?), 'eye' in 2 of 3 rows; no client has named "
+        "such categories."
     ]
 
 
@@ -54,8 +54,11 @@ def test_numbers_for_truth_values_other_texts_and_other_spellings_of_names_are_r
     with pytest.raises(FedkinError) as error:
         ENCODING.apply(codes)
     assert str(error.value).splitlines() == [
-        "The table has no column 'weight', which the others have; it has 'Weight'.",
-        "Column 'smoker' of the table holds numbers from 1 to 2, but the others' holds truth values.",
+        "The table has no column 'weight', which the clients' tables have; "
+        "rename its column 'Weight' if that is meant.",
+        "Column 'smoker' of the table holds numbers from 1 to 2; in the clients' tables it holds truth values.",
     ]
-    with pytest.raises(FedkinError, match="holds category such as 'unknown', but the others' holds boolean"):
+    with pytest.raises(
+        FedkinError, match="holds categories such as 'unknown'; in the clients' tables it holds truth values"
+    ):
         ENCODING.apply(words)

@@ -125,7 +125,7 @@ def test_new_rows_go_through_the_same():
     assert torch.equal(x[0], fed.clients[0].x[3])
     assert x[1, 1:].tolist() == [0.0, 0.0]
     assert x.isfinite().all()
-    with pytest.raises(FedkinError, match=r"The table has no column 'a', which the others have"):
+    with pytest.raises(FedkinError, match=r"The table has no column 'a', which the clients' tables have"):
         again.apply(new.values[:, :2], new.columns[:2])
     with pytest.raises(FedkinError, match="give a DataFrame or a file"):
         again.apply(torch.zeros(3, 2))

@@ -236,7 +236,7 @@ def test_what_is_noted_of_many_columns_is_one_sentence():
 
 def test_columns_that_new_rows_lack_are_listed_in_one_sentence():
     encoding = prepare(federation(*[table(number("a", *range(9)), number("b", *range(9)))] * 2)).encoding
-    with pytest.raises(FedkinError, match=r"^The table has no columns 'a', 'b', which the others have\.$"):
+    with pytest.raises(FedkinError, match=r"^The table has no columns 'a', 'b', which the clients' tables have\.$"):
         encoding.apply(table(number("c", 1.0)))
 
 

@@ -142,6 +142,12 @@ class TableEncoding:
         return cls(schema, **{name: known[name] for name in ("mode", "imputes", "imputation", *_TENSORS)})
 
 
+_IN_WORDS = {
+    "number": "numbers", "boolean": "truth values", "ordinal": "levels", "category": "categories", "date": "dates",
+}  # fmt: skip
+"""What columns of each kind hold, for sentences."""
+
+
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:
     """Return a table's values in the order and categories of a schema's columns, float64 ``(n, columns)``.
 
@@ -169,8 +175,8 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
             continue
         if not own.is_coded or column.kind not in ("category", "ordinal"):
             problems.append(
-                f"Column '{column.name}' of {mid_sentence(where)} holds {own.kind}{_such_as(own, column)}, but the "
-                f"others' holds {column.kind}."
+                f"Column '{column.name}' of {mid_sentence(where)} holds {_IN_WORDS[own.kind]}{_such_as(own, column)}; "
+                f"in the clients' tables it holds {_IN_WORDS[column.kind]}."
             )
             continue
         index = {name: float(code) for code, name in enumerate(column.categories)}
@@ -186,11 +192,14 @@ def _lacking(names: Sequence[str], has: Sequence[str], where: str) -> list[str]:
     """Return a sentence on columns that a table lacks, and one for each that it has in another spelling."""
     meant = {name: _meant(name, has) for name in names}
     problems = [
-        f"{where} has no column '{name}', which the others have; it has '{own}'." for name, own in meant.items() if own
+        f"{where} has no column '{name}', which the clients' tables have; rename its column '{own}' if that is meant."
+        for name, own in meant.items()
+        if own
     ]
     rest = [f"'{name}'" for name, own in meant.items() if not own]
     if rest:
-        problems.append(f"{where} has no column{'s' if len(rest) > 1 else ''} {listing(rest)}, which the others have.")
+        columns = "columns" if len(rest) > 1 else "column"
+        problems.append(f"{where} has no {columns} {listing(rest)}, which the clients' tables have.")
     return problems
 
 
@@ -206,7 +215,7 @@ def _no_truths(values: Tensor, column: SchemaColumn, where: str) -> list[str]:
         return []
     return [
         f"Column '{column.name}' of {mid_sentence(where)} holds numbers from {float(known.min()):.15g} to "
-        f"{float(known.max()):.15g}, but the others' holds truth values."
+        f"{float(known.max()):.15g}; in the clients' tables it holds truth values."
     ]
 
 

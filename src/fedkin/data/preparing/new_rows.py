@@ -53,7 +53,8 @@ def _on_categories(here: str, own: Column, values: Tensor, column: SchemaColumn)
         return []
     rows = sum(count for name, count in zip(own.categories, counts, strict=True) if name not in known)
     listed = listing([f"'{name}'{_meant(name, column)}" for name in unknown], _NAMED)
-    return [f"{here} holds {listed} in {rows} of {len(values)} rows, which is none of the clients' named categories."]
+    such = "such a category" if len(unknown) == 1 else "such categories"
+    return [f"{here} holds {listed} in {rows} of {len(values)} rows; no client has named {such}."]
 
 
 def _meant(name: str, column: SchemaColumn) -> str:
@@ -74,5 +75,8 @@ def _on_numbers(here: str, values: Tensor, mean: float, scale: float, kind: Kind
     if very:
         rows = f"{very} row{'s' if very > 1 else ''}"
         most = as_written(float(known[far.argmax()]), kind)
-        return [f"{here} holds {most}, far from the clients' values, in {rows}; is it in another unit, or missing?"]
+        return [
+            f"{here} holds {most}, far from the clients' values, in {rows}; is it in another unit, or does it "
+            "stand for a missing value?"
+        ]
     return []
