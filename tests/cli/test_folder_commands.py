@@ -65,7 +65,7 @@ def test_a_run_is_cut_again_into_a_folder_beside_it(capsys: pytest.CaptureFixtur
     assert Path("fine/labels").is_dir()
     capsys.readouterr()
     for arguments, sentence in (
-        (["run"], "Give either a number of clusters or a resolution."),
+        (["run"], "Give either a number of clusters, as --clusters 5, or a resolution, as --resolution 0.5."),
         (["run", "--clusters", "4"], "run-4-clusters is not an empty folder; give another --out."),
         (["run", "--clusters", "0"], "'method.n_clusters' is 0 on the command line"),
         (["nowhere", "--clusters", "2"], "nowhere holds no run"),

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import forked
+from fedkin.cli.run_commands import _on_default_number
+from fedkin.experiment.config import load_config
 from shell import fedkin
 
 
@@ -70,6 +72,14 @@ def test_a_number_of_clusters_that_nobody_named_is_mentioned_where_data_are_ones
     ):
         assert fedkin("run", *words.split(), "--out", f"runs/{words.replace('.', '').replace(' ', '')}", "-q") == 0
         assert (note in capsys.readouterr().err) == noted, words
+
+
+def test_a_method_that_finds_the_number_has_no_default_number_to_mention(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n2,1\n")
+    for method, noted in (("ocfl", False), ("ifca", True)):
+        config = load_config(method, [f"data.source={tmp_path}", "scenario.name=files"])
+        assert (_on_default_number(config, []) is not None) == noted
 
 
 def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -195,5 +195,5 @@ def test_a_cut_does_not_describe_what_clients_have_not_described():
     pandas = pytest.importorskip("pandas")
     model = KinGraph(random_state=0).fit([pandas.DataFrame(x, columns=list("abcdefgh")) for x in SITES])
     assert len(model.describe()) == 3
-    with pytest.raises(FedkinError, match="cannot be described"):
+    with pytest.raises(FedkinError, match="of a cut are not described, since that asks the clients; fit again"):
         model.cut(2).describe()

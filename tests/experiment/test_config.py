@@ -104,6 +104,11 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
             "'data.drop' is '[ward]' on the command line; it should be a list, such as ['ward'] (in the shell, between "
             "double quotes).",
         ),
+        (
+            "data.drop=[wt, sat]",
+            "'data.drop' is '[wt, sat]' on the command line; it should be a list, such as ['wt', 'sat'] (in the shell, "
+            "between double quotes).",
+        ),
         ("seed.deep=1", "'seed' is {'deep': 1} on the command line; it should be a valid integer."),
         ("engine.drop_rate=1", "'engine.drop_rate' is 1 on the command line; it should be less than 1."),
         ("engine.failures=[[0, 1]]", "'engine.failures' is [[0, 1]] on the command line; it should be greater than 0."),

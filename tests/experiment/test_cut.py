@@ -74,8 +74,8 @@ def test_a_cut_is_a_run_in_all_that_can_be_done_with_it(run: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "Give either a number of clusters or a resolution"),
-        ({"n_clusters": 2, "resolution": 1.0}, "Give either a number of clusters or a resolution"),
+        ({}, "Give either a number of clusters, as --clusters 5, or a resolution"),
+        ({"n_clusters": 2, "resolution": 1.0}, "Give either a number of clusters, as --clusters 5, or a resolution"),
         ({"n_clusters": 0}, "'method.n_clusters' is 0"),
         ({"n_clusters": 5000}, r"^n_clusters is 5,000; here there can be at most \d+, the number of micro-clusters\.$"),
         ({"resolution": -1.0}, r"'method.resolution' is -1\.0"),

@@ -140,7 +140,7 @@ def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
 
     default = getattr(type(config.method), "n_clusters", None)
     named = any(override.partition("=")[0].strip() == "method.n_clusters" for override in overrides)
-    if named or not isinstance(config.scenario, ClientFiles) or not isinstance(default, int):
+    if named or not isinstance(config.scenario, ClientFiles) or not isinstance(default, int) or config.method.finds_k:
         return None
     if config.tables["method"]["n_clusters"] != default:  # as the .toml file has it
         return None

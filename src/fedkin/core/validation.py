@@ -65,5 +65,6 @@ def validation_sentence(
         wanted = wanted.replace(theirs, ours)
     if isinstance(value, str):
         bare = " (in the shell, between double quotes)" if value.startswith("[") else ""
-        wanted = wanted.replace("a valid list", f"a list, such as {[value.strip('[]')]}{bare}")
+        parts = [part.strip(" '\"") for part in value.strip("[]").split(",")]
+        wanted = wanted.replace("a valid list", f"a list, such as {parts}{bare}")
     return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")

@@ -20,6 +20,8 @@ class DescribingEstimator(ForgettingEstimator):
     """Base class of estimators that describe clusters of tables."""
 
     _profile: ClusterProfile | None
+    _is_cut = False
+    """Whether the clusters are those of a cut, which clients have not described."""
 
     def describe(self) -> pd.DataFrame:
         """Describe the clusters of tables in original units.
@@ -54,6 +56,11 @@ class DescribingEstimator(ForgettingEstimator):
 
     def _described(self) -> ClusterProfile:
         check_is_fitted(self, "result_")
+        if self._profile is None and self._is_cut:
+            raise FedkinError(
+                "The clusters of a cut are not described, since that asks the clients; fit again with this n_clusters "
+                "or resolution and the same random_state, which finds the same clusters."
+            )
         if self._profile is None:
             raise FedkinError(
                 "The clusters cannot be described: clients need tables with named columns, such as DataFrames, and a "

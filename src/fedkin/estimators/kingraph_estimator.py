@@ -127,7 +127,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         if "memberships_" in self.__dict__:
             parts = [counted_shares(memory, self.result_).numpy() for memory in self._memories]
             self.memberships_ = ByClient(parts, self.client_names_)
-        self._profile = None
+        self._profile, self._is_cut = None, True
         return self
 
     def _made(self, **wanted: Any) -> Any:
@@ -139,7 +139,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self._keep_graph(state, clients)
 
     def _keep_graph(self, state: Any, clients: Sequence[Client]) -> None:
-        self.scales_, self._graph = self.result_["scales"], state
+        self.scales_, self._graph, self._is_cut = self.result_["scales"], state, False
         self._memories = [self._memory(client) for client in clients]
 
     def _memory(self, client: Client) -> Votes:

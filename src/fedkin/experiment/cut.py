@@ -78,7 +78,7 @@ def cut(
 def _changed(folder: Path, n_clusters: int | None, resolution: float | None) -> Config:
     """Return the run's configuration with the given number of clusters or resolution."""
     if (n_clusters is None) == (resolution is None):
-        raise FedkinError("Give either a number of clusters or a resolution.")
+        raise FedkinError("Give either a number of clusters, as --clusters 5, or a resolution, as --resolution 0.5.")
     method = run_config(folder).method
     if not type(method).recuts:
         raise FedkinError(

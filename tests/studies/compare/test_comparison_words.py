@@ -9,7 +9,7 @@ import pytest
 from fedkin.experiment.config import load_config
 from fedkin.studies.compare import question_of
 from fedkin.studies.compare.candidates import Candidate
-from fedkin.studies.compare.comparison_words import reason, remark, use
+from fedkin.studies.compare.comparison_words import about_as_good, reason, remark, use
 from fedkin.studies.compare.judging import CandidateScore
 from fedkin.studies.compare.ranking import Choice
 
@@ -50,3 +50,10 @@ def test_the_command_it_recommends_keeps_text_as_text(label: str, bare: bool) ->
     settings = [value for word, value in pairwise(words) if word == "--set"]
     assert load_config("kfed", settings).data.label == label
     assert (f"data.label={label}" in settings) == bare
+
+
+def test_names_with_commas_are_apart():
+    assert about_as_good(["kfed, 4 clusters", "kin-graph"]) == (
+        "About as good by the score: kfed, 4 clusters; kin-graph."
+    )
+    assert about_as_good(["mufc", "afcl", "kin-graph"]) == "About as good by the score: mufc, afcl and kin-graph."

@@ -113,9 +113,15 @@ class TableOptions:
     def unknown(self, columns: Iterable[str]) -> list[str]:
         """Return a sentence for each named column that is not among `columns`."""
         known = set(columns)
-        return [
-            str(unknown_name(f"column in {at}", name, known)) for name, at in self.named.items() if name not in known
-        ]
+        return [_unknown(name, at, known) for name, at in self.named.items() if name not in known]
+
+
+def _unknown(name: str, option: str, known: set[str]) -> str:
+    """Return a sentence on a column that an option names and no table has; several in one text should be a list."""
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and known.issuperset(parts):
+        return f"{option} names one column '{name}', which does not exist; several are a list: {option} = {parts}."
+    return str(unknown_name(f"column in {option}", name, known))
 
 
 def _is_encoding(name: Any) -> bool:

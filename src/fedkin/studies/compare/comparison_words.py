@@ -68,7 +68,9 @@ def by_chance(test: ChanceTest) -> str:
 
 def about_as_good(names: Sequence[str]) -> str:
     """Write the sentence on methods whose scores do not differ significantly."""
-    return f"About as good by the score: {join_words(names)}."
+    return (
+        f"About as good by the score: {'; '.join(names) if any(',' in name for name in names) else join_words(names)}."
+    )
 
 
 def _stable(value: float, more_than_others: bool) -> str:
