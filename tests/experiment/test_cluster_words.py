@@ -32,7 +32,7 @@ def profile(**changes):
     squares = n * (means.square() + spreads.square())
     members = {0: torch.tensor([40, 10]), 1: torch.tensor([0, 30])}
     whole = ClusterProfile(
-        COLUMNS, n[:, 0], n, torch.zeros(5, dtype=torch.float64), n * means, squares, counts, members=members
+        COLUMNS, n[:, 0], n, torch.zeros(5, dtype=torch.float64), n * means, squares, counts, members=members, rows=80
     )
     return dataclasses.replace(whole, **changes)
 
@@ -223,3 +223,15 @@ def test_a_typical_sample_is_in_the_units_of_the_data():
     assert sorted(cells.values())[-2:] == sorted([cells["town"], cells["smokes"]])
     assert cells["town"] == ["Ulm", "Bonn"]
     assert cells["smokes"] == ["yes", "no"]
+
+
+def test_samples_that_clients_do_not_report_may_be_anywhere():
+    """Four samples of a cluster at a client that reports none are possible: it is not known to be another's alone."""
+    few = profile(members={0: torch.tensor([40, 5]), 1: torch.tensor([30, 0]), 2: torch.tensor([30, 0])}, rows=111)
+    assert sentences(few, ["north.csv", "south.csv", "west.csv"])[1].endswith("; client north, few or none at others.")
+    assert not any("Nearly all" in text for text in remarks(few))
+    assert any(
+        "Nearly all samples of cluster 1 come from 0" in text for text in remarks(dataclasses.replace(few, rows=80))
+    )
+    known = dataclasses.replace(few, rows=80)
+    assert sentences(known)[1].endswith("; client 0.")

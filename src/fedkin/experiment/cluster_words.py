@@ -102,7 +102,7 @@ def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
     for cluster in range(len(profile.samples)):
         own = {client: int(members[cluster]) for client, members in profile.members.items()}
         client = max(own, key=lambda each: own[each])
-        if own[client] >= _ALONE * sum(own.values()) > 0:
+        if own[client] >= _ALONE * (sum(own.values()) + _unreported(profile, cluster)) > 0:
             found.append(f"of cluster {cluster}{'' if found else ' come'} from {client_name(client, names)}")
     if not found:
         return []
@@ -110,6 +110,13 @@ def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
         f"Nearly all samples {join_words(found, _CLIENTS)}: where a client measures or codes differently, its samples "
         "look like a cluster."
     ]
+
+
+def _unreported(profile: ClusterProfile, cluster: int) -> int:
+    """Return how many samples of a cluster there may be at most at the clients that report none."""
+    silent = sum(int(members[cluster]) == 0 for members in profile.members.values())
+    most = silent * (profile.min_members - 1)
+    return min(most, profile.withheld) if profile.rows else most
 
 
 def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterDescriptions:
@@ -167,4 +174,5 @@ def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str
         return f"all {len(own)} clients"
     short = [name.removeprefix("Client ") for name in short_names(names)]
     called = [short[client] if client < len(short) else str(client) for client in holders]
-    return f"{'client' if len(holders) == 1 else 'clients'} {join_words(called, _CLIENTS)}"
+    few = ", few or none at others" if _unreported(profile, cluster) else ""
+    return f"{'client' if len(holders) == 1 else 'clients'} {join_words(called, _CLIENTS)}{few}"
