@@ -1,6 +1,7 @@
 """Runs on tables: what they say of clusters, and that saying it changes nothing."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,16 @@ def config(tables: Path, *more: str):
 
 def ran(config, folder):
     return execute(config, folder, Quiet())
+
+
+def test_fewer_clusters_than_were_asked_for_are_mentioned(tables, tmp_path, capsys):
+    settings = [f"data.source='{tables}'", "scenario.name=files", "method.n_clusters=300", "evaluation.map=none"]
+    print_outcome(ran(load_config("kfed", settings), tmp_path / "run"))
+    said = capsys.readouterr().out
+    assert re.search(r"Note: 300 clusters were asked for, and \d+ have samples\.", said)
+    assert re.search(r"\d+ clusters: too few samples at any one client to be described\.", said)
+    print_outcome(ran(config(tables), tmp_path / "three"))
+    assert "asked for" not in capsys.readouterr().out
 
 
 def test_a_run_on_tables_says_what_its_clusters_are(tables, tmp_path, capsys):

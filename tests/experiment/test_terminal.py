@@ -147,7 +147,11 @@ def test_a_terminals_lines_fit_and_nothing_is_cut(
     assert [cell for cell in rows[0] if cell not in words] == []
 
 
-def test_clusters_beyond_the_first_twelve_are_counted() -> None:
+def test_clusters_beyond_the_first_twelve_and_those_without_description_are_counted() -> None:
     said = [f"Cluster {cluster}: x." for cluster in range(14)]
-    assert _first(said) == [*said[:12], "... and 2 more clusters, in the report."]
-    assert _first(said[:12]) == said[:12]
+    assert _first(said, [True] * 14) == [*said[:12], "... and 2 more clusters, in the report."]
+    assert _first(said[:12], [True] * 12) == said[:12]
+    assert _first(said[:3], [False, True, False]) == [
+        said[1], "2 clusters: too few samples at any one client to be described.",
+    ]  # fmt: skip
+    assert _first(said[:2], [False, True]) == [said[1], said[0]]

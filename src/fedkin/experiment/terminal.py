@@ -118,18 +118,26 @@ def print_outcome(outcome: RunOutcome) -> None:
     profile = load_profile(outcome.folder)
     if profile is not None:
         columns, names = described(profile), outcome.clients
-        for text in [*_first(sentences(profile, names, columns)), *remarks(profile, names, columns)]:
+        said = _first(sentences(profile, names, columns), (profile.samples > 0).tolist())
+        for text in [*said, *remarks(profile, names, columns)]:
             print(sentence_text(text, "  "))
+        wanted, found = getattr(outcome.config.method, "n_clusters", None), len(profile.samples)
+        if isinstance(wanted, int) and found < wanted:
+            print(sentence_text(f"Note: {wanted:,} clusters were asked for, and {found:,} have samples.", "  "))
     for text in warnings_of(outcome.records):
         print(sentence_text(f"Note: {text}", "  "))
     print(f"Report: {outcome.report}")
 
 
-def _first(said: Sequence[str]) -> list[str]:
-    """Return the first sentences on clusters, and one that says where the others are."""
-    more = len(said) - _MAX_SENTENCES
+def _first(said: Sequence[str], described: Sequence[bool]) -> list[str]:
+    """Return the first sentences on described clusters, one that says where the others are, and one on the rest."""
+    spoken = [text for text, known in zip(said, described, strict=True) if known]
+    silent = [text for text, known in zip(said, described, strict=True) if not known]
+    if len(silent) > 1:
+        silent = [f"{pluralize(len(silent), 'cluster')}: too few samples at any one client to be described."]
+    more = len(spoken) - _MAX_SENTENCES
     rest = [f"... and {pluralize(more, 'more cluster')}, in the report."] if more > 0 else []
-    return [*said[:_MAX_SENTENCES], *rest]
+    return [*spoken[:_MAX_SENTENCES], *rest, *silent]
 
 
 def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
