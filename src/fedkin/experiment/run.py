@@ -62,8 +62,7 @@ def execute(
         began = False
         try:
             write_config(folder, config)
-            with open_federation(config, folder, progress) as (population, fed):
-                run = prepare(config, folder, population, fed, progress, callbacks)
+            with _opened(config, folder, progress, callbacks) as run:
                 began = True
                 return run.finish()
         except BaseException as error:
@@ -96,8 +95,11 @@ def resume(folder: Path, progress: Progress | None = None, callbacks: Sequence[C
     """
     if not (folder / CONFIG).is_file():
         raise no_run(folder)
-    with folder_lock(folder), _opened(folder, progress or Progress(), callbacks) as run:
-        return run.finish()
+    with folder_lock(folder):
+        config = _config_in(folder)
+        check_installed(config.tracking)
+        with _opened(config, folder, progress or Progress(), callbacks) as run:
+            return run.finish()
 
 
 def report(folder: Path) -> Path:
@@ -110,7 +112,7 @@ def report(folder: Path) -> Path:
     """
     if (folder / CONFIG).is_file() and not (folder / CHECKPOINT).exists():
         raise FedkinError(f"{folder} has nothing to report yet; resume it with `fedkin resume {folder}`.")
-    with _opened(folder, Progress(), read_only=True) as run:
+    with _opened(_config_in(folder), folder, Progress(), read_only=True) as run:
         state = run.last_state()
         assert state is not None
         run.write_report(state)
@@ -177,18 +179,20 @@ def _reached(
 
 @contextmanager
 def _opened(
-    folder: Path, progress: Progress, callbacks: Sequence[Callback] = (), read_only: bool = False
+    config: Config, folder: Path, progress: Progress, callbacks: Sequence[Callback] = (), read_only: bool = False
 ) -> Iterator[Run]:
-    """Open the run in `folder` as a context manager; if read-only, without contacting clients."""
-    try:
-        config = run_config(folder)
-    except FedkinError:
-        load_checkpoint(folder / CHECKPOINT)  # that another version wrote the folder would be the reason
-        raise
-    if not read_only:
-        check_installed(config.tracking)
+    """Open the federation and prepare the run of an experiment in `folder`, as a context manager."""
     with open_federation(config, folder, progress, read_only) as (population, fed):
         yield prepare(config, folder, population, fed, progress, callbacks)
+
+
+def _config_in(folder: Path) -> Config:
+    """Read the configuration of the run in `folder`; where another version wrote it, that is the error."""
+    try:
+        return run_config(folder)
+    except FedkinError:
+        load_checkpoint(folder / CHECKPOINT)
+        raise
 
 
 def _check_empty(folder: Path) -> None:
