@@ -20,6 +20,7 @@ from sklearn.metrics import adjusted_rand_score
 from fedkin.experiment.config import load_config
 from fedkin.experiment.forgetting import forget
 from fedkin.experiment.forgetting_certificate import FORGOTTEN
+from fedkin.experiment.forgetting_plan import plan_forgetting
 from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import read_timing
 
@@ -55,7 +56,7 @@ def measured(name: str, seed: int, client: int, folder: Path) -> str:
     settings = [*settings, f"seed={seed}"]
     execute(load_config(method, settings), folder / "run")
     began = time.perf_counter()
-    forget(folder / "run", [client], folder / "out")
+    forget(plan_forgetting(folder / "run", [client]), folder / "out")
     forgetting = time.perf_counter() - began
     began = time.perf_counter()
     execute(load_config(method, [*settings, f"engine.forgotten=[{client}]"]), folder / "fresh")

@@ -26,6 +26,7 @@ from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.cut import cut
 from fedkin.experiment.forgetting import forget
+from fedkin.experiment.forgetting_plan import plan_forgetting
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
@@ -182,7 +183,7 @@ def test_those_who_are_listed_take_part_and_nobody_else(data: Path, tmp_path: Pa
 def test_a_site_is_forgotten_at_the_server_and_the_others_are_sent_their_clusters(data: Path, tmp_path: Path) -> None:
     chosen = config("kfed", "method.n_clusters=6")
     first = serve(grid(data, tmp_path), chosen, tmp_path / "out")
-    outcome = forget(first.folder, ["site-1"], tmp_path / "without")
+    outcome = forget(plan_forgetting(first.folder, ["site-1"]), tmp_path / "without")
     assert outcome.records[-1]["answered"] == []
     assert json.loads((tmp_path / "without" / "forgotten.json").read_text())[0]["way"] == "exact"
     found = load_found(tmp_path / "without").result["centroids"]

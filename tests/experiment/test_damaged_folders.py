@@ -174,5 +174,5 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(name: str, 
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
     with pytest.raises(FedkinError, match=r"no regular file, but a pipe|has not finished"):
-        forget(folder, [1], folder.parent / "without")
+        forget(plan_forgetting(folder, [1]), folder.parent / "without")
     assert not (folder.parent / "without").exists()

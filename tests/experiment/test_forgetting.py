@@ -74,7 +74,7 @@ def assert_a_whole_run(folder: Path) -> None:
 def test_exactly_forgotten_is_never_having_been_there(method: str, kfed: Path, tmp_path: Path) -> None:
     run = kfed if method == "kfed" else execute(load_config(method, FEW), tmp_path / "run").folder
     before = contents(run)
-    outcome = forget(run, ["2"], tmp_path / "out")
+    outcome = forget(plan_forgetting(run, ["2"]), tmp_path / "out")
     never = execute(load_config(method, [*FEW, "engine.forgotten=[2]"]), tmp_path / "never").folder
     assert contents(run) == before
     assert labels(outcome.folder) == labels(never) != labels(run)
@@ -91,16 +91,16 @@ def test_exactly_forgotten_is_never_having_been_there(method: str, kfed: Path, t
 
 
 def test_a_forgotten_client_can_be_followed_by_another(kfed: Path, tmp_path: Path) -> None:
-    once = forget(kfed, [4], tmp_path / "once").folder
-    twice = forget(once, [0], tmp_path / "twice").folder
-    together = forget(kfed, [0, 4], tmp_path / "together").folder
+    once = forget(plan_forgetting(kfed, [4]), tmp_path / "once").folder
+    twice = forget(plan_forgetting(once, [0]), tmp_path / "twice").folder
+    together = forget(plan_forgetting(kfed, [0, 4]), tmp_path / "together").folder
     assert labels(twice) == labels(together)
     assert (twice / "models.safetensors").read_bytes() == (together / "models.safetensors").read_bytes()
     assert len(json.loads((twice / FORGOTTEN).read_text())) == 2
     with pytest.raises(FedkinError, match=r"Client 4 of .* is forgotten already"):
-        forget(twice, [4], tmp_path / "thrice")
+        forget(plan_forgetting(twice, [4]), tmp_path / "thrice")
     with pytest.raises(FedkinError, match="has no other clients"):
-        forget(twice, [1, 2, 3], tmp_path / "thrice")
+        forget(plan_forgetting(twice, [1, 2, 3]), tmp_path / "thrice")
 
 
 def test_a_graph_without_a_client_is_the_graph_of_what_others_have_sent(graph: Path, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_graph_without_a_client_is_the_graph_of_what_others_have_sent(graph: P
     plan = plan_forgetting(graph, [2])
     assert (plan.way, plan.begins, plan.steps, plan.others) == ("exact", 2, 1, 4)
     assert "What stays: the axes of its space" in plan.sentence()
-    outcome = forget(graph, [2], tmp_path / "out")
+    outcome = forget(plan_forgetting(graph, [2]), tmp_path / "out")
     assert {name: text for name, text in labels(away.folder).items() if "2" not in name} == labels(outcome.folder)
     assert labels(outcome.folder) != labels(graph)
     found, theirs = (load_found(folder).result for folder in (outcome.folder, away.folder))
@@ -145,7 +145,7 @@ def test_retrained_it_has_the_bytes_of_a_run_without_the_client(
     method: str, options: list[str], tmp_path: Path
 ) -> None:
     run = execute(load_config(method, options), tmp_path / "run").folder
-    outcome = forget(run, [2], tmp_path / "out")
+    outcome = forget(plan_forgetting(run, [2]), tmp_path / "out")
     never = execute(load_config(method, [*options, "engine.forgotten=[2]"]), tmp_path / "never").folder
     ours, theirs = contents(outcome.folder), contents(never)
     assert {name for name in ours if ours[name] != theirs.get(name)} == {FORGOTTEN, "timing.jsonl"}
@@ -166,7 +166,7 @@ def test_who_came_late_is_forgotten_from_the_last_checkpoint_before(tmp_path: Pa
     plan = plan_forgetting(run, [7])
     assert (plan.way, plan.begins, plan.steps) == ("retrained", 2, 2)
     assert "from step 3: 2 steps" in plan.sentence()
-    outcome = forget(run, [7], tmp_path / "out")
+    outcome = forget(plan_forgetting(run, [7]), tmp_path / "out")
     never = execute(load_config("ifca", [*options, "engine.forgotten=[7]"]), tmp_path / "never")
     ours, theirs = contents(outcome.folder), contents(never.folder)
     scored = {"records.jsonl", "SHA256SUMS", "report.html"}  # its samples were in the common test of the steps before
@@ -182,7 +182,7 @@ def test_files_of_clients_are_forgotten_by_name_and_may_be_deleted(tmp_path: Pat
     options = [f"data.source={str(data)!r}", "scenario.name=files", "method.n_clusters=2", "evaluation.map=none"]
     run = execute(load_config("kfed", options), tmp_path / "run").folder
     short = names[0].removesuffix(".npz")
-    outcome = forget(run, [short], tmp_path / "out")
+    outcome = forget(plan_forgetting(run, [short]), tmp_path / "out")
     assert run_config(outcome.folder).engine.forgotten == [names[0]]
     held = certificate_of(outcome.folder)["still_hold"]
     assert any(entry["what"].startswith("how samples are scaled") for entry in held)
@@ -197,14 +197,14 @@ def test_files_of_clients_are_forgotten_by_name_and_may_be_deleted(tmp_path: Pat
 
 def test_a_run_is_replaced_if_asked(tmp_path: Path) -> None:
     run = execute(load_config("kfed", FEW), tmp_path / "run").folder
-    apart = forget(run, [1], tmp_path / "out").folder
-    outcome = forget(run, [1], None)
+    apart = forget(plan_forgetting(run, [1]), tmp_path / "out").folder
+    outcome = forget(plan_forgetting(run, [1]), None)
     assert outcome.folder == run
     assert labels(run) == labels(apart)
     assert not any(text.startswith("the run ") for text in certificate_of(run)["not_covered"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
     with pytest.raises(FedkinError, match="no client 9; allowed: 0 to 4"):
-        forget(run, [9], None)
+        forget(plan_forgetting(run, [9]), None)
 
 
 def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Path) -> None:
@@ -215,7 +215,10 @@ def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Pat
     run = tmp_path / "run"
     shutil.copytree(local, run, ignore=shutil.ignore_patterns("labels"))
     (run / LEDGER).write_text('{"run": "00", "sites": {}, "keys": {}}')
-    here, there = forget(local, [name], tmp_path / "here").folder, forget(run, [name], tmp_path / "there").folder
+    here, there = (
+        forget(plan_forgetting(local, [name]), tmp_path / "here").folder,
+        forget(plan_forgetting(run, [name]), tmp_path / "there").folder,
+    )
     assert (here / "models.safetensors").read_bytes() == (there / "models.safetensors").read_bytes()
     assert not (there / "labels").exists()
     assert (there / "report.html").is_file()
@@ -223,7 +226,7 @@ def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Pat
     assert not state["finished"], "its last step is to be done with the sites"
     assert "1" not in state["points"]
     with pytest.raises(FedkinError, match="cannot be separated from the others'; only a run without it forgets it"):
-        forget(run, [name], tmp_path / "never", retrain=True)
+        forget(plan_forgetting(run, [name], retrain=True), tmp_path / "never")
 
 
 def test_what_cannot_be_forgotten_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
@@ -231,16 +234,16 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_written(tmp_path: Pa
     sent = load_tree(run / CHECKPOINT)["state"]["points"]
     gone = next(i for i in range(5) if str(i) not in sent)
     with pytest.raises(FedkinError, match=f"Client {gone} took no part"):
-        forget(run, [gone], tmp_path / "out")
+        forget(plan_forgetting(run, [gone]), tmp_path / "out")
     with pytest.raises(FedkinError, match="has no client north; allowed: 0 to 4"):
-        forget(run, ["north"], tmp_path / "out")
+        forget(plan_forgetting(run, ["north"]), tmp_path / "out")
     with pytest.raises(FedkinError, match="is not an empty folder"):
-        forget(run, [next(i for i in range(5) if i != gone)], run)
+        forget(plan_forgetting(run, [next(i for i in range(5) if i != gone)]), run)
     with pytest.raises(FedkinError, match="holds no run"):
-        forget(tmp_path / "nowhere", [0], tmp_path / "out")
+        forget(plan_forgetting(tmp_path / "nowhere", [0]), tmp_path / "out")
     (run / "report.html").unlink()
     with pytest.raises(FedkinError, match="has not finished; `fedkin resume"):
-        forget(run, [gone], tmp_path / "out")
+        forget(plan_forgetting(run, [gone]), tmp_path / "out")
     with pytest.raises(FedkinError, match=r"'engine\.forgotten' names client 7; allowed: 0 to 4"):
         execute(load_config("kfed", [*FEW, "engine.forgotten=[7]"]), tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

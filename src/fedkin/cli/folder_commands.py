@@ -137,7 +137,7 @@ def forget(
     """Leave a client out of a run. What was done, and what it does not cover, is in forgotten.json."""
     if in_place and out is not None:
         stop("--in-place and --out were both given; the run is replaced, or another one is written.", REFUSED)
-    from fedkin.experiment.forgetting import carry_out
+    from fedkin.experiment.forgetting import forget as forgotten
     from fedkin.experiment.forgetting_plan import plan_forgetting
     from fedkin.experiment.run_folder import LEDGER
     from fedkin.experiment.terminal import show_outcome, show_progress
@@ -153,7 +153,7 @@ def forget(
     target = None if in_place else out or folder.with_name(f"{folder.resolve().name}-without-{positions}")
     with resumable(target or folder):
         with show_progress(quiet) as progress:
-            outcome = carry_out(plan, target, progress)
+            outcome = forgotten(plan, target, progress)
         show_outcome(outcome, as_json, quiet)
     if (outcome.folder / LEDGER).is_file() and not quiet and not as_json:
         print(

@@ -11,6 +11,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.deploy.certificates import in_ascii, new_certificates, write_certificates
 from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.reopening import check_empty
 
 _SITES = 3
 _TEMPLATES = {
@@ -53,7 +54,7 @@ def init(
     FedkinError
         If the folder holds anything, the experiment is not allowed or moves data, or the host's name is invalid.
     """
-    check_new(folder)
+    check_empty(folder, "give a new one")
     federated = ["data.source=federation", "scenario.name=files", "engine.name=flower"]
     given = load_config(experiment, [*federated, *([] if sites is None else [f"engine.sites={sites}"]), *settings])
     sites = given.engine.sites or len(given.federation.listed) or _SITES
@@ -99,18 +100,6 @@ def write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, st
         if name.endswith(".sh") and name != "environment.sh":
             (folder / name).chmod(0o755)
     write_atomically(folder / "experiment.toml", config.to_toml())
-
-
-def check_new(folder: Path) -> None:
-    """Check that a folder is empty or absent.
-
-    Raises
-    ------
-    FedkinError
-        If it holds anything, or is a file.
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FedkinError(f"{folder} is not an empty folder; give a new one.")
 
 
 def check_federated(config: Config) -> None:

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from fedkin import __version__
 from fedkin.core import FedkinError
-from fedkin.deploy.app_folder import check_federated, check_new, write_app
+from fedkin.deploy.app_folder import check_federated, write_app
 from fedkin.engines.flower_engine.version import NEWEST, OLDEST
 from fedkin.experiment.config import load_config
+from fedkin.experiment.reopening import check_empty
 
 _TEMPLATES = {
     "pyproject.toml": "flower_hub/project.toml",
     "README.md": "flower_hub/README.md",
     "LICENSE": "flower_hub/LICENSE",
     ".gitignore": "flower_hub/gitignore",
-    "{package}/__init__.py": "flower_hub/hub_package.py",
+    "{package}/__init__.py": "package.py",
     "{package}/server_app.py": "flower_hub/hub_server_app.py",
     "{package}/client_app.py": "flower_hub/hub_client_app.py",
 }
@@ -45,7 +46,7 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
         If the folder holds anything, Flower Hub does not allow a name, or the experiment is not allowed, moves
         data or lists clients.
     """
-    check_new(folder)
+    check_empty(folder, "give a new one")
     name = folder.resolve().name
     for what, given in (("The folder's name", name), ("The publisher", publisher)):
         if not _NAME.fullmatch(given):

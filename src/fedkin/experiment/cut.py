@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.files import LOCK
-from fedkin.core.progress import Callback, Progress
+from fedkin.core.progress import Progress
 from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.checksums import SUMS
-from fedkin.experiment.config import Config
 from fedkin.experiment.outputs import ENCODER, MODELS, RESULT
-from fedkin.experiment.reopening import check_out, finished_checkpoint, reopen
+from fedkin.experiment.reopening import check_empty, finished_checkpoint, reopen
 from fedkin.experiment.run import resume
 from fedkin.experiment.run_folder import LEDGER, REPORT, run_config
 from fedkin.experiment.run_loop import RunOutcome
@@ -29,7 +28,6 @@ def cut(
     n_clusters: int | None = None,
     resolution: float | None = None,
     progress: Progress | None = None,
-    callbacks: Sequence[Callback] = (),
 ) -> RunOutcome | None:
     """Cut the clusters of the run in `folder` again, and write them to `out` as a new run.
 
@@ -48,8 +46,6 @@ def cut(
         Resolution of the clusters instead of their number, greater than 0.
     progress : Progress, optional
         Shows the progress.
-    callbacks : sequence of Callback, optional
-        Called at the last step, too.
 
     Returns
     -------
@@ -63,36 +59,25 @@ def cut(
         If `folder` holds no finished run of such a method, not one of both numbers is given, there cannot be so many
         clusters, or `out` is not empty.
     """
-    config = _changed(folder, n_clusters, resolution)
-    check_out(out)
-    _copy(folder, out, config)
-    if (out / LEDGER).is_file():
-        return None
-    try:
-        return resume(out, progress, callbacks)
-    except FedkinError:
-        shutil.rmtree(out)
-        raise
-
-
-def _changed(folder: Path, n_clusters: int | None, resolution: float | None) -> Config:
-    """Return the run's configuration with the given number of clusters or resolution."""
     if (n_clusters is None) == (resolution is None):
         raise FedkinError("Give either a number of clusters, as --clusters 5, or a resolution, as --resolution 0.5.")
-    method = run_config(folder).method
-    if not type(method).recuts:
+    if not type(run_config(folder).method).recuts:
         raise FedkinError(
             f"{folder} cannot be cut again: its method keeps no clusters of clusters. Run it with another number of "
             "clusters instead."
         )
-    finished_checkpoint(folder)
+    checkpoint = finished_checkpoint(folder)
     number = '"auto"' if n_clusters is None else n_clusters
     height = '"auto"' if resolution is None else resolution
-    return run_config(folder, [f"method.n_clusters={number}", f"method.resolution={height}"])
-
-
-def _copy(folder: Path, out: Path, config: Config) -> None:
-    """Copy the run, as it was before its last step, to `out`; on an error `out` is left as it was."""
-    checkpoint, method = finished_checkpoint(folder), config.method
-    state = method.uncut(restore(method.state_type, checkpoint["state"]))  # type: ignore[attr-defined]
+    config = run_config(folder, [f"method.n_clusters={number}", f"method.resolution={height}"])
+    check_empty(out)
+    method: Any = config.method
+    state = method.uncut(restore(method.state_type, checkpoint["state"]))  # as it was before its last step
     reopen(folder, out, config, {**checkpoint, "state": state.tree()}, shutil.ignore_patterns(*_RESULTS))
+    if (out / LEDGER).is_file():
+        return None
+    try:
+        return resume(out, progress)
+    except FedkinError:
+        shutil.rmtree(out)
+        raise

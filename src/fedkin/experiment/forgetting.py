@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import mkdtemp
@@ -11,30 +10,23 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
-from fedkin.core.progress import Callback, Progress
+from fedkin.core.progress import Progress
 from fedkin.core.trees import save_tree
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checksums import write_sums
 from fedkin.experiment.forgetting_certificate import certificates_of, hashes_of, not_covered, remains, write_certificate
-from fedkin.experiment.forgetting_plan import ForgettingPlan, plan_forgetting
+from fedkin.experiment.forgetting_plan import ForgettingPlan
 from fedkin.experiment.outputs import RESULTS, load_found
-from fedkin.experiment.reopening import check_out, reopen
+from fedkin.experiment.reopening import check_empty, reopen
 from fedkin.experiment.run import execute, resume
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, SITES, TIMING
 from fedkin.experiment.run_loop import RunOutcome, prepare
 
 
-def forget(
-    folder: Path,
-    clients: Sequence[int | str],
-    out: Path | None,
-    retrain: bool = False,
-    progress: Progress | None = None,
-    callbacks: Sequence[Callback] = (),
-) -> RunOutcome:
-    """Write the run in `folder` without some clients to `out`, as a new run with a certificate.
+def forget(plan: ForgettingPlan, out: Path | None, progress: Progress | None = None) -> RunOutcome:
+    """Write a run without some clients to `out`, as a new run with a certificate.
 
     Where the method stores each client's contribution separately, clusters are formed again from those of the others
     (`Method.without`), and the labels equal those of a run in which the forgotten clients sent nothing. Otherwise the
@@ -43,14 +35,12 @@ def forget(
 
     Parameters
     ----------
-    folder, clients, retrain
-        As of `plan_forgetting`.
+    plan : ForgettingPlan
+        See `plan_forgetting`.
     out : Path or None
         Empty or absent; ``None`` puts the new run in the place of the old one.
     progress : Progress, optional
         Shows the progress.
-    callbacks : sequence of Callback, optional
-        Called at the steps that are repeated.
 
     Returns
     -------
@@ -61,23 +51,16 @@ def forget(
     Raises
     ------
     FedkinError
-        As `plan_forgetting` does, or if `out` is not empty.
+        If `out` is not empty, or as running the experiment does.
     """
-    return carry_out(plan_forgetting(folder, clients, retrain), out, progress, callbacks)
-
-
-def carry_out(
-    plan: ForgettingPlan, out: Path | None, progress: Progress | None = None, callbacks: Sequence[Callback] = ()
-) -> RunOutcome:
-    """Carry out a plan of `plan_forgetting`; parameters and result are those of `forget`."""
     folder = plan.folder
     if out is not None:
-        check_out(out)
+        check_empty(out)
     with folder_lock(folder) if out is None else nullcontext():
         before, earlier = hashes_of(folder), certificates_of(folder)
         target = out or Path(mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
         try:
-            outcome = _run(plan, target, progress or Progress(), callbacks)
+            outcome = _run(plan, target, progress or Progress())
             write_certificate(target, earlier, _certificate(plan, target, before, out is None))
         except BaseException as error:
             if out is None or isinstance(error, FedkinError):
@@ -92,10 +75,10 @@ def carry_out(
     return RunOutcome(folder, outcome.state, outcome.records, outcome.config, outcome.clients)
 
 
-def _run(plan: ForgettingPlan, out: Path, progress: Progress, callbacks: Sequence[Callback]) -> RunOutcome:
+def _run(plan: ForgettingPlan, out: Path, progress: Progress) -> RunOutcome:
     """Repeat the run without the forgotten clients."""
     if plan.checkpoint is None:
-        return execute(plan.config, out, progress, callbacks)
+        return execute(plan.config, out, progress)
     forgotten = {str(at) for at in plan.clients}
     files = {RECORDS, TIMING, LEDGER, SITES}
 
@@ -104,16 +87,16 @@ def _run(plan: ForgettingPlan, out: Path, progress: Progress, callbacks: Sequenc
 
     reopen(plan.folder, out, plan.config, plan.checkpoint, left_out)
     if not (out / LEDGER).is_file():
-        return resume(out, progress, callbacks)
-    return _without_sites(plan, out, progress, callbacks)
+        return resume(out, progress)
+    return _without_sites(plan, out, progress)
 
 
-def _without_sites(plan: ForgettingPlan, out: Path, progress: Progress, callbacks: Sequence[Callback]) -> RunOutcome:
+def _without_sites(plan: ForgettingPlan, out: Path, progress: Progress) -> RunOutcome:
     """Form the clusters of a real federation's run without its sites, whose last step the server does later."""
     found = load_found(plan.folder)
     population = Population([], None, found.classes, names=found.clients).forgetting(plan.config.engine.forgotten)
     fed = LocalFederation([], plan.config.seed)
-    outcome = prepare(plan.config, out, population, fed, progress, callbacks).finish()
+    outcome = prepare(plan.config, out, population, fed, progress).finish()
     assert plan.checkpoint is not None
     save_tree(out / CHECKPOINT, plan.checkpoint)
     write_sums(out, [CONFIG, *RESULTS])

@@ -19,8 +19,6 @@ _DECIDED_BY = ("data", "scenario", "engine", "tracking")
 def check_experiment(config: Config) -> None:
     """Check that an experiment can begin on this machine, including reading and partitioning its data.
 
-    Its data are read and partitioned.
-
     Raises
     ------
     FedkinError

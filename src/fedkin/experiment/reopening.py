@@ -18,10 +18,10 @@ LeftOut = Callable[[str, list[str]], set[str]]
 """Given a folder and the names in it, those that are not copied; see `shutil.copytree`."""
 
 
-def check_out(out: Path) -> None:
-    """Check that an output folder is empty or absent."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FedkinError(f"{out} is not an empty folder; give another --out.")
+def check_empty(folder: Path, remedy: str = "give another --out") -> None:
+    """Check that a folder is empty or absent; `remedy` ends the error message."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FedkinError(f"{folder} is not an empty folder; {remedy}.")
 
 
 def finished_checkpoint(folder: Path) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""The two apps that Flower runs; what they do is in fedkin."""
