@@ -112,7 +112,7 @@ def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path,
         for i in range(4):
             file = tmp_path / f"{i}.toml"
             file.write_text(f'name="site-{i}"\ndata="{data}/site-{i}.npz"\nfolder="site-{i}"\nepsilon=500.0')
-            made.append(read_site(file).site())
+            made.append(read_site(file).site(file))
         return nodes_of(made, keep)
 
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")

@@ -173,11 +173,12 @@ def test_a_site_reads_new_rows_as_it_read_its_table(tmp_path: Path) -> None:
     new.write_text(head + "0,5;käse\n-9;fett\n8,5;-\n", encoding="cp1252")
     settings = ["data.decimal=','", "data.encoding=cp1252", 'data.na_values=[-9, "-"]', "method.n_clusters=2"]
     execute(load_config("kfed", [f"data.source={folder}", *settings]), tmp_path / "run")
-    (tmp_path / "site.toml").write_text(
+    file = tmp_path / "site.toml"
+    file.write_text(
         'name = "north"\ndata = "clients/north.csv"\nfolder = "private"\n'
         'decimal = ","\nencoding = "cp1252"\nna_values = [-9, "-"]\n'
     )
-    site = read_site(tmp_path / "site.toml").site()
+    site = read_site(file).site(file)
     keep(site, Request("ab12", 0, 0, 9, 8, ""), {})
     kept = tmp_path / "private" / "results" / "ab12"
     for name in ("result.json", "models.safetensors"):  # as a site gets them from the server's results

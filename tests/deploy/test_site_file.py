@@ -8,6 +8,7 @@ import torch
 from fedkin.core import Client, FedkinError
 from fedkin.deploy.certificates import make_key
 from fedkin.deploy.site_file import read_site
+from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.secure_aggregation.signatures import SiteIdentity
@@ -24,8 +25,12 @@ def minimal(folder: Path, more: str = "", data: str = "a.npz") -> Path:
     return written(folder, f'name = "a"\ndata = "{data}"\nfolder = "private"\n{more}')
 
 
+def built(path: Path) -> Site:
+    return read_site(path).site(path)
+
+
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
-    site = read_site(minimal(tmp_path)).site()
+    site = built(minimal(tmp_path))
     assert site.folder == tmp_path / "private"
     assert site.x.shape == (4, 3)
     assert site.y is not None
@@ -37,20 +42,20 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 
 def test_a_key_beside_the_file_is_the_sites_and_listed_ones_are_of_others(tmp_path: Path) -> None:
     line = make_key(tmp_path / "other" / "site.key").read_text()
-    site = read_site(minimal(tmp_path, f'[keys]\nnorth = """{line}"""\n')).site()
+    site = built(minimal(tmp_path, f'[keys]\nnorth = """{line}"""\n'))
     assert (site.key, site.listed, site.introduction(True)["key"]) == (None, {"north": line.strip()}, "")
     own = make_key(tmp_path / "site.key").read_text().strip()
-    site = read_site(minimal(tmp_path)).site()
+    site = built(minimal(tmp_path))
     assert (site.key, site.listed, site.introduction(True)["key"]) == (tmp_path / "site.key", {}, own)
     identity = site.client(Request("ab", 0, 0, 1, 0, "")).identity
     assert identity == SiteIdentity("ab", tmp_path / "site.key", {})
 
 
 def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
-    site = read_site(minimal(tmp_path, 'label = "none"')).site()
+    site = built(minimal(tmp_path, 'label = "none"'))
     assert site.y is None
     assert site.introduction(labels=True)["classes"] == []
-    labelled = read_site(minimal(tmp_path)).site()
+    labelled = built(minimal(tmp_path))
     assert labelled.introduction(labels=False)["classes"] == []
     assert labelled.introduction(labels=True)["classes"] == ["cat", "dog"]
 
@@ -86,7 +91,7 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_in_it_is_said_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(FedkinError, match=words):
-        read_site(written(tmp_path, text))
+        built(written(tmp_path, text))
 
 
 def test_columns_are_what_the_site_says(tmp_path: Path) -> None:
@@ -99,7 +104,7 @@ encoding = "cp1252"
 ordinal = {pain = ["none", "some", "much"]}
 na_values = {nr = [8]}
 """
-    one = read_site(minimal(tmp_path, options, "a.csv")).site()
+    one = built(minimal(tmp_path, options, "a.csv"))
     assert one.table is not None
     assert [(column.name, column.kind) for column in one.table.columns] == [
         ("nr", "number"),
@@ -113,23 +118,23 @@ na_values = {nr = [8]}
     assert client.table is one.table
     assert client.x is one.table.values
     with pytest.raises(FedkinError, match=r"^Unknown column in drop 'nam'; did you mean 'name'\?$"):
-        read_site(minimal(tmp_path, 'drop = ["nam"]\ndecimal = ","\nencoding = "cp1252"', "a.csv")).site()
+        built(minimal(tmp_path, 'drop = ["nam"]\ndecimal = ","\nencoding = "cp1252"', "a.csv"))
     with pytest.raises(FedkinError, match=r"^ordinal\['pain'\] is \['some'\]; .* each once, in .*site\.toml\.$"):
-        read_site(minimal(tmp_path, 'ordinal = {pain = ["some"]}'))
+        built(minimal(tmp_path, 'ordinal = {pain = ["some"]}'))
     with pytest.raises(FedkinError, match=r"^encoding is 'cp12'; .* in .*site\.toml\.$"):
-        read_site(minimal(tmp_path, 'encoding = "cp12"'))
+        built(minimal(tmp_path, 'encoding = "cp12"'))
     with pytest.raises(FedkinError, match=r"'decimal' is ';' in .*site\.toml; it should be '\.' or ','"):
-        read_site(minimal(tmp_path, 'decimal = ";"'))
+        built(minimal(tmp_path, 'decimal = ";"'))
 
 
 def test_a_single_name_or_value_needs_no_list(tmp_path: Path) -> None:
-    one = read_site(minimal(tmp_path, 'drop = "name"\ncategorical = "ward"\nna_values = -9'))
-    assert (one.table.drop, one.table.categorical, one.table.na_of("age")) == (("name",), ("ward",), (-9,))
+    reading = built(minimal(tmp_path, 'drop = "name"\ncategorical = "ward"\nna_values = -9')).reading
+    assert (reading.drop, reading.categorical, reading.na_of("age")) == (("name",), ("ward",), (-9,))
 
 
 def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
-    assert read_site(minimal(tmp_path)).site().reserve is None
-    site = read_site(minimal(tmp_path, "epsilon = 4\ndelta = 1e-6")).site()
+    assert built(minimal(tmp_path)).reserve is None
+    site = built(minimal(tmp_path, "epsilon = 4\ndelta = 1e-6"))
     assert site.reserve is not None
     assert site.reserve("f00d", gaussian_mu(4.0, 1e-6))
     assert not site.reserve("beef", 0.1)
@@ -138,6 +143,6 @@ def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
 
 def test_a_file_or_data_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"Cannot read .*nowhere.toml: No such file"):
-        read_site(tmp_path / "nowhere.toml")
+        built(tmp_path / "nowhere.toml")
     with pytest.raises(FedkinError, match=r"b.npz' does not exist"):
-        read_site(minimal(tmp_path, data="b.npz")).site()
+        built(minimal(tmp_path, data="b.npz"))

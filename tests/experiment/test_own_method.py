@@ -109,8 +109,9 @@ def test_real_sites_run_it_if_their_own_file_allows_its_package(tmp_path: Path) 
             (folder / name).mkdir(parents=True)
             np.savez(folder / name / "x.npz", x=np.random.default_rng(0).random((9, 2), dtype=np.float32))
             text = f'name = "{name}"\ndata = "x.npz"\nfolder = "private"\npackages = {json.dumps(packages)}\n'
-            (folder / name / "site.toml").write_text(text)
-            sites.append(read_site(folder / name / "site.toml").site())
+            file = folder / name / "site.toml"
+            file.write_text(text)
+            sites.append(read_site(file).site(file))
         return federation(nodes_of(sites))
 
     app = tmp_path / "app"

@@ -66,9 +66,10 @@ def site_of(context: Context) -> Site:
     path = context.node_config.get("site")
     if not isinstance(path, str):
         raise FedkinError("The SuperNode was started without a site's file: --node-config 'site=\"PATH.toml\"'.")
-    file = read_site(expanded(path))
+    place = expanded(path)
+    file = read_site(place)
     torch.set_num_threads(file.threads)
-    site = file.site()
+    site = file.site(place)
     if site.table is not None:
         _say_once(notes_on_cells({site.name: site.table}), site.folder / NOTES)
     return site
