@@ -8,6 +8,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.sources import load
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.encoder import Encoder
+from fedkin.studies.attack.reconstruction import KnownEncoder
 
 
 @cache
@@ -19,17 +20,17 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 @cache
-def learnt() -> tuple[Encoder, Tensor]:
-    """A small encoder trained for a moment, and its model."""
+def learnt() -> KnownEncoder:
+    """A small encoder, trained for a moment."""
     x, _ = digits()
     encoder = Encoder.of({"name": "dense-autoencoder", "shape": list(x.shape[1:]), "output": "sigmoid"})
     how = Descent(epochs=10, batch_size=32, optimizer="adam", learning_rate=3e-3)
     vector, _ = descend(encoder, encoder.initial(derive_generator(0)), x, x, derive_generator(1), how)
-    return encoder, vector
+    return KnownEncoder(encoder, vector)
 
 
 @cache
-def convolutional() -> tuple[Encoder, Tensor]:
-    """One with batch norms, untrained, for pictures of 16 x 16."""
+def convolutional() -> KnownEncoder:
+    """One with batch norms, untrained, for pictures of 16 x 16, by statistics of the batch."""
     encoder = Encoder.of({"name": "conv-autoencoder", "shape": [1, 16, 16], "output": "sigmoid"})
-    return encoder, encoder.initial(derive_generator(0))
+    return KnownEncoder(encoder, encoder.initial(derive_generator(0)), batch_statistics=True)

@@ -16,7 +16,7 @@ def pools() -> list[torch.Tensor]:
 
 
 def with_clients_of(held: int, trials: int = 800, seed: int = 0) -> Cases:
-    return planned(*learnt(), pools(), held, trials, derive_generator(seed, held))
+    return planned(learnt(), pools(), held, trials, derive_generator(seed, held))
 
 
 def test_who_holds_one_sample_is_found_out_and_who_holds_many_is_not():
@@ -60,34 +60,34 @@ def test_certainty_is_certain():
 
 
 def test_a_planned_segment_is_that_of_its_members():
-    encoder, vector = learnt()
-    cases = planned(encoder, vector, pools(), 1, 50, derive_generator(0))
+    known = learnt()
+    cases = planned(known, pools(), 1, 50, derive_generator(0))
     assert cases.codes[cases.members].round().to(torch.uint8).equal(cases.segments[cases.members])
     assert cases.blocks.tolist() == [number for number in range(50) for _ in range(2)]
-    again = planned(encoder, vector, pools(), 1, 50, derive_generator(0))
+    again = planned(known, pools(), 1, 50, derive_generator(0))
     assert again.codes.equal(cases.codes)
 
 
 @pytest.mark.parametrize("held", [1, 3])
 def test_statistics_of_the_batch_are_those_of_the_clients_samples(held: int):
-    encoder, vector = convolutional()
+    known = convolutional()
     x = torch.rand(12, 1, 16, 16, generator=derive_generator(0))
-    cases = planned(encoder, vector, [x], held, 4, derive_generator(1), batch_statistics=True)
+    cases = planned(known, [x], held, 4, derive_generator(1))
     rng = derive_generator(1)
     torch.randint(1, (4,), generator=rng)
     rows = torch.randperm(12, generator=rng)[:held]
-    expected = binary(encoder.codes(vector, x[rows], batch_statistics=True).mean(0)[None])
+    expected = binary(known.codes(x[rows]).mean(0)[None])
     assert cases.segments[:1].equal(expected)
 
 
 def messages(count: int, held: int, labelled: bool = True) -> list[Sent]:
     """Clients that hold so many samples of each of three classes, and as many fresh ones."""
-    encoder, vector = learnt()
+    known = learnt()
     made = []
     for client in range(count):
         drawn = [pool[torch.randperm(len(pool), generator=derive_generator(client))] for pool in pools()[:3]]
         members, fresh = [part[:held] for part in drawn], [part[held : 2 * held] for part in drawn]
-        bits = binary(torch.stack([encoder.codes(vector, part).mean(0) for part in members]))
+        bits = binary(torch.stack([known.codes(part).mean(0) for part in members]))
         places = torch.arange(3).repeat_interleave(held)
         made.append(Sent(bits, torch.cat(members), torch.cat(fresh), (places, places) if labelled else None, 0))
     return made
@@ -95,7 +95,7 @@ def messages(count: int, held: int, labelled: bool = True) -> list[Sent]:
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_messages_as_sent_tell_members_where_there_are_few(labelled: bool):
-    few, many = (as_sent(*learnt(), messages(60, held, labelled), 1, derive_generator(0)) for held in (1, 50))
+    few, many = (as_sent(learnt(), messages(60, held, labelled), 1, derive_generator(0)) for held in (1, 50))
     assert int(few.members.sum()) == 180 == int((~few.members).sum())
     assert measured(few, 0.0, derive_generator(1)).advantage > 0.6
     assert measured(many, 0.0, derive_generator(1)).advantage < 0.25
@@ -104,7 +104,7 @@ def test_messages_as_sent_tell_members_where_there_are_few(labelled: bool):
 def test_members_and_others_of_a_segment_are_as_many():
     sent = messages(1, 5)[0]
     places = (sent.places[0], torch.tensor([0] * 14 + [1]))
-    cases = as_sent(*learnt(), [replace(sent, places=places)], 3, derive_generator(0))
+    cases = as_sent(learnt(), [replace(sent, places=places)], 3, derive_generator(0))
     found = {(int(kind), bool(member)) for kind, member in zip(cases.kinds, cases.members, strict=True)}
     assert found == {(0, True), (0, False), (1, True), (1, False)}
     assert int(cases.members.sum()) == 4
@@ -120,7 +120,7 @@ def test_nothing_to_try_is_reported():
     sent = messages(1, 2)[0]
     with pytest.raises(FedkinError, match="nothing can be tried"):
         as_sent(
-            *learnt(),
+            learnt(),
             [replace(sent, fresh=sent.fresh[:0], places=(sent.places[0], sent.places[1][:0]))],
             1,
             derive_generator(0),
@@ -129,14 +129,12 @@ def test_nothing_to_try_is_reported():
 
 def test_batches_of_different_sizes_do_not_tell_members_from_others():
     """Nobody is a member here: messages are of other samples, and there are ten times as many members as others."""
-    encoder, vector = convolutional()
+    known = convolutional()
     made = []
     for client in range(60):
         x = torch.rand(84, 1, 16, 16, generator=derive_generator(client)) ** 3
-        bits = binary(encoder.codes(vector, x[44:], batch_statistics=True).mean(0)[None])
+        bits = binary(known.codes(x[44:]).mean(0)[None])
         places = torch.zeros(40, dtype=torch.int64), torch.zeros(4, dtype=torch.int64)
         made.append(Sent(bits, x[:40], x[40:44], places, 0))
-    found = measured(
-        as_sent(encoder, vector, made, 4, derive_generator(0), batch_statistics=True), 0.0, derive_generator(1)
-    )
+    found = measured(as_sent(known, made, 4, derive_generator(0)), 0.0, derive_generator(1))
     assert abs(found.advantage) < found.margin

@@ -6,45 +6,41 @@ from fedkin.core.seeds import derive_generator
 from fedkin.privacy.randomised_response import binary
 from fedkin.studies.attack.reconstruction import (
     LEVELS,
-    codes_one_by_one,
-    decoded_bits,
     reconstructed,
     reconstructed_messages,
 )
 
 
 def test_errors_grow_with_the_noise_as_in_table_2():
-    encoder, vector = learnt()
+    known = learnt()
     x = digits()[0][:300]
-    found = [reconstructed(encoder, vector, x, level, derive_generator(2, str(level))) for level in LEVELS]
+    found = [reconstructed(known, x, level, derive_generator(2, str(level))) for level in LEVELS]
     errors = [float(each.errors.mean()) for each in found]
     assert errors == sorted(errors)
     assert errors[1] > 2 * errors[0]
-    assert errors[0] == pytest.approx(float(encoder.errors(vector, x).mean()), rel=1e-4)
+    assert errors[0] == pytest.approx(float(known.encoder.errors(known.vector, x).mean()), rel=1e-4)
 
 
 def test_recognition_falls_with_the_noise_from_certainty_to_chance():
-    encoder, vector = learnt()
+    known = learnt()
     x = digits()[0][:300]
-    shares = [
-        reconstructed(encoder, vector, x, level, derive_generator(2)).recognised for level in (None, 0.0, 0.2, 0.5)
-    ]
+    shares = [reconstructed(known, x, level, derive_generator(2)).recognised for level in (None, 0.0, 0.2, 0.5)]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > 0.6
     assert shares[-1] < 0.03
 
 
 def test_a_bit_stands_for_the_least_or_the_greatest_of_its_own_code():
-    encoder, vector = learnt()
-    codes = torch.tensor([[-1.0, 4.0], [0.0, 2.0]]).repeat(1, encoder.width // 2)
-    pictures = decoded_bits(encoder, vector, binary(codes), codes)
-    torch.testing.assert_close(pictures, encoder.decoded(vector, codes))
+    known = learnt()
+    codes = torch.tensor([[-1.0, 4.0], [0.0, 2.0]]).repeat(1, known.encoder.width // 2)
+    pictures = known.decoded_bits(binary(codes), codes)
+    torch.testing.assert_close(pictures, known.encoder.decoded(known.vector, codes))
 
 
 def test_pictures_and_errors_belong_together_and_repeat():
-    encoder, vector = learnt()
+    known = learnt()
     x = digits()[0][:7]
-    one, other = (reconstructed(encoder, vector, x, 0.1, derive_generator(3)) for _ in range(2))
+    one, other = (reconstructed(known, x, 0.1, derive_generator(3)) for _ in range(2))
     assert one.pictures.shape == x.shape
     assert one.pictures.equal(other.pictures)
     torch.testing.assert_close(one.errors, (one.pictures - x).square().flatten(1).mean(1))
@@ -52,28 +48,28 @@ def test_pictures_and_errors_belong_together_and_repeat():
 
 def test_errors_to_samples_are_those_of_the_pictures_one_by_one():
     """By the definition, and not by the decomposition that is used."""
-    encoder, vector = learnt()
+    known = learnt()
     x, y = digits()
     parts = [x[y == label][:20] for label in range(3)]
-    found = reconstructed_messages(encoder, vector, parts, None, derive_generator(0))
-    pictures = [encoder.decoded(vector, encoder.codes(vector, part).mean(0)[None]) for part in parts]
+    found = reconstructed_messages(known, parts, None, derive_generator(0))
+    pictures = [known.decoded(known.codes(part).mean(0)[None], None, derive_generator(0)) for part in parts]
     by_hand = [float((part - picture).square().mean()) for part, picture in zip(parts, pictures, strict=True)]
     assert found.to_samples == pytest.approx(sum(by_hand) / 3, rel=1e-4)
     assert found.to_samples == pytest.approx(found.to_mean + found.spread, rel=1e-6)
 
 
 def test_a_message_of_one_sample_is_the_worst_case():
-    encoder, vector = learnt()
+    known = learnt()
     x = digits()[0][:40]
-    alone = reconstructed(encoder, vector, x, 0.1, derive_generator(5))
-    sent = reconstructed_messages(encoder, vector, list(x.split(1)), 0.1, derive_generator(5))
+    alone = reconstructed(known, x, 0.1, derive_generator(5))
+    sent = reconstructed_messages(known, list(x.split(1)), 0.1, derive_generator(5))
     assert sent.spread == 0.0
     assert sent.to_samples == pytest.approx(float(alone.errors.mean()), rel=1e-3)
 
 
 def test_a_sample_alone_is_normalised_by_itself():
-    encoder, vector = convolutional()
+    known = convolutional()
     x = torch.rand(5, 1, 16, 16, generator=derive_generator(0))
-    alone = codes_one_by_one(encoder, vector, x, batch_statistics=True)
-    torch.testing.assert_close(alone[2:3], encoder.codes(vector, x[2:3], batch_statistics=True))
-    assert not torch.allclose(alone, encoder.codes(vector, x, batch_statistics=True))
+    alone = known.codes_one_by_one(x)
+    torch.testing.assert_close(alone[2:3], known.codes(x[2:3]))
+    assert not torch.allclose(alone, known.codes(x))

@@ -28,7 +28,7 @@ from fedkin.privacy.accounting import delta_of, statement
 from fedkin.privacy.randomised_response import normalised
 from fedkin.studies.attack.attack_page import PictureRow, as_text, level_name, page_of
 from fedkin.studies.attack.membership import Cases, Sent, as_sent, likeliest, measured, planned
-from fedkin.studies.attack.reconstruction import LEVELS, reconstructed, reconstructed_messages
+from fedkin.studies.attack.reconstruction import LEVELS, KnownEncoder, reconstructed, reconstructed_messages
 
 JSON, PAGE = "attack.json", "attack.html"
 SAMPLES_PER_CLASS = (1, 2, 5, 20)
@@ -43,7 +43,7 @@ class Material:
     Attributes
     ----------
     found : Found
-    encoder : Encoder
+    known : KnownEncoder
     population : Population
         With clients and tests scaled as in the run.
     seed : int
@@ -53,21 +53,10 @@ class Material:
     """
 
     found: SavedResult
-    encoder: Encoder
+    known: KnownEncoder
     population: Population
     seed: int
     flips: list[float]
-
-    @property
-    def vector(self) -> Tensor:
-        """Parameters of the encoder as one vector."""
-        vector: Tensor = self.found.result["vector"]
-        return vector
-
-    @property
-    def batch_statistics(self) -> bool:
-        """Whether batch normalisation uses statistics of the batch; see `Encoder.codes`."""
-        return bool(self.found.result["batch_statistics"])
 
     @property
     def levels(self) -> list[float | None]:
@@ -140,12 +129,14 @@ def _material(folder: Path) -> Material:
         client.x = found.preparation.of(client)
     method: Any = config.method
     flips = sorted(set(method.flips or [found.result["flip"]]))
-    return Material(found, Encoder.of(found.result["encoder"]), population, config.seed, flips)
+    result = found.result
+    known = KnownEncoder(Encoder.of(result["encoder"]), result["vector"], bool(result["batch_statistics"]))
+    return Material(found, known, population, config.seed, flips)
 
 
 def _statements(material: Material) -> list[dict[str, Any]]:
     """Return the privacy guarantee of a message for each of the run's flip probabilities."""
-    how, width = material.found.result, material.encoder.width
+    how, width = material.found.result, material.known.encoder.width
     separate = how["form"] == "classes" and how["normalise"] == "segment"
     return [statement(flip, how["segments"] * width, width, separate).tree() for flip in material.flips]
 
@@ -154,11 +145,10 @@ def _reconstruction(material: Material) -> tuple[list[PictureRow], dict[str, Any
     """Attack by reconstruction at every flip probability; return pictures (of images only) and errors."""
     x, shown = _samples(material)
     parts = _parts(material)
-    encoder, vector, batch = material.encoder, material.vector, material.batch_statistics
     rows, levels = [("originals", 0.0, x[shown])], []
     for level in material.levels:
-        singly = reconstructed(encoder, vector, x, level, material.rng("alone", str(level)), batch)
-        sent = reconstructed_messages(encoder, vector, parts, level, material.rng("sent", str(level)), batch)
+        singly = reconstructed(material.known, x, level, material.rng("alone", str(level)))
+        sent = reconstructed_messages(material.known, parts, level, material.rng("sent", str(level)))
         error = float(singly.errors.mean())
         rows.append((level_name(level), error, singly.pictures[shown]))
         levels.append(
@@ -219,25 +209,21 @@ def _parts(material: Material) -> list[Tensor]:
     """Return the samples that each segment of a few clients' messages is computed from."""
     parts = []
     for sent in _sent(material)[:_SHOWN]:
-        if sent.places:
-            places = sent.places[0]
-        else:
-            codes = material.encoder.codes(material.vector, sent.members, material.batch_statistics)
-            places = likeliest(sent.bits, normalised(codes))
+        known = material.known
+        places = sent.places[0] if sent.places else likeliest(sent.bits, normalised(known.codes(sent.members)))
         parts += [sent.members[places == place] for place in places.unique().tolist()]
     return parts
 
 
 def _membership(material: Material) -> dict[str, Any]:
     """Attack by membership inference, by number of samples per class and by flip probability."""
-    encoder, vector, batch = material.encoder, material.vector, material.batch_statistics
     pools = _pools(material)
     cases: dict[str, Cases] = {}
     for size in SAMPLES_PER_CLASS:
         if enough := [pool for pool in pools if len(pool) > size]:
-            cases[str(size)] = planned(encoder, vector, enough, size, _TRIALS, material.rng("held", size), batch)
-    cases["sent"] = as_sent(encoder, vector, _sent(material), _PER_SEGMENT, material.rng("members"), batch)
-    rows, width = [], encoder.width
+            cases[str(size)] = planned(material.known, enough, size, _TRIALS, material.rng("held", size))
+    cases["sent"] = as_sent(material.known, _sent(material), _PER_SEGMENT, material.rng("members"))
+    rows, width = [], material.known.encoder.width
     for level in material.levels:
         if level is not None:
             found = {

@@ -19,9 +19,8 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import binary, flipped, normalised
-from fedkin.studies.attack.reconstruction import codes_one_by_one
+from fedkin.studies.attack.reconstruction import KnownEncoder
 
 Numbers = NDArray[np.floating]
 _SURE = 0.02
@@ -97,41 +96,27 @@ class Sent:
     kind: int
 
 
-def planned(
-    encoder: Encoder,
-    vector: Tensor,
-    pools: Sequence[Tensor],
-    size: int,
-    trials: int,
-    rng: torch.Generator,
-    batch_statistics: bool = False,
-) -> Cases:
+def planned(known: KnownEncoder, pools: Sequence[Tensor], size: int, trials: int, rng: torch.Generator) -> Cases:
     """Make test cases from simulated clients with exactly `size` samples of a class: a member and a non-member each.
 
     Parameters
     ----------
-    encoder : Encoder
-    vector : Tensor, (size,)
+    known : KnownEncoder
     pools : sequence of Tensor
         Samples ``(n, *shape)``, more than `size` per pool; a client draws from one pool.
     size, trials : int
         At least 1.
     rng : torch.Generator
-    batch_statistics : bool
-        As the clients' codes are made, see `Encoder.codes`.
     """
     single = size == 1
-    codes = [
-        codes_one_by_one(encoder, vector, x, batch_statistics) if single else encoder.codes(vector, x, batch_statistics)
-        for x in pools
-    ]
+    codes = [known.codes_one_by_one(x) if single else known.codes(x) for x in pools]
     unit = [normalised(each) for each in codes]
     means, samples, kinds = [], [], torch.randint(len(pools), (trials,), generator=rng)
     for pool in kinds.tolist():
         rows = torch.randperm(len(pools[pool]), generator=rng)[: size + 1]
         own = codes[pool][rows[:size]]
-        if batch_statistics and not single:  # every set of samples gives codes of its own
-            own = encoder.codes(vector, pools[pool][rows[:size]], batch_statistics=True)
+        if known.batch_statistics and not single:  # every set of samples gives codes of its own
+            own = known.codes(pools[pool][rows[:size]])
         means.append(own.mean(0))
         samples.append(unit[pool][rows[[0, size]]])
     return Cases(
@@ -143,22 +128,10 @@ def planned(
     )
 
 
-def as_sent(
-    encoder: Encoder,
-    vector: Tensor,
-    messages: Sequence[Sent],
-    per_segment: int,
-    rng: torch.Generator,
-    batch_statistics: bool = False,
-) -> Cases:
+def as_sent(known: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng: torch.Generator) -> Cases:
     """Make test cases from the messages of the run's clients.
 
-    Parameters
-    ----------
-    messages : sequence of Sent
-    per_segment : int
-        Members and others tried with each segment, at most; as many of the one as of the other. The other parameters
-        are those of `planned`.
+    At most `per_segment` members are tried with each segment, and as many others.
 
     Raises
     ------
@@ -176,9 +149,10 @@ def as_sent(
             count = min(per_segment * (segments if place is None else 1), maximum)
             if not count:
                 continue
-            drawn = [x[torch.randperm(len(x), generator=rng)[: maximum if batch_statistics else count]] for x in sides]
+            taken = maximum if known.batch_statistics else count
+            drawn = [x[torch.randperm(len(x), generator=rng)[:taken]] for x in sides]
             # Both sides in one batch: statistics of batches of different sizes would give the side away.
-            codes = normalised(encoder.codes(vector, torch.cat(drawn), batch_statistics))
+            codes = normalised(known.codes(torch.cat(drawn)))
             codes = torch.cat([codes[:count], codes[len(drawn[0]) :][:count]])
             at = torch.full((2 * count,), place) if place is not None else likeliest(sent.bits, codes)
             made.append(

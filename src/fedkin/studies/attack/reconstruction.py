@@ -58,58 +58,66 @@ class MessageReconstruction:
     spread: float
 
 
-def codes_one_by_one(encoder: Encoder, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
-    """Encode samples ``(n, *shape)``, each as the only one of its class, to codes ``(n, width)``."""
-    if not batch_statistics:
-        return encoder.codes(vector, x)
-    parts = [encoder.codes(vector, one, batch_statistics=True) for one in x.split(1)]
-    return torch.cat(parts) if parts else torch.zeros(0, encoder.width)
+@dataclass(frozen=True)
+class KnownEncoder:
+    """Encoder of a run as the attacker has it.
+
+    Attributes
+    ----------
+    encoder : Encoder
+    vector : Tensor
+        Its model, ``(size,)``.
+    batch_statistics : bool
+        How the clients' codes are made, see `Encoder.codes`.
+    """
+
+    encoder: Encoder
+    vector: Tensor
+    batch_statistics: bool = False
+
+    def codes(self, x: Tensor) -> Tensor:
+        """Encode samples ``(n, *shape)`` as those of one client to codes ``(n, width)``."""
+        return self.encoder.codes(self.vector, x, self.batch_statistics)
+
+    def codes_one_by_one(self, x: Tensor) -> Tensor:
+        """Encode samples ``(n, *shape)``, each as the only one of its class, to codes ``(n, width)``."""
+        if not self.batch_statistics:
+            return self.codes(x)
+        return torch.cat([self.codes(one) for one in x.split(1)])
+
+    def decoded(self, codes: Tensor, probability: float | None, rng: torch.Generator) -> Tensor:
+        """Decode codes, or bits made of them that are flipped with a `probability`, to samples ``(n, *shape)``."""
+        if probability is None:
+            return self.encoder.decoded(self.vector, codes)
+        return self.decoded_bits(flipped(binary(codes), probability, rng), codes)
+
+    def decoded_bits(self, bits: Tensor, codes: Tensor) -> Tensor:
+        """Decode bits ``(n, width)`` to samples, given the minimum and maximum of the true codes ``(n, width)``."""
+        lowest, highest = codes.aminmax(dim=1, keepdim=True)
+        return self.encoder.decoded(self.vector, torch.where(bits.bool(), highest, lowest))
 
 
-def decoded_bits(encoder: Encoder, vector: Tensor, bits: Tensor, codes: Tensor) -> Tensor:
-    """Decode bits ``(n, width)`` to samples, given the minimum and maximum of the true codes ``(n, width)``."""
-    lowest, highest = codes.aminmax(dim=1, keepdim=True)
-    return encoder.decoded(vector, torch.where(bits.bool(), highest, lowest))
-
-
-def reconstructed(
-    encoder: Encoder,
-    vector: Tensor,
-    x: Tensor,
-    probability: float | None,
-    rng: torch.Generator,
-    batch_statistics: bool = False,
-) -> Reconstruction:
+def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator) -> Reconstruction:
     """Attack segments of one sample each by reconstruction.
 
     Parameters
     ----------
-    encoder : Encoder
-    vector : Tensor, (size,)
-        Its model.
+    known : KnownEncoder
     x : Tensor
         float32 ``(n, *shape)``, the samples.
     probability : float or None
         Flip probability; ``None`` for codes that are sent without binarisation.
     rng : torch.Generator
         For the flips.
-    batch_statistics : bool
-        As the clients' codes are made, see `Encoder.codes`.
     """
-    codes = codes_one_by_one(encoder, vector, x, batch_statistics)
-    pictures = _decoded(encoder, vector, codes, probability, rng)
+    pictures = known.decoded(known.codes_one_by_one(x), probability, rng)
     distances = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double())
     right = distances.argmin(1) == torch.arange(len(x))
     return Reconstruction(pictures, (pictures - x).square().flatten(1).mean(1), float(right.double().mean()))
 
 
 def reconstructed_messages(
-    encoder: Encoder,
-    vector: Tensor,
-    parts: Sequence[Tensor],
-    probability: float | None,
-    rng: torch.Generator,
-    batch_statistics: bool = False,
+    known: KnownEncoder, parts: Sequence[Tensor], probability: float | None, rng: torch.Generator
 ) -> MessageReconstruction:
     """Attack segments as clients send them by reconstruction.
 
@@ -118,18 +126,9 @@ def reconstructed_messages(
     parts : sequence of Tensor
         For each segment the samples ``(n, *shape)`` it is the mean code of; the others are those of `reconstructed`.
     """
-    codes = torch.stack([encoder.codes(vector, part, batch_statistics).mean(0) for part in parts])
-    pictures = _decoded(encoder, vector, codes, probability, rng)
+    pictures = known.decoded(torch.stack([known.codes(part).mean(0) for part in parts]), probability, rng)
     means = torch.stack([part.mean(0) for part in parts])
     to_mean = (pictures - means).square().flatten(1).mean(1)
     spread = torch.stack([(part - mean).square().mean() for part, mean in zip(parts, means, strict=True)])
     # The mean squared distance of samples from any point is that from their mean, plus the mean's from the point.
     return MessageReconstruction(float((to_mean + spread).mean()), float(to_mean.mean()), float(spread.mean()))
-
-
-def _decoded(
-    encoder: Encoder, vector: Tensor, codes: Tensor, probability: float | None, rng: torch.Generator
-) -> Tensor:
-    if probability is None:
-        return encoder.decoded(vector, codes)
-    return decoded_bits(encoder, vector, flipped(binary(codes), probability, rng), codes)
