@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from fedkin.cli.other_programs import COMMANDS
+from fedkin.data.reading.dataset_names import EMBEDDED
+from fedkin.experiment.registry import METHODS, SCENARIOS
 
 SECTIONS = ("Runs", "Finished runs", "Many runs", "More")
 """What `fedkin --help` divides commands into, in order."""
@@ -100,7 +102,7 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent vers
 
     name = "text"
 
-    def __init__(self, names: Callable[[], Sequence[str]], files: bool = False) -> None:
+    def __init__(self, names: Callable[[], Iterable[str]], files: bool = False) -> None:
         self._names, self._files = names, files
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -108,30 +110,9 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent vers
         return found if found or not self._files else [CompletionItem(incomplete, type="file")]
 
 
-def method_names() -> Sequence[str]:
-    """Return the names of the registered methods."""
-    from fedkin.experiment.registry import METHODS
-
-    return list(METHODS)
-
-
-def scenario_names() -> Sequence[str]:
-    """Return the names of the registered scenarios."""
-    from fedkin.experiment.registry import SCENARIOS
-
-    return list(SCENARIOS)
-
-
-def data_names() -> Sequence[str]:
-    """Return the names of the built-in data sets."""
-    from fedkin.data.reading.dataset_names import EMBEDDED
-
-    return list(EMBEDDED)
-
-
-METHOD = Name(method_names, files=True)
-SCENARIO = Name(scenario_names)
-DATA = Name(data_names, files=True)
+METHOD = Name(lambda: METHODS, files=True)
+SCENARIO = Name(lambda: SCENARIOS)
+DATA = Name(lambda: EMBEDDED, files=True)
 
 
 def _write_parameters(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -6,7 +6,6 @@ import dataclasses
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,20 +13,7 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.core.table import Column, Table
-
-
-class SamplePreparation(Protocol):
-    """Protocol of a preparation that is applied to samples, such as `fedkin.data.preparing.preparation.Preparation`."""
-
-    def apply(
-        self, x: Tensor, columns: Sequence[Column] | None = None, where: str = ..., donors: Table | None = None
-    ) -> Tensor:
-        """Return prepared samples; those of a table come with its `columns`, and with the client's own rows.
-
-        `x` itself is not changed.
-        """
-        ...
+from fedkin.data.preparing.preparation import Preparation
 
 
 @dataclass(frozen=True)
@@ -213,7 +199,7 @@ class Population:
             forgotten=tuple(forgotten),
         )
 
-    def prepared(self, preparation: SamplePreparation) -> Population:
+    def prepared(self, preparation: Preparation) -> Population:
         """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
         columns = [None if client.table is None else client.table.columns for client in self.clients]
         tests = [

@@ -244,7 +244,7 @@ class Run:
     def _advance(self, step: int) -> None:
         """Advance the population to `step`: clients that have joined, and data that have drifted."""
         self.population = self.population.at(step)
-        welcome(self.fed, self.population, step, self.preparation)
+        welcome(self.fed, self.population.clients, self.population.away(step), self.preparation)
 
     def _truth(self, client: int) -> Tensor:
         """Return the current true classes of a client's samples, which drift can change."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedkin.core import FedkinError
@@ -32,31 +29,11 @@ class StartedStrategy(Strategy):
                 "train_config of start() may be a function of the round, and evaluate_fn is called after every round."
             )
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Raise an error: these strategies run by `start` alone."""
-        self._refuse()
-
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Raise an error: these strategies run by `start` alone."""
-        self._refuse()
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Raise an error: these strategies run by `start` alone."""
-        self._refuse()
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Raise an error: these strategies run by `start` alone."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise FedkinError(
             f"{type(self).__name__} has a model for every cluster, so no other strategy can wrap it; call its start(). "
             "Flower's differential privacy at the server protects the mean of one model, but neither the choice of "
             "clusters nor means of a few nodes; add LocalDpMod to the client app instead."
         )
+
+    configure_train = aggregate_train = configure_evaluate = aggregate_evaluate = _refuse

@@ -36,15 +36,15 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
     assert torch.cat([fed.clients[i].x for i in range(7)]).mean().abs() < 1e-6
     exchange, sent = fed.exchange, fed.traffic.sent
     for step in range(5):
-        welcome(fed, population, step, prepared)
+        welcome(fed, population.clients, population.away(step), prepared)
         assert (len(fed.away), fed.exchange, fed.traffic.sent) == (5, exchange, sent)
     assert all(torch.equal(fed.clients[i].x, raw[i]) for i in range(7, 12))
-    welcome(fed, population, 5, prepared)
+    welcome(fed, population.clients, population.away(5), prepared)
     assert fed.away == set()
     assert fed.exchange == exchange + 1
     assert fed.traffic.sent > sent
     assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
-    welcome(fed, population, 6, prepared)
+    welcome(fed, population.clients, population.away(6), prepared)
     assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
     assert fed.exchange == exchange + 1
 
@@ -58,7 +58,7 @@ def test_newcomers_that_remember_are_not_asked_again():
     for i in fed.away:  # as after a checkpoint
         population.clients[i].state = dict(population.clients[0].state)
     exchange = fed.exchange
-    welcome(fed, population, 2, prepared)
+    welcome(fed, population.clients, population.away(2), prepared)
     assert fed.exchange == exchange
     assert torch.equal(population.clients[7].x, prepared.apply(raw))
 
@@ -70,6 +70,6 @@ def test_data_that_stay_as_they_are_need_no_word():
     prepared, raw = prepare(fed), population.clients[7].x
     assert prepared.mode == "unit"
     exchange = fed.exchange
-    welcome(fed, population, 2, prepared)
+    welcome(fed, population.clients, population.away(2), prepared)
     assert (fed.away, fed.exchange) == (set(), exchange)
     assert population.clients[7].x is raw

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 
 from fedkin.core import Client, Federation, Payload, Task
 from fedkin.core.refusals import Refusal, Unusable
-from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import STATE, Preparation, restore_preparation
 from fedkin.data.preparing.prepare import encode_table
 from fedkin.data.preparing.scaling import rescale
 
 
-def welcome(fed: Federation, population: Population, step: int, preparation: Preparation) -> None:
-    """Let clients that join by `step` take part, with data prepared as everyone's.
+def welcome(fed: Federation, clients: Sequence[Client], away: Set[int], preparation: Preparation) -> None:
+    """Let those of the clients that are no longer `away` take part, with data prepared as everyone's.
 
     Raises
     ------
     FedkinError
         If a client that must receive the preparation cannot be reached.
     """
-    joined = sorted(fed.away - population.away(step) - fed.left_out.keys() - fed.spare)
+    joined = sorted(fed.away - away - fed.left_out.keys() - fed.spare)
     if joined:
         fed.away = fed.away.difference(joined)
-        prepare_newcomers(fed, [population.clients[i] for i in joined], preparation)
+        prepare_newcomers(fed, [clients[i] for i in joined], preparation)
 
 
 def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: Preparation) -> None:
