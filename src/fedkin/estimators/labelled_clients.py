@@ -32,12 +32,7 @@ def clients_of(
 ) -> tuple[list[Client], ClassLabels, list[str]]:
     """Build clients whose `y` are positions in the sorted labels of all; return them, the labels and the names.
 
-    Parameters
-    ----------
-    given : FederationInput
-    options : TableOptions
-    labels_needed : bool
-        Whether clients must have labels; if not, all may lack them, and there are no classes then.
+    Unless labels are needed, all clients may lack them, and there are no classes then.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -54,6 +55,15 @@ def plain_tables(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain_tables(item) for key, item in value.items()}
     return "none" if value is None else value
+
+
+def flat(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path of each value in nested tables, such as ``"method.local_epochs"``, and the value."""
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def sentence_of(

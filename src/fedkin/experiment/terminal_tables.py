@@ -26,12 +26,7 @@ def table_text(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> s
 def sentence_text(text: str, hanging: str = "", elsewhere: int | None = None) -> str:
     """Wrap a sentence; all lines but the first are indented by `hanging`.
 
-    Parameters
-    ----------
-    text : str
-    hanging : str
-    elsewhere : int, optional
-        Width without a terminal; by default the sentence then stays one line.
+    `elsewhere` is the width without a terminal; by default the sentence then stays one line.
     """
     width = terminal_width() or elsewhere
     if width is None:

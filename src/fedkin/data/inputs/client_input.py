@@ -155,11 +155,6 @@ def _check_array(value: Any, where: str, label: str | None) -> None:
         )
 
 
-def has_labels_inside(value: Any) -> bool:
-    """Return whether a client's data are a pair with labels of their own."""
-    return is_pair(value) and value[1] is not None
-
-
 def is_partitioned(value: Any) -> bool:
     """Return whether a value has the interface of a ``flwr_datasets`` data set or partitioner."""
     kind = type(value)  # for the object's own properties may load data, or fail before it has any

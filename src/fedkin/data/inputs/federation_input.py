@@ -14,7 +14,6 @@ from fedkin.data.inputs.client_input import (
     ClientInput,
     client_input,
     dimensions,
-    has_labels_inside,
     is_form,
     is_pair,
     is_partitioned,
@@ -121,7 +120,7 @@ def as_named(found: Mapping[Any, Any], given: Any) -> dict[Any, Any]:
 def _with_labels(value: Any, y: Any, where: str, column: str | None, seek_labels: bool) -> ClientInput:
     if y is None:
         return client_input(value, where, column, seek_labels)
-    if has_labels_inside(value) or is_record(value):
+    if (is_pair(value) and value[1] is not None) or is_record(value):
         raise FedkinError(f"{where} is a pair (x, y), and labels are given as y, too; leave one out.")
     return ClientInput(client_input(value, where).x, y)
 

@@ -70,23 +70,26 @@ def _has_fine_column(table: Table) -> bool:
 def _notes_on_texts(tables: Mapping[str, Table]) -> list[str]:
     """Return a note for each column that is text although half of its cells or more are numbers, and many different."""
     notes: dict[str, str] = {}
-    for client, table in tables.items():
-        for at, column in enumerate(table.columns):
-            if column.kind != "category" or column.name in notes:
-                continue
-            numeric = np.array([NUMBER.fullmatch(name) is not None for name in column.categories], dtype=bool)
-            if numeric.sum() < 2 * _DISTINCT or numeric.all():
-                continue
-            codes = table.values[:, at].numpy()
-            filled = codes[~np.isnan(codes)].astype(np.int64)
-            wrong = filled[~numeric[filled]]
-            if len(wrong) and 2 * len(wrong) <= len(filled):
-                example = column.categories[int(wrong[0])]
-                notes[column.name] = (
-                    f"Column '{column.name}' of {client} is taken for text, since {len(wrong)} of {len(filled)} cells "
-                    f"are no numbers, such as '{example}'."
-                )
+    for client, column, codes in _categories(tables):
+        numeric = np.array([NUMBER.fullmatch(name) is not None for name in column.categories], dtype=bool)
+        if column.name in notes or numeric.sum() < 2 * _DISTINCT or numeric.all():
+            continue
+        wrong = codes[~numeric[codes]]
+        if len(wrong) and 2 * len(wrong) <= len(codes):
+            example = column.categories[int(wrong[0])]
+            notes[column.name] = (
+                f"Column '{column.name}' of {client} is taken for text, since {len(wrong)} of {len(codes)} cells are "
+                f"no numbers, such as '{example}'."
+            )
     return [*notes.values()]
+
+
+def _categories(tables: Mapping[str, Table]) -> Iterator[tuple[str, Column, npt.NDArray[np.int64]]]:
+    """Yield the columns of categories, each with its client and the codes of its cells that are not empty."""
+    for client, table in tables.items():
+        for column, values in zip(table.columns, table.values.numpy().T, strict=True):
+            if column.kind == "category":
+                yield client, column, values[~np.isnan(values)].astype(np.int64)
 
 
 def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
@@ -141,21 +144,16 @@ def _place(own: Values, value: float, is_number: bool) -> Place | None:
 def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:
     """Return a note for each column in which rare categories, which do not leave the client, are others' spellings."""
     notes: dict[str, str] = {}
-    for client, table in tables.items():
-        for at, column in enumerate(table.columns):
-            if column.kind != "category" or column.name in notes or len(column.categories) > _CATEGORIES:
-                continue
-            alike = spelt_alike(column.categories)
-            if not alike:
-                continue
-            codes = table.values[:, at]
-            counts = codes[~codes.isnan()].long().bincount(minlength=len(column.categories)).tolist()
-            rows = dict(zip(column.categories, counts, strict=True))
-            rare = [group for group in alike if min(rows[name] for name in group) < MIN_MEMBERS]
-            if rare:
-                listed = listing([" and ".join(f"'{name}' ({rows[name]} rows)" for name in group) for group in rare], 3)
-                notes[column.name] = (
-                    f"Column '{column.name}' of {client} holds {listed}, which count as different; spell them alike if "
-                    "they are the same."
-                )
+    for client, column, codes in _categories(tables):
+        if column.name in notes or len(column.categories) > _CATEGORIES:
+            continue
+        counts = np.bincount(codes, minlength=len(column.categories)).tolist()
+        rows = dict(zip(column.categories, counts, strict=True))
+        alike = spelt_alike(column.categories)
+        if rare := [group for group in alike if min(rows[name] for name in group) < MIN_MEMBERS]:
+            listed = listing([" and ".join(f"'{name}' ({rows[name]} rows)" for name in group) for group in rare], 3)
+            notes[column.name] = (
+                f"Column '{column.name}' of {client} holds {listed}, which count as different; spell them alike if "
+                "they are the same."
+            )
     return [*notes.values()]

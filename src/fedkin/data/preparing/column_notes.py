@@ -54,6 +54,11 @@ def spelt_alike(names: Iterable[str]) -> list[list[str]]:
     return [own for own in same.values() if len(own) > 1]
 
 
+def spelt_as(name: str, others: Iterable[str]) -> str | None:
+    """Return the first of the others that differs from `name` in spelling alone; ``None`` without any."""
+    return next((group[1] for group in spelt_alike([name, *others]) if group[0] == name), None)
+
+
 def notes_on_categories(column: str, by_client: Mapping[str, Sequence[str]]) -> list[str]:
     """Return notes on a column's categories: different spellings of one, and clients that have none in common.
 

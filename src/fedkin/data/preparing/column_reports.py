@@ -138,7 +138,9 @@ def are_reports(value: Any) -> bool:
 
 def are_names(value: Any) -> bool:
     """Return whether a value is a list of distinct texts of bounded length."""
-    return _are_texts(value) and len(set(value)) == len(value)
+    if not isinstance(value, list) or len(value) > _MAX_NAMES:
+        return False
+    return all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in value) and len(set(value)) == len(value)
 
 
 def _is_report(fields: Any) -> bool:
@@ -146,11 +148,3 @@ def _is_report(fields: Any) -> bool:
         return False
     kind, filled, unique, categories = fields
     return kind in _KINDS and isinstance(filled, bool) and isinstance(unique, bool) and are_names(categories)
-
-
-def _are_texts(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) <= _MAX_NAMES
-        and all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in value)
-    )

@@ -7,7 +7,7 @@ analysis (Escofier and Pages 1994), so that it weighs no more than a number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal, Self
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedkin.core.errors import listing, mid_sentence, refuse
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.column_notes import spelt_alike
+from fedkin.data.preparing.column_notes import spelt_as
 from fedkin.data.preparing.imputation import Imputation, from_neighbours
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
@@ -190,7 +190,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
 
 def _lacking(names: Sequence[str], has: Sequence[str], where: str) -> list[str]:
     """Return a sentence on columns that a table lacks, and one for each that it has in another spelling."""
-    meant = {name: _meant(name, has) for name in names}
+    meant = {name: spelt_as(name, has) for name in names}
     problems = [
         f"{where} has no column '{name}', which the clients' tables have; rename its column '{own}' if that is meant."
         for name, own in meant.items()
@@ -201,11 +201,6 @@ def _lacking(names: Sequence[str], has: Sequence[str], where: str) -> list[str]:
         columns = "columns" if len(rest) > 1 else "column"
         problems.append(f"{where} has no {columns} {listing(rest)}, which the clients' tables have.")
     return problems
-
-
-def _meant(name: str, names: Iterable[str]) -> str | None:
-    """Return the name of a table's column that differs from the given one in spelling alone."""
-    return next((group[1] for group in spelt_alike([name, *names]) if group[0] == name), None)
 
 
 def _no_truths(values: Tensor, column: SchemaColumn, where: str) -> list[str]:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedkin.core.errors import listing, mid_sentence
 from fedkin.core.table import Column, Kind, Table
-from fedkin.data.preparing.column_notes import as_written, spelt_alike
+from fedkin.data.preparing.column_notes import as_written, spelt_as
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.schema import SchemaColumn
 
@@ -52,14 +52,10 @@ def _on_categories(here: str, own: Column, values: Tensor, column: SchemaColumn)
     if not unknown:
         return []
     rows = sum(count for name, count in zip(own.categories, counts, strict=True) if name not in known)
-    listed = listing([f"'{name}'{_meant(name, column)}" for name in unknown], _NAMED)
+    alike = {name: spelt_as(name, column.categories) for name in unknown}
+    listed = listing([f"'{name}'" + (f" (is it '{like}'?)" if like else "") for name, like in alike.items()], _NAMED)
     such = "such a category" if len(unknown) == 1 else "such categories"
     return [f"{here} holds {listed} in {rows} of {len(values)} rows; no client has named {such}."]
-
-
-def _meant(name: str, column: SchemaColumn) -> str:
-    alike = next((group[1:] for group in spelt_alike([name, *column.categories]) if group[0] == name), [])
-    return f" (is it '{alike[0]}'?)" if alike else ""
 
 
 def _on_numbers(here: str, values: Tensor, mean: float, scale: float, kind: Kind) -> list[str]:

@@ -75,7 +75,8 @@ def load_clients(
     clients: list[Dataset] = []
     problems: list[str] = []
     read: dict[str, ReadSoFar] = {}
-    source, complete = collected(source), True
+    source = list(source) if isinstance(source, Iterator) else source  # which can be read only once
+    complete = True
     for name, where, given in _listed(source):
         try:
             if isinstance(given, str | Path):
@@ -107,11 +108,6 @@ def _at_odds(
     problems = _mixed(list(read), list(arrays)) + raised_by(check_same_shape, arrays)
     names = {name for one in read.values() for name in one.names}
     return problems + (options.unknown({*names, *([label] if label is not None else [])}) if complete else [])
-
-
-def collected(clients: Any) -> Any:
-    """Return an iterator of clients as a list, since it can be read only once; anything else is returned unchanged."""
-    return list(clients) if isinstance(clients, Iterator) else clients
 
 
 def _listed(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, str, Any]]:

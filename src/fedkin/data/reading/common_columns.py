@@ -14,13 +14,7 @@ from fedkin.data.reading.dataset import in_order
 
 
 def united(tables: Sequence[Table], where: Sequence[str]) -> list[Table]:
-    """Give the tables of one data set the columns of the first, and the categories of all.
-
-    Parameters
-    ----------
-    tables : sequence of Table
-    where : sequence of str
-        Name of each table, for error messages.
+    """Give the tables of one data set the columns of the first, and the categories of all; `where` names each table.
 
     Raises
     ------

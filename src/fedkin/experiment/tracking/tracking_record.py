@@ -8,6 +8,7 @@ from typing import Any
 
 from fedkin import __version__
 from fedkin.experiment.config import Config
+from fedkin.experiment.option_models import flat
 from fedkin.experiment.tracking.tracker import Scalar
 
 ALWAYS = "traffic/received_bytes"
@@ -41,7 +42,8 @@ def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, flo
 
 def parameters(config: Config) -> dict[str, Scalar]:
     """Return the configuration with flat keys such as ``"method.local_epochs"``; lists as JSON, no ``[tracking]``."""
-    return _flat({name: table for name, table in config.tables.items() if name != "tracking"})
+    tables = {name: table for name, table in config.tables.items() if name != "tracking"}
+    return {path: json.dumps(value) if isinstance(value, list) else value for path, value in flat(tables)}
 
 
 def tags(config: Config) -> dict[str, str]:
@@ -54,13 +56,3 @@ def tags(config: Config) -> dict[str, str]:
         "seed": str(config.seed),
         "fedkin": __version__,
     }
-
-
-def _flat(tables: Mapping[str, Any], above: str = "") -> dict[str, Scalar]:
-    found: dict[str, Scalar] = {}
-    for name, value in tables.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{above}{name}.")
-        else:
-            found[above + name] = json.dumps(value) if isinstance(value, list) else value
-    return found

@@ -17,7 +17,8 @@ from fedkin.experiment.run_folder import is_finished
 from fedkin.report import write_page
 from fedkin.studies.benchmark.benchmark_page import page_of
 from fedkin.studies.benchmark.cell_results import CellResult, append_result, read_results, result_of
-from fedkin.studies.benchmark.cells import Cell, Conditions, Family, cells_of, scenarios_of, variants_of
+from fedkin.studies.benchmark.cells import Cell, Conditions, cells_of, scenarios_of, variants_of
+from fedkin.studies.compare.candidates import Family
 from fedkin.studies.compare.comparison_terminal import bar
 from fedkin.studies.run_pool import RunWorker
 from fedkin.studies.time_budget import TimeBudget, parsed_duration

@@ -10,8 +10,9 @@ from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.report import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes
 from fedkin.studies.benchmark.cell_results import CellResult, scores
-from fedkin.studies.benchmark.cells import Conditions, Family, about
+from fedkin.studies.benchmark.cells import Conditions, about
 from fedkin.studies.benchmark.ranks import Ranking, best_of, ranked
+from fedkin.studies.compare.candidates import Family
 
 MEASURES: dict[Family, str] = {
     "clients": "mean accuracy of each client's model on its own tests",

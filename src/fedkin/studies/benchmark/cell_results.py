@@ -11,8 +11,9 @@ from typing import Any
 from fedkin.core import FedkinError
 from fedkin.core.files import check_regular
 from fedkin.experiment.run_folder import RECORDS, read_lines
-from fedkin.studies.benchmark.cells import Cell, Family
+from fedkin.studies.benchmark.cells import Cell
 from fedkin.studies.compare.candidate_runs import clusters_with_members
+from fedkin.studies.compare.candidates import Family
 from fedkin.studies.costs import costs_of
 
 RESULTS = "results.jsonl"

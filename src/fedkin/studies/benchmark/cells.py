@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.experiment.config import Config, load_config
-from fedkin.studies.compare.candidates import Candidate, method_named, selection_of
-
-Family = Literal["samples", "clients"]
+from fedkin.studies.compare.candidates import Candidate, Family, method_named, selection_of
 
 _SAMPLES = 300
 _FEW = 30

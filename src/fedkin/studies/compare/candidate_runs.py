@@ -76,11 +76,7 @@ def steps_of(folder: Path) -> int:
 def outcome(folder: Path, sizes: Sequence[int]) -> Done:
     """Collect the clusters and costs of the finished run in `folder`.
 
-    Parameters
-    ----------
-    folder : Path
-    sizes : sequence of int
-        Number of samples of each client; those of clients that never took part get no cluster.
+    `sizes` are the numbers of samples of the clients; those of clients that never took part get no cluster.
 
     Raises
     ------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from dataclasses import asdict, dataclass
@@ -12,6 +10,7 @@ from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core.files import write_atomically
+from fedkin.experiment.label_files import as_csv
 from fedkin.studies.compare.candidates import Family, Role
 from fedkin.studies.compare.judging import MEASURES, SCORE, TRUTH
 
@@ -197,10 +196,6 @@ class Comparison:
         FedkinError
             If a file cannot be written.
         """
-        text = io.StringIO()
         rows = self.rows()
-        table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-        write_atomically(self.out / CSV, text.getvalue())
+        write_atomically(self.out / CSV, as_csv([list(rows[0]), *(list(row.values()) for row in rows)]))
         write_atomically(self.out / JSON, self.to_json())

@@ -30,13 +30,7 @@ def cohesion(space: Space, labels: Labels) -> float:
 
     It is the weighted mean of `togetherness` of links among all clients (two thirds) and of links within clients (one
     third). The first alone would miss a client's own neighbourhoods; the second alone would reward clusters that equal
-    clients.
-
-    Parameters
-    ----------
-    space : Space
-    labels : ndarray
-        int64 ``(m,)``: clusters of the space's samples, -1 for none.
+    clients. `labels` are the clusters of the space's samples, int64 ``(m,)``, -1 for none.
     """
     return _cohesion(space.links, space.floors, labels)
 

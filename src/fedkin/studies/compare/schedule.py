@@ -108,9 +108,9 @@ class Schedule:
     def candidates(self) -> list[Candidate]:
         """Return all candidates that are known so far."""
         first = [*self.selection.first(self.clusters), *self._ladder()]
-        numbers, likeliest = self._settled("numbers"), self._settled("likeliest")
-        costly = self.selection.with_k(likeliest, cheap=False)
-        return list(dict.fromkeys([*first, *self.selection.with_k(numbers, cheap=True), *costly]))
+        decided = self._decided()
+        costly = self.selection.with_k(decided.likeliest, cheap=False)
+        return list(dict.fromkeys([*first, *self.selection.with_k(decided.numbers, cheap=True), *costly]))
 
     def finished(self) -> dict[Candidate, list[Done]]:
         """Return the finished runs by candidate, in order of seed."""
@@ -140,7 +140,7 @@ class Schedule:
             self._settle(climbers=self._able_to_climb())
             yield from ((each, 0) for each in self._ladder())
             self._settle(numbers=self._found_numbers())
-            yield from ((each, 0) for each in self.selection.with_k(self._settled("numbers"), cheap=True))
+            yield from ((each, 0) for each in self.selection.with_k(self._decided().numbers, cheap=True))
             self._settle(likeliest=self._likeliest())
             yield from ((each, 0) for each in self.candidates())
         for seed in range(1, self.seeds):
@@ -204,7 +204,7 @@ class Schedule:
         """Return the candidates of the ladder: numbers of clusters in ascending order, for each method on it."""
         maximum = sum(self.judge.sizes) // _SAMPLES_PER_CLUSTER
         numbers = [number for number in LADDER if number <= maximum]
-        climbers = self._settled("climbers")
+        climbers = self._decided().climbers
         return [Candidate(name, number) for number in numbers for name in climbers]
 
     def _found_numbers(self) -> list[int]:
@@ -222,7 +222,7 @@ class Schedule:
     def _likeliest(self) -> list[int]:
         """Return the number of clusters of the best candidate among those with the given numbers."""
         score = {each: self.score(self.question.family, verdict) for each, verdict in self.verdicts().items()}
-        numbers = self._settled("numbers")
+        numbers = self._decided().numbers
         given = [each for each in score if each.number in numbers]
         best = max(given, key=lambda each: score[each]).number if given else None
         return numbers[:1] if best is None else [best]
@@ -235,11 +235,8 @@ class Schedule:
         if new and self.budget.left >= _MIN_SECONDS:
             write_atomically(path, json.dumps({name: value for name, value in (known | new).items() if value}) + "\n")
 
-    def _settled(self, name: str) -> list[Any]:
-        """Return a stored decision; empty if there is none yet."""
-        return list(getattr(self._decided(), name))
-
     def _decided(self) -> _Decided:
+        """Return the stored decisions; those that were not made yet are empty."""
         path = self.out / _DECIDED
         return read_json(path, _Decided, "; remove the folder to compare again") if path.exists() else _Decided()
 

@@ -12,12 +12,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, PositiveInt, ValidationError
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_tables
 from fedkin.core.validation import validation_sentence
+from fedkin.experiment.sections import STRICT
 from fedkin.studies.reproduce.measures import check
 from fedkin.studies.reproduce.verdict import printed
 
@@ -26,8 +27,6 @@ Settings = dict[str, Any]
 """Keys of an experiment such as ``method.local_epochs``, and their values."""
 Better = Annotated[str, Field(pattern=r"^(higher|lower|near:-?[0-9.]+)$")]
 """Which figures are the better ones: higher, lower, or nearer to a number."""
-
-_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class EntryLine(BaseModel):
@@ -45,7 +44,7 @@ class EntryLine(BaseModel):
         Position on the horizontal axis, for a column of a figure.
     """
 
-    model_config = _STRICT
+    model_config = STRICT
     name: str
     set: Settings = {}
     measure: str | None = None
@@ -74,7 +73,7 @@ class EntryRow(EntryLine):
 class EncoderFile(BaseModel):
     """Encoder that runs need, trained by `fedkin.studies.pretrain`; settings refer to it by ``"file:NAME"``."""
 
-    model_config = _STRICT
+    model_config = STRICT
     name: str
     data: str
     model: str = "auto"
@@ -104,7 +103,7 @@ class RunScale(BaseModel):
         Replace the entry's files.
     """
 
-    model_config = _STRICT
+    model_config = STRICT
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
     core_seconds: Annotated[float, Field(gt=0)]
     differs: str = ""
@@ -118,7 +117,7 @@ class RunScale(BaseModel):
 class EntryScales(BaseModel):
     """Scales of an entry: quick, and as in the paper."""
 
-    model_config = _STRICT
+    model_config = STRICT
     quick: RunScale
     paper: RunScale
 
@@ -136,7 +135,7 @@ class PaperClaim(BaseModel):
         Tolerance: how much one may be below the next.
     """
 
-    model_config = _STRICT
+    model_config = STRICT
     text: str
     chain: Annotated[list[str | FiniteFloat], Field(min_length=2)]
     margin: Annotated[float, Field(ge=0)] = 0.0
@@ -163,7 +162,7 @@ class PaperEntry(BaseModel):
         Label of the horizontal axis, for a figure.
     """
 
-    model_config = _STRICT
+    model_config = STRICT
     title: str
     source: str
     claim: str

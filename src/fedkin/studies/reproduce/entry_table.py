@@ -105,6 +105,11 @@ class EntryTable:
     finished: int
     seconds: float
 
+    @property
+    def differs(self) -> list[str]:
+        """Deviations of the entry and its scale from the paper's set-up."""
+        return [text for text in (self.plan.entry.differs, self.plan.scale.differs) if text]
+
     def row(self, name: str) -> list[Result]:
         """Return the cells of a row."""
         return [result for result in self.results if result.row == name]
@@ -115,13 +120,13 @@ class EntryTable:
 
     def tree(self) -> dict[str, Any]:
         """Return the table as plain values."""
-        entry, scale = self.plan.entry, self.plan.scale
+        entry = self.plan.entry
         return {
             "entry": self.plan.name,
             "scale": self.plan.scale_name,
             "title": entry.title,
             "source": entry.source,
-            "differs": [text for text in (entry.differs, scale.differs) if text],
+            "differs": self.differs,
             "runs": len(self.plan.jobs),
             "finished": self.finished,
             "seconds": round(self.seconds, 1),
@@ -134,14 +139,7 @@ class EntryTable:
 
 
 def table_of(plan: Plan, runs: Path) -> EntryTable:
-    """Build the table of a plan from its finished runs.
-
-    Parameters
-    ----------
-    plan : Plan
-    runs : Path
-        The folder that holds the runs' folders.
-    """
+    """Build the table of a plan from its finished runs, whose folders are in the folder `runs`."""
     finished = {name: FinishedRun(runs / name) for name in plan.jobs if is_finished(runs / name)}
     results = tuple(_result(plan, cell, finished) for cell in plan.cells)
     by_name = {f"{result.row} | {result.column}": result for result in results}

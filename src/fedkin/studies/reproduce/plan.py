@@ -12,6 +12,7 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.option_models import flat
 from fedkin.experiment.registry import DEFAULT_METHOD
 from fedkin.studies.reproduce.entry import (
     EncoderFile,
@@ -206,25 +207,13 @@ def _job(
 
 def _resolved(run: Mapping[str, Any], settings: Settings) -> Config:
     """Build the complete configuration: the entry's ``[run]`` with dotted keys on top."""
-    merged = json.loads(json.dumps(run))
-    method = settings.get("method.name", merged.get("method", {}).get("name", DEFAULT_METHOD))
-    overrides = [
-        *(f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in _flat(merged)),
-        *(f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in settings.items()),
-    ]
-    return load_config(str(method), overrides)
-
-
-def _flat(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tables.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
+    method = settings.get("method.name", run.get("method", {}).get("name", DEFAULT_METHOD))
+    given = [*flat(run), *settings.items()]
+    return load_config(str(method), [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in given])
 
 
 def _files_in(tables: Mapping[str, Any]) -> Iterator[str]:
-    for _, value in _flat(tables):
+    for _, value in flat(tables):
         if isinstance(value, str) and value.startswith(FILE):
             yield value.removeprefix(FILE)
 
@@ -234,7 +223,7 @@ def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
 
     Settings that are "none" are not part of the digest, so that a new option does not rename every run.
     """
-    settings = {path: value for path, value in _flat(tables) if path != "seed" and value != "none"}
+    settings = {path: value for path, value in flat(tables) if path != "seed" and value != "none"}
     settings = {path: value for path, value in settings.items() if not path.startswith("tracking.")}
     written = json.dumps([settings, [file.model_dump() for file in files]], sort_keys=True)
     digest = hashlib.sha256(written.encode()).hexdigest()[:10]

@@ -13,14 +13,12 @@ from fedkin.studies.reproduce.entry import EntryLine
 from fedkin.studies.reproduce.entry_table import EntryTable, Result
 from fedkin.studies.reproduce.reproduce_words import (
     COUNTED,
-    claim_text,
     command,
     counted,
-    differences,
     heading,
     holding,
     of_paper,
-    plain,
+    plain_claims,
     runs_text,
 )
 from fedkin.studies.reproduce.verdict import Figure
@@ -50,20 +48,20 @@ def _parts(table: EntryTable) -> Iterator[PagePart]:
     yield PagePart(
         "table",
         "Ours beside the paper's",
-        paragraphs=[f"Differs: {text}" for text in differences(table)],
+        paragraphs=[f"Differs: {text}" for text in table.differs],
         tables=[_table(table)],
     )
     if curves := list(_curves(table)):
         yield PagePart("curves", "As curves", curves=curves)
     if table.claims:
-        yield PagePart("claims", "What the paper concludes", notes=[plain(claim_text(claim)) for claim in table.claims])
+        yield PagePart("claims", "What the paper concludes", notes=plain_claims(table))
     yield PagePart("again", "Again", paragraphs=[runs_text(table)], commands=[command(table)])
 
 
 def pages_part(table: EntryTable) -> PagePart:
     """Build the section of an entry for the page of many."""
-    notes = [plain(claim_text(claim)) for claim in table.claims]
-    paragraphs = [f"Differs: {text}" for text in differences(table)]
+    notes = plain_claims(table)
+    paragraphs = [f"Differs: {text}" for text in table.differs]
     return PagePart(
         f"entry-{table.plan.name}", heading(table), paragraphs=paragraphs, tables=[_table(table)], notes=notes
     )

@@ -12,11 +12,9 @@ from typing import Literal
 from fedkin.engines.local import cores
 from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
-from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entries
-from fedkin.studies.reproduce.entry import folder_of_entries as root
+from fedkin.studies.reproduce.entry import ScaleName, chosen, load_entry
 from fedkin.studies.reproduce.entry_table import EntryTable
 from fedkin.studies.reproduce.estimate import duration_text, speed
-from fedkin.studies.reproduce.plan import Plan
 from fedkin.studies.reproduce.reproduce_words import SUMMARY_HEADS, markdown, summary, summary_rows, text_parts
 
 Form = Literal["table", "markdown", "json"]
@@ -27,8 +25,8 @@ def listing(out: Path) -> str:
     """List all entries, their expected duration on this machine, and which are done."""
     rate, count = speed(), cores()
     rows = [("entry", "quick", "paper", "about")]
-    for name in names_of_entries():
-        entry = load_entry(root() / f"{name}.toml")
+    for name, path in chosen("all").items():
+        entry = load_entry(path)
         quick, paper = (
             duration_text(scale.core_seconds, rate, count) for scale in (entry.scales.quick, entry.scales.paper)
         )
@@ -60,24 +58,19 @@ def reproduced(
         If there is no such entry, row or column, an entry cannot be used, or runs failed.
     """
     plans = plans_of(names, scale, seeds, device)
-    check_lines(plans, only)
     if show:
+        check_lines(plans, only)
         tables, failed = write_tables(plans, out), dict[str, str]()
     else:
-        tables, failed = _made(plans, out, jobs, only, quiet)
+        bar: AbstractContextManager[Watcher] = nullcontext(Watcher()) if quiet or not sys.stderr.isatty() else _Bar()
+        with bar as watcher:
+            tables, failed = reproduce(plans, out, jobs or cores(), watcher, only)
     if form == "json":
         print(json.dumps([table.tree() for table in tables], indent=2))
     elif not quiet:
         _print(tables, out, form == "markdown")
     if failed:
         raise failures_error(failed)
-
-
-def _made(
-    plans: Sequence[Plan], out: Path, jobs: int | None, only: Sequence[str], quiet: bool
-) -> tuple[list[EntryTable], dict[str, str]]:
-    with _watcher(quiet) as watcher:
-        return reproduce(plans, out, jobs or cores(), watcher, only)
 
 
 def _print(tables: Sequence[EntryTable], out: Path, as_markdown: bool) -> None:
@@ -138,7 +131,3 @@ class _Bar(Watcher):
         self.display.update(self.task, description=f"{self.done} of {self.total} runs", completed=ahead)
         if failed:
             self.display.console.print(f"{name} failed: {failed}", highlight=False, markup=False)
-
-
-def _watcher(quiet: bool) -> AbstractContextManager[Watcher]:
-    return _Bar() if sys.stderr.isatty() and not quiet else nullcontext(Watcher())

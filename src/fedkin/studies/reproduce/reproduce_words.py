@@ -28,7 +28,7 @@ def markdown(table: EntryTable) -> str:
     lines = [
         f"## {heading(table)}",
         "",
-        *(f"*Differs:* {text}\n" for text in differences(table)),
+        *(f"*Differs:* {text}\n" for text in table.differs),
         *_table([plan.entry.axis, *(column.name for column in plan.columns)], rows),
         "",
         *([f"{signs}.", ""] if (signs := _signs(table)) else []),
@@ -42,12 +42,11 @@ def markdown(table: EntryTable) -> str:
 def text_parts(table: EntryTable) -> tuple[list[str], list[str], list[list[str]], list[str]]:
     """Return the plain text above the table, its headings, its rows, and the text below it."""
     plan = table.plan
-    above = [heading(table), *(f"Differs: {text}" for text in differences(table))]
+    above = [heading(table), *(f"Differs: {text}" for text in table.differs)]
     heads = [plan.entry.axis, *(column.name for column in plan.columns)]
     rows = [[row.name, *map(_in_text, table.row(row.name))] for row in plan.rows]
-    signs = _signs(table)
-    claims = [plain(claim_text(claim)) for claim in table.claims]
-    return above, heads, rows, [*([f"{signs}."] if signs else []), *claims, f"{command(table)}; {runs_text(table)}"]
+    below = [*([f"{signs}."] if (signs := _signs(table)) else []), *plain_claims(table)]
+    return above, heads, rows, [*below, f"{command(table)}; {runs_text(table)}"]
 
 
 def _signs(table: EntryTable) -> str:
@@ -64,11 +63,6 @@ def heading(table: EntryTable) -> str:
 def command(table: EntryTable) -> str:
     """Return the command that makes the table."""
     return f"fedkin reproduce {table.plan.asked} --scale {table.plan.scale_name}"
-
-
-def differences(table: EntryTable) -> list[str]:
-    """Return the deviations of the entry and its scale from the paper's set-up."""
-    return [text for text in (table.plan.entry.differs, table.plan.scale.differs) if text]
 
 
 def runs_text(table: EntryTable) -> str:
@@ -100,6 +94,11 @@ def claim_text(claim: Checked) -> str:
     """Describe a claim, whether it holds, and its figures."""
     figures = " ≥ ".join(f"{value:.3g}" + (f" ({name})" if name else "") for name, value in claim.figures)
     return f"{_holds(claim)}: {claim.text}" + (f": {figures}" if figures else "") + "."
+
+
+def plain_claims(table: EntryTable) -> list[str]:
+    """Describe the claims as `claim_text` does, without Markdown's bold marks."""
+    return [claim_text(claim).replace("**", "") for claim in table.claims]
 
 
 def _holds(claim: Checked) -> str:
@@ -141,8 +140,3 @@ def counted(tables: Sequence[EntryTable]) -> dict[str, int]:
     """Count the cells by heading of the summary, each of which stands for some verdicts."""
     each = [table.counts() for table in tables]
     return {head: sum(counts[verdict] for counts in each for verdict in verdicts) for head, verdicts in COUNTED.items()}
-
-
-def plain(text: str) -> str:
-    """Remove Markdown's bold marks from text."""
-    return text.replace("**", "")

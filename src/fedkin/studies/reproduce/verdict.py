@@ -84,18 +84,13 @@ def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> Paper
 
     The paper's *spread* is its figure ± what it prints behind it, or ± `tolerance` where it prints nothing.
 
-    Parameters
-    ----------
-    ours, paper : Figure or None
-        Without one of them there is nothing to say.
-    tolerance : float
-
     Returns
     -------
     str
         ``"higher"`` or ``"lower"`` if our whole interval lies on one side of the spread; ``"within"`` if our mean lies
         in the spread and our interval is no wider; else ``"unsure"``: our interval is too wide to tell. One seed has
         no interval and is compared loosely: ``"near"`` if it lies in the spread, else ``"above"`` or ``"below"``.
+        Without one of both figures there is nothing to say: ``""``.
     """
     if ours is None or paper is None:
         return ""
@@ -111,12 +106,7 @@ def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> Paper
 def is_better(verdict: PaperVerdict, ours: float, paper: float, better: str) -> bool | None:
     """Return whether the measured figure is better than the paper's; ``None`` where the verdict names no side.
 
-    Parameters
-    ----------
-    verdict : PaperVerdict
-    ours, paper : float
-    better : str
-        ``"higher"``, ``"lower"``, or ``"near:X"``: the better figure is the one that is nearer to X.
+    `better` is ``"higher"``, ``"lower"``, or ``"near:X"``: the better figure is the one that is nearer to X.
     """
     if verdict not in ("higher", "lower", "above", "below"):
         return None
