@@ -14,13 +14,13 @@ from fedkin.data.preparing.schema import disagreements, reports_by_name
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar
-from fedkin.data.reading.table_options import AUTO, TableOptions
+from fedkin.data.reading.table_options import AUTO, NO_OPTIONS, TableOptions
 
 
 def load_agreeing_clients(
     source: str | Path | Sequence[Any] | Mapping[str, Any],
     label: str | None = None,
-    options: TableOptions | None = None,
+    options: TableOptions = NO_OPTIONS,
 ) -> list[Dataset]:
     """Load clients' data with `fedkin.data.reading.client_files.load_clients`, and report disagreements of tables.
 
@@ -38,7 +38,7 @@ def load_agreeing_clients(
     try:
         return load_clients(source, label, options)
     except ClientsError as error:
-        found = _disagreements(error.read, options or TableOptions())
+        found = _disagreements(error.read, options)
         raise ClientsError([*error.problems, *found], error.read) from error
 
 

@@ -17,7 +17,7 @@ from fedkin.data.preparing.new_rows import notes_on_new_rows
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
 from fedkin.data.reading.arrays import plain_numbers
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
 STATE = "preparation"
 """Where a client's state has the encoding of its table, uint8."""
@@ -64,7 +64,7 @@ class Preparation:
     @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
-        return TableOptions() if self.encoding is None else self.encoding.schema.reading
+        return NO_OPTIONS if self.encoding is None else self.encoding.schema.reading
 
     @property
     def _one(self) -> Scaling | TableEncoding:

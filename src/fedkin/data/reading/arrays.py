@@ -18,7 +18,7 @@ from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import Table
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
 from fedkin.data.reading.disk_store import is_on_disk
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table
 
 _PIECE = 1000
@@ -84,7 +84,7 @@ def _checked(x: Tensor, where: str) -> Tensor:
 
 
 def as_dataset(
-    value: Any, name: str, where: str, label: str | None = None, options: TableOptions | None = None
+    value: Any, name: str, where: str, label: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
     """Convert samples to a data set: a DataFrame to a table, anything else to an array, see `as_tensor`.
 
@@ -136,7 +136,7 @@ def plain_numbers(table: Table, where: str) -> Tensor:
 
 
 def read_npz(
-    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
+    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
     """Read a ``.npz`` file: its array ``x``, or its only array with two or more dimensions, and labels if it has any.
 

@@ -18,7 +18,7 @@ from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import read_table
 
 READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet": read_table}
@@ -47,7 +47,7 @@ _PAPERS = (".md", ".pdf", ".docx")
 def load_clients(
     source: str | Path | Sequence[Any] | Mapping[str, Any],
     label: str | None = None,
-    options: TableOptions | None = None,
+    options: TableOptions = NO_OPTIONS,
 ) -> list[Dataset]:
     """Load one data set per client, with class indices that mean the same at all of them.
 
@@ -71,7 +71,6 @@ def load_clients(
         If there is no client, or any cannot be used, with a line for each problem of each client; if arrays differ in
         shape, or some clients have tables and others arrays; or if no client has a column that `options` name.
     """
-    options = options or TableOptions()
     clients: list[Dataset] = []
     problems: list[str] = []
     read: dict[str, ReadSoFar] = {}
@@ -198,7 +197,7 @@ def files_of_clients(source: str) -> list[str]:
 
 
 def read_file(
-    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
+    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
     """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file.
 

@@ -9,10 +9,10 @@ import torch
 
 from fedkin.core.table import Table
 from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
 
-def embedded(name: str, options: TableOptions | None = None) -> Dataset:
+def embedded(name: str, options: TableOptions = NO_OPTIONS) -> Dataset:
     """Load one of `dataset_names.EMBEDDED`: digits as images, the others as tables of float32 numbers."""
     from sklearn import datasets
 
@@ -26,11 +26,10 @@ def embedded(name: str, options: TableOptions | None = None) -> Dataset:
     return _table(name, bunch.data, bunch.target, classes, [str(feature) for feature in bunch.feature_names], options)
 
 
-def _table(name: str, x: Any, y: Any, classes: list[str], features: list[str], options: TableOptions | None) -> Dataset:
-    dropped = [feature for feature in features if options is not None and feature in options.drop]
+def _table(name: str, x: Any, y: Any, classes: list[str], features: list[str], options: TableOptions) -> Dataset:
+    dropped = [feature for feature in features if feature in options.drop]
     kept = [at for at, feature in enumerate(features) if feature not in dropped]
-    table = Table.of_numbers(_float(x)[:, kept], [features[at] for at in kept])
-    table = table if options is None else replace(table, id=options.id)
+    table = replace(Table.of_numbers(_float(x)[:, kept], [features[at] for at in kept]), id=options.id)
     return Dataset(name, table.values, torch.from_numpy(y).long(), classes, table, left_out=tuple(dropped))
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError, no_column
 from fedkin.core.extras import require
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, SplitError, encode_labels
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import frame_to_table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def read_huggingface(
     label: str | None = None,
     split: str = "train",
     cluster: str | None = None,
-    options: TableOptions | None = None,
+    options: TableOptions = NO_OPTIONS,
 ) -> Dataset:
     """Read one split of a data set that ``datasets.load_dataset`` can load.
 
@@ -74,7 +74,6 @@ def read_huggingface(
         raise kind(f"{where} cannot be loaded as split '{split}' of a Hugging Face data set ({reason}).") from error
     if len(rows) == 0:
         raise FedkinError(f"{where} is empty (0 rows in split '{split}').")
-    options = options or TableOptions()
     dropped = [column for column in rows.features if column in options.drop]
     features = {column: kind for column, kind in rows.features.items() if column not in dropped}
     images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]

@@ -15,7 +15,7 @@ from fedkin.data.reading.dataset_names import EMBEDDED, HUB
 from fedkin.data.reading.embedded_datasets import embedded
 from fedkin.data.reading.huggingface import read_huggingface
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
 _KEPT: OrderedDict[tuple[str, str | None, str, str | None, str], Dataset] | None = None
 _MAX_KEPT = 4
@@ -35,7 +35,7 @@ def load(
     label: str | None = None,
     split: str = "train",
     cluster: str | None = None,
-    options: TableOptions | None = None,
+    options: TableOptions = NO_OPTIONS,
     must_have: bool = True,
 ) -> Dataset:
     """Load a data set by name or path.
@@ -64,7 +64,7 @@ def load(
         If there is no such data set, it cannot be used, or it has no column that `options` name.
     """
     try:
-        read = _load(source, label, split, cluster, options or TableOptions())
+        read = _load(source, label, split, cluster, options)
     except TableError as error:
         named = _unknown(error.read, options, (label, cluster)) if must_have else []
         raise TableError([*error.problems, *named], error.read) from error
@@ -74,9 +74,9 @@ def load(
     return read
 
 
-def _unknown(read: ReadSoFar, options: TableOptions | None, labels: Sequence[str | None]) -> list[str]:
+def _unknown(read: ReadSoFar, options: TableOptions, labels: Sequence[str | None]) -> list[str]:
     """Return a sentence for each column that the options name and the table lacks."""
-    return [] if options is None else options.unknown({*read.names, *(name for name in labels if name is not None)})
+    return options.unknown({*read.names, *(name for name in labels if name is not None)})
 
 
 def _load(source: str, label: str | None, split: str, cluster: str | None, options: TableOptions) -> Dataset:

@@ -163,3 +163,7 @@ def _names(given: Any, option: str) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise FedkinError(f"{option} is {given!r}; it should be a list of names.")
     return tuple(str(name) for name in given)
+
+
+NO_OPTIONS = TableOptions()
+"""Options of tables of which the files alone say how to read them."""

@@ -22,7 +22,7 @@ from fedkin.data.reading.csv_files import read_csv
 from fedkin.data.reading.dataset import Dataset, encode_labels, usual_label
 from fedkin.data.reading.na_values import without_na_values
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.text_values import composed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
 
 
 def read_table(
-    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
+    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
     """Read a ``.csv``, ``.tsv`` or ``.parquet`` file.
 
@@ -47,7 +47,7 @@ def read_table(
     FedkinError
         If it cannot be read, has no rows or no header, or a column cannot be used; a line for each such column.
     """
-    options, where = options or TableOptions(), f"'{path}'"
+    where = f"'{path}'"
     csv = path.suffix.lower() in (".csv", ".tsv")
     frame = read_csv(path, where, options.decimal, options.encoding) if csv else _read_parquet(path, where)
     options = replace(options, decimal=frame.attrs["decimal"]) if csv else options
@@ -63,7 +63,7 @@ def frame_to_dataset(
     where: str,
     label: str | None = None,
     cluster: str | None = None,
-    options: TableOptions | None = None,
+    options: TableOptions = NO_OPTIONS,
 ) -> Dataset:
     """Convert a DataFrame to a data set; the columns `label` and `cluster` are not part of its table.
 
@@ -84,7 +84,6 @@ def frame_to_dataset(
         If there is no such column, it has no rows or columns, or a column cannot be used; a line for each such column.
         It is a `TableError` with what could be read.
     """
-    options = options or TableOptions()
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
     dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))
     frame = frame.drop(columns=dropped)
@@ -106,7 +105,7 @@ def frame_to_dataset(
 def frame_to_table(
     frame: pd.DataFrame,
     where: str,
-    options: TableOptions | None = None,
+    options: TableOptions = NO_OPTIONS,
     problems: Sequence[str] = (),
     left_out: tuple[str, ...] = (),
 ) -> Table:
@@ -120,7 +119,7 @@ def frame_to_table(
         If it is empty, columns have no name or one name, or any cannot be used: a line for each, after `problems`.
         Where columns have names, it is a `TableError` with what could be read.
     """
-    options, found = options or TableOptions(), list(problems)
+    found = list(problems)
     frame = without_na_values(frame, options)
     names = [composed(name) for name in frame.columns]
     rows = len(frame)

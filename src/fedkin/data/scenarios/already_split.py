@@ -18,7 +18,7 @@ from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
 _SURELY_LABELS = ("label", "labels")
@@ -40,14 +40,14 @@ class ClientFiles:
         The column or array of labels of every client. If all have labels, they are the clients' and the truth.
     test_fraction : float
         Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
-    table : TableOptions or None
+    table : TableOptions
         Options for reading the tables' columns.
     """
 
     data: str | Path | Sequence[Any] | Mapping[str, Any]
     label: str | None = None
     test_fraction: Fraction = 0.0
-    table: TableOptions | None = None
+    table: TableOptions = NO_OPTIONS
 
     def build(self, seed: int = 0) -> Population:
         """Build the clients, in order of file name or as listed; only the held-out samples are drawn at random.

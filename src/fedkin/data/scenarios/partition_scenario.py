@@ -23,7 +23,7 @@ from fedkin.data.reading.client_files import READERS, holds_clients
 from fedkin.data.reading.common_columns import united
 from fedkin.data.reading.dataset import Dataset, SplitError, in_order
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition import check_fraction
 
 LARGE = 10_000
@@ -78,13 +78,13 @@ class DataSetScenario(ABC):
         Name or path, see `fedkin.data.reading.sources.load`.
     label : str or None
         Column of labels, where it does not have a usual name.
-    table : TableOptions or None
+    table : TableOptions
         Options for reading a table's columns.
     """
 
     data: str = "digits"
     label: str | None = None
-    table: TableOptions | None = field(default=None, kw_only=True)
+    table: TableOptions = field(default=NO_OPTIONS, kw_only=True)
 
     @abstractmethod
     def build(self, seed: int) -> Population:
@@ -127,7 +127,7 @@ class PartitionScenario(DataSetScenario):
         return populate(data, parts, seed, test_fraction=self.test_fraction, samples_per_client=maximum, **more)
 
 
-def load_labelled(source: str, label: str | None = None, options: TableOptions | None = None) -> Labelled:
+def load_labelled(source: str, label: str | None = None, options: TableOptions = NO_OPTIONS) -> Labelled:
     """Load a data set with labels, and its split ``test`` if it has one.
 
     Raises
@@ -261,7 +261,7 @@ def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
     return paper if n_samples >= LARGE else _SMALL_CLIENTS
 
 
-def _test_split(source: str, label: str | None, options: TableOptions | None) -> Dataset | None:
+def _test_split(source: str, label: str | None, options: TableOptions) -> Dataset | None:
     try:
         return load(source, label, split="test", options=options)
     except SplitError:
