@@ -1,12 +1,10 @@
-"""Estimated duration of entries on this machine, from the measured duration on another."""
+"""Speed of this machine beside that of the one where entries were timed."""
 
 from __future__ import annotations
 
 import time
 
 import numpy as np
-
-from fedkin.studies.time_budget import duration
 
 REFERENCE = 100.0
 """GFLOP/s of one core at single-precision matrix products where the entries' `core_seconds` were measured."""
@@ -26,8 +24,3 @@ def speed() -> float:
             a @ a
             best = max(best, 2 * _SIDE**3 / (time.perf_counter() - began) / 1e9)
     return best
-
-
-def duration_text(core_seconds: float, rate: float, jobs: int) -> str:
-    """Describe the expected duration; `rate` is this machine's `speed`."""
-    return duration(core_seconds * REFERENCE / rate / jobs)

@@ -14,8 +14,9 @@ from fedkin.experiment.terminal_tables import print_table, sentence_text, table_
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.entry import ScaleName, chosen, load_entry
 from fedkin.studies.reproduce.entry_table import EntryTable
-from fedkin.studies.reproduce.estimate import duration_text, speed
+from fedkin.studies.reproduce.estimate import REFERENCE, speed
 from fedkin.studies.reproduce.reproduce_words import SUMMARY_HEADS, markdown, summary, summary_rows, text_parts
+from fedkin.studies.time_budget import duration
 
 Form = Literal["table", "markdown", "json"]
 """How tables are printed."""
@@ -27,9 +28,8 @@ def listing(out: Path) -> str:
     rows = [("entry", "quick", "paper", "about")]
     for name, path in chosen("all").items():
         entry = load_entry(path)
-        quick, paper = (
-            duration_text(scale.core_seconds, rate, count) for scale in (entry.scales.quick, entry.scales.paper)
-        )
+        scales = (entry.scales.quick, entry.scales.paper)
+        quick, paper = (duration(scale.core_seconds * REFERENCE / rate / count) for scale in scales)
         there = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
         done = f"  [{', '.join(there)}: {out / name}]" if there else ""
         rows.append((name, quick, paper, f"{entry.source}: {entry.title}{done}"))
