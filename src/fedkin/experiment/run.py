@@ -169,10 +169,10 @@ def _reached(
             on_progress=progress.part,
         )
         return nullcontext(local)
-    from fedkin.experiment.simulated_clients import simulated, unreachable
+    from fedkin.experiment.simulated_clients import UnreachableFederation, simulated
 
     if read_only:
-        return nullcontext(unreachable(config.seed, population, folder))
+        return nullcontext(UnreachableFederation(config.seed, population, folder))
     progress.phase("Starting Flower's simulation")
     return simulated(config, population, folder, progress.part)
 

@@ -74,13 +74,11 @@ def simulated(
         )
 
 
-def unreachable(seed: int, population: Population, folder: Path) -> Federation:
-    """Build a federation that gives access to the stored states of a simulated run's clients, without running them."""
-    return _Unreachable(seed, _watched(population, folder))
+class UnreachableFederation(Federation):
+    """Federation that gives access to the stored states of a simulated run's clients, without running them."""
 
-
-class _Unreachable(Federation):
-    def __init__(self, seed: int, watched: WatchedSites) -> None:
+    def __init__(self, seed: int, population: Population, folder: Path) -> None:
+        watched = _watched(population, folder)
         super().__init__(list(watched.clients), seed)
         self.clients, self.refresh = watched.clients, watched.refresh  # type: ignore[method-assign]
 
