@@ -120,7 +120,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self.n_clusters_, self.scales_ = self.result_["n_clusters"], self.result_["scales"]
         self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]
         again = [
-            before if at in self._forgotten else counted(memory, self.result_)[0].numpy()
+            before if at in self._forgotten else counted(memory, self.result_).numpy()
             for at, (memory, before) in enumerate(zip(self._memories, self.labels_, strict=True))
         ]
         self.labels_ = ByClient(again, self.client_names_)

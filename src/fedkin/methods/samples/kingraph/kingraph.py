@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -30,10 +30,11 @@ from fedkin.methods.samples.kingraph.kingraph_nodes import (
     counted,
     counted_shares,
     cut_nodes,
+    margins_of,
     memory_of,
-    more_than_nodes,
-    nearest_nodes,
+    node_margins,
     receive_clusters,
+    uncut,
     votes_of,
 )
 from fedkin.methods.samples.kingraph.kingraph_space import (
@@ -222,21 +223,13 @@ class KinGraphMethod(SampleMethod):
         return {**cut_nodes(state), "scales": state.scales}
 
     def uncut(self, state: KinGraphState) -> KinGraphState:
-        """Return the finished `state` reset to before its last step, with its nodes, to find clusters again.
-
-        Raises
-        ------
-        FedkinError
-            If `n_clusters` exceeds the number of nodes.
-        """
-        if self.n_clusters != "auto" and self.n_clusters > len(state.centroids):
-            raise FedkinError(more_than_nodes(self.n_clusters, len(state.centroids)))
-        return _uncut(state)
+        """Return the finished `state` reset to find clusters again; refuse more clusters than nodes."""
+        return uncut(state, self.n_clusters)
 
     def without(self, state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
         """Return the finished `state` reset to before its last step, without the nodes of `clients`."""
         left = without_clients(state, clients)
-        return None if left is None else _uncut(left)
+        return None if left is None else left.uncut()
 
     def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
         """Find clusters of the nodes, by `n_clusters` and `resolution`; return the state and values for the record.
@@ -261,22 +254,22 @@ class KinGraphMethod(SampleMethod):
         payloads = fed.all(result=result, smoothing=state.smoothing, rounds=rounds)
         to_all = len(state.clusters) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
         if len(state.own) and not to_all:
-            _, shares = counted(nearest_nodes(state.centroids, state.centroids), result)
+            margins = node_margins(result, state.centroids, state.clusters)
             clients, sizes = state.own[:, 0].unique_consecutive(return_counts=True)
             for client, nodes in zip(clients.tolist(), state.own[:, 1].split(sizes.tolist()), strict=True):
                 if client in payloads:
-                    payloads[client] = {"clusters": state.clusters[nodes], "confidence": shares[nodes]}
+                    payloads[client] = {"clusters": state.clusters[nodes], "confidence": margins[nodes]}
         broadcast(fed, receive_clusters, payloads)
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return the cluster of samples ``(n, *shape)`` by a vote of the nearest nodes; int64 ``(n,)``."""
-        return counted(votes_of(result, x), result)[0]
+        return counted(votes_of(result, x), result)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return the fraction of the nearest nodes' votes for each sample's cluster, float32 ``(n,)``."""
-        return counted(votes_of(result, x), result)[1]
+        """Return how much nearer samples are to their cluster than to the next: `node_margins`, float32 ``(n,)``."""
+        return margins_of(result, x)
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
@@ -355,7 +348,3 @@ def keep_kingraph_clusters(client: Client, payload: Payload) -> Payload:
     if "kingraph_clusters" not in client.state:
         raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")
     return {}
-
-
-def _uncut(state: KinGraphState) -> KinGraphState:
-    return replace(state, steps=state.steps - 1, finished=False, clusters=state.clusters[:0], scales=[])

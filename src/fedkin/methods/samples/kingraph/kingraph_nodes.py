@@ -15,6 +15,7 @@ from torch import Tensor
 from fedkin.clustering.community_joining import FEW_DIMENSIONS
 from fedkin.clustering.few_nodes import FEW_IN_SPACE, FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
 from fedkin.clustering.graph_cut import communities
+from fedkin.clustering.margins import distance_margin
 from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.nearest import neighbours_vote
 from fedkin.clustering.neighbour_graph import neighbour_graph
@@ -30,6 +31,8 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
 from fedkin.nn.network_forms import MANY
 
 _VOTERS = 5
+_NEAR = 10
+"""Nodes of a cluster that a point's distance from it is measured to; nearly all votes are for one cluster."""
 _PAIRS = 1 << 24
 """Maximum number of distances in memory."""
 _ZERO_DISTANCE = 1e-30
@@ -84,6 +87,19 @@ def more_than_nodes(n_clusters: int, nodes: int) -> str:
     return f"n_clusters is {n_clusters:,}; here there can be at most {nodes:,}, the number of micro-clusters."
 
 
+def uncut(state: KinGraphState, n_clusters: int | str) -> KinGraphState:
+    """Return the finished state reset to before its last step, to find `n_clusters` of its nodes.
+
+    Raises
+    ------
+    FedkinError
+        If there are fewer nodes.
+    """
+    if isinstance(n_clusters, int) and n_clusters > len(state.centroids):
+        raise FedkinError(more_than_nodes(n_clusters, len(state.centroids)))
+    return state.uncut()
+
+
 def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
     """Return the fraction of a cluster's samples that are at the client with most of them, mean over samples.
 
@@ -132,27 +148,51 @@ def votes_of(result: Mapping[str, Any], x: Tensor) -> Votes:
     return nearest_nodes(result["centroids"], points_of(result["space"], x))
 
 
-def counted(votes: Votes, result: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return the cluster of each point, int64 ``(n,)``, and its fraction of the votes, float32 ``(n,)`` in [0, 1].
+def counted(votes: Votes, result: Mapping[str, Any]) -> Tensor:
+    """Return the cluster of each point, int64 ``(n,)``.
 
-    Votes for the cluster are inverse squared distances: the nearest node outvotes four others that are more than twice
-    as far away, so that a cluster of one node is kept. For the fraction, the mean squared distance is added to each, so
-    that a node very close to a point does not get all votes: it counts at most twice as much as a node at mean
-    distance.
+    Votes for a cluster are inverse squared distances: the nearest node outvotes four others that are more than twice as
+    far away, so that a cluster of one node is kept.
     """
-    clusters = result["clusters"][votes.nodes.long()]
-    found = neighbours_vote(clusters, 1 / votes.squares, result["n_clusters"])
-    even = 1 / (votes.squares + votes.squares.mean(1, keepdim=True))
-    own = clusters == found[:, None]
-    return found, ((even * own).sum(1) / even.sum(1)).clamp(0, 1).float()
+    return neighbours_vote(result["clusters"][votes.nodes.long()], 1 / votes.squares, result["n_clusters"])
 
 
 def counted_shares(votes: Votes, result: Mapping[str, Any]) -> Tensor:
-    """Return the fraction of votes for each cluster, float32 ``(n, n_clusters)``, weighted as in `counted`."""
+    """Return the fraction of votes for each cluster, float32 ``(n, n_clusters)``.
+
+    The mean squared distance is added to each, so that a node very close to a point does not get all votes: it counts
+    at most twice as much as a node at mean distance.
+    """
     shares = torch.zeros(len(votes.nodes), result["n_clusters"])
     even = 1 / (votes.squares + votes.squares.mean(1, keepdim=True))
     shares.scatter_add_(1, result["clusters"][votes.nodes.long()], even / even.sum(1, keepdim=True))
     return shares / shares.sum(1, keepdim=True)
+
+
+def node_margins(result: Mapping[str, Any], points: Tensor, clusters: Tensor) -> Tensor:
+    """Return how much nearer points are to nodes of their `clusters` than to those of the next, float32 ``(n,)``.
+
+    It is 1 less the ratio of two root mean square distances, to the ten nearest nodes of the own cluster and to those
+    of the nearest other one; 0 if the other is nearer. Of smaller clusters all nodes count.
+    """
+    centroids = result["centroids"]
+    members = [(result["clusters"] == cluster).nonzero()[:, 0] for cluster in range(result["n_clusters"])]
+    size, margins = max(1, _PAIRS // len(centroids)), [torch.zeros(0)]
+    for part, own in zip(points.split(size), clusters.split(size), strict=True):
+        distances = torch.cdist(part, centroids)
+        away = torch.full((len(part), len(members)), torch.inf)
+        for cluster, nodes in enumerate(members):
+            if len(nodes):
+                nearest = distances[:, nodes].topk(min(_NEAR, len(nodes)), largest=False).values
+                away[:, cluster] = nearest.square().mean(1).sqrt()
+        margins.append(distance_margin(away, own))
+    return torch.cat(margins)
+
+
+def margins_of(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Return `node_margins` of samples ``(n, *shape)`` in their clusters."""
+    points = points_of(result["space"], x)
+    return node_margins(result, points, counted(nearest_nodes(result["centroids"], points), result))
 
 
 def memory_of(client: Client) -> Votes | None:
@@ -210,7 +250,8 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
         points = client_points(client, result["space"])
         points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
         votes = nearest_nodes(result["centroids"], points)
-        client.state["clusters"], client.state["confidence"] = counted(votes, result)
+        client.state["clusters"] = counted(votes, result)
+        client.state["confidence"] = node_margins(result, points, client.state["clusters"])
         client.state["nearest_nodes"], client.state["squared_distances"] = votes.nodes.int(), votes.squares
     else:
         for name in ("clusters", "confidence"):

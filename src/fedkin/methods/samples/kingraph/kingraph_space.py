@@ -97,6 +97,10 @@ class KinGraphState(State):
     own: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.int64))
     scales: list[dict[str, Any]] = field(default_factory=list)
 
+    def uncut(self) -> KinGraphState:
+        """Return the finished state reset to before its last step, with its nodes, to find clusters again."""
+        return replace(self, steps=self.steps - 1, finished=False, clusters=self.clusters[:0], scales=[])
+
     def at(self, found: Components) -> KinGraphState:
         """Return the state with the principal components `found`."""
         return replace(self, mean=found.mean, directions=found.directions, variances=found.variances)
