@@ -129,7 +129,7 @@ def measured(x: Tensor) -> list[str]:
     lines = ["| views | cosine of two | mean absolute Laplacian | area kept |", "|---" * 4 + "|"]
     for views in VIEWS:
         how, rng = augmentation_for(tuple(x.shape[1:]), views=views), torch.Generator().manual_seed(0)
-        first, second = how.views(x, rng), how.views(x, rng)
+        first, second = (how.apply(x, how.draw(x.shape, rng)) for _ in range(2))
         cosine = cosine_similarity(first.flatten(1), second.flatten(1)).mean()
         edges = conv2d(first, LAPLACIAN, padding=1).abs().mean()
         lines.append(f"| {views} | {cosine:.3f} | {edges:.4f} | {area(how, x, rng):.3f} |")

@@ -1,6 +1,7 @@
 """scikit-learn's k-means on tensors, and Lloyd's algorithm."""
 
 import numpy as np
+import pytest
 import torch
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -35,6 +36,13 @@ def test_repeated_points_are_no_clusters_of_their_own():
         centres, labels, _ = k_means(points, start, generator())
         assert sorted(centres.tolist()) == [[0.0, 1.0], [1.0, 0.0]]
         assert torch.equal(labels[0::2], labels[:1].expand(600))
+
+
+def test_weights_are_repetitions():
+    points, weights = torch.tensor([[0.0], [1.0], [10.0]]), torch.tensor([3, 1, 2])
+    found = k_means(points, 2, generator(), weights=weights).centres
+    assert sorted(found.flatten().tolist()) == pytest.approx([0.25, 10.0])
+    assert len(k_means(torch.ones(3, 1), 2, generator(), weights=torch.ones(3)).centres) == 1
 
 
 def test_the_furthest_point_comes_next():
@@ -83,9 +91,9 @@ def test_sums_are_taken_on_one_thread(monkeypatch):
     threads = []
 
     class Watched(KMeans):
-        def fit(self, *arguments):
+        def fit(self, *arguments, **named):
             threads.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp")
-            return super().fit(*arguments)
+            return super().fit(*arguments, **named)
 
     monkeypatch.setattr("fedkin.clustering.k_means.KMeans", Watched)
     with threadpool_limits(2, user_api="openmp"):

@@ -41,11 +41,16 @@ class Partition(NamedTuple):
 
 
 def k_means(
-    points: Tensor, start: int | Tensor, rng: torch.Generator, n_init: int = 10, max_iterations: int = 300
+    points: Tensor,
+    start: int | Tensor,
+    rng: torch.Generator,
+    n_init: int = 10,
+    max_iterations: int = 300,
+    weights: Tensor | None = None,
 ) -> Partition:
     """Run scikit-learn's k-means; the result does not depend on threads, and repeated points raise no warning.
 
-    On an accelerator all starts run there at once, if there is enough to do, from the same seeds.
+    On an accelerator all starts run there at once, if there is enough to do and no weights, from the same seeds.
 
     Parameters
     ----------
@@ -60,6 +65,8 @@ def k_means(
         Sets of seeds to try, of which that with the smallest distances is kept; given centres are tried once.
     max_iterations : int
         Maximum number of iterations for each of them.
+    weights : Tensor, optional
+        ``(n,)``, above 0: how much each point counts; by default all alike.
 
     Returns
     -------
@@ -67,7 +74,8 @@ def k_means(
         With fewer centres than asked for if there are not so many different points, or starts.
     """
     seed = draw_seed(rng)
-    if isinstance(start, int) and device().type != "cpu" and points.numel() * start >= _WORTH_A_DEVICE:
+    may_leave = weights is None and device().type != "cpu"
+    if may_leave and isinstance(start, int) and points.numel() * start >= _WORTH_A_DEVICE:
         centres, labels, iterations = best_of_starts(points, _at_most(start, points), n_init, max_iterations, seed)
         return Partition(centres.float(), labels, iterations)
     if isinstance(start, int):
@@ -77,7 +85,7 @@ def k_means(
         first = first[: _at_most(len(first), points)].to(points.dtype)
         search = KMeans(len(first), init=first.numpy(), n_init=1, max_iter=max_iterations, random_state=seed)
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
-        search.fit(points.numpy())
+        search.fit(points.numpy(), sample_weight=None if weights is None else weights.double().numpy())
     labels = torch.from_numpy(search.labels_.astype(np.int64))
     return Partition(torch.from_numpy(search.cluster_centers_).float(), labels, int(search.n_iter_))
 

@@ -65,9 +65,9 @@ class Architecture(ABC):
     def build(self) -> nn.Module:
         """Return a new module; its weights may be drawn from torch's global generator."""
 
-    @abstractmethod
     def targets(self, x: Tensor) -> Tensor:
-        """Return placeholder targets for samples `x`, of the right shape and type, for a trial run of the module."""
+        """Return targets for samples `x`, of the right shape and type, for a trial run; by default the samples."""
+        return x
 
     def spec(self) -> dict[str, Any]:
         """Return the constructor's arguments as plain values, from which `of` makes this architecture."""

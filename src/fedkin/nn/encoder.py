@@ -150,10 +150,6 @@ class Encoder(Architecture):
         """Return a new module."""
         return build_autoencoder(self.name, self.shape, self.output)
 
-    def targets(self, x: Tensor) -> Tensor:
-        """Return the samples themselves."""
-        return x
-
     @torch.no_grad()
     def codes(self, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
         """Return codes ``(n, width)`` of samples ``(n, *shape)``.
@@ -181,6 +177,10 @@ class Encoder(Architecture):
             decoder = cast(Autoencoding, resident.module).decoder
             made = [decoder(resident.placed(part)).cpu() for part in codes.split(_BATCH)]
         return torch.cat(made).contiguous() if made else torch.zeros(0, *self.shape)
+
+    def errors(self, vector: Tensor, x: Tensor) -> Tensor:
+        """Return the mean squared reconstruction error of every sample ``(n,)``."""
+        return (self.decoded(vector, self.codes(vector, x)) - x).square().flatten(1).mean(1)
 
 
 @dataclass(frozen=True)

@@ -157,16 +157,12 @@ class Flow(Architecture):
 
     @staticmethod
     def criterion(output: Tensor, target: Tensor) -> Tensor:
-        """Return the mean negative log-likelihood, in nats."""
+        """Return the mean negative log-likelihood, in nats; there are no targets."""
         return -output.mean()
 
     def build(self) -> nn.Module:
         """Return a new module."""
         return RealNVP(self.shape, self.width, self.depth, self.couplings)
-
-    def targets(self, x: Tensor) -> Tensor:
-        """Return the samples themselves as placeholder targets, which the loss ignores."""
-        return x
 
     @torch.no_grad()
     def log_likelihoods(self, models: Tensor, x: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ def test_no_samples_have_no_clusters():
 
 def test_facts_of_the_clients():
     facts = describe_clients(LocalFederation([Client(0, torch.rand(3, 2)), Client(1, torch.rand(4, 2) + 1)]))
-    assert (facts.shape, facts.samples, facts.unit, facts.is_image) == ((2,), {0: 3, 1: 4}, False, False)
+    assert (facts.shape, facts.samples, facts.unit) == ((2,), {0: 3, 1: 4}, False)
 
 
 def test_clients_that_do_not_answer_are_asked_again():

@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.mufc import FORGOTTEN, MUFCMethod, draw_centroids, drawn_rows, forget, weighted_k_means
+from fedkin.methods.samples.mufc import FORGOTTEN, MUFCMethod, draw_centroids, drawn_rows, forget
 
 CENTRES = 12 * torch.eye(4, 6)
 HOW = {"features": "raw", "local_clusters": 3, "grid": 0.0}
@@ -134,13 +134,6 @@ def test_a_client_that_does_not_answer_changes_nothing():
         forget.run([people[0]], [HOW | {"rows": torch.tensor([30])}])
 
 
-def test_weights_are_repetitions():
-    points = torch.tensor([[0.0], [1.0], [10.0]])
-    found = weighted_k_means(points, torch.tensor([3, 1, 2]), 2, generator())
-    assert sorted(found.flatten().tolist()) == pytest.approx([0.25, 10.0])
-    assert len(weighted_k_means(torch.ones(3, 1), torch.tensor([1, 1, 1]), 2, generator())) == 1
-
-
 def test_a_lost_client_has_its_samples_assigned_all_the_same():
     people, _ = planted()
     _, state, record = run(MUFCMethod(n_clusters=4), people, failures=[(2, 3)])
@@ -169,7 +162,7 @@ def test_the_estimator_forgets():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"client": 9}, "client is 9; allowed: 0 to 3"),
+        ({"client": 9}, "client is 9; numbers are positions, 0 to 3"),
         ({"client": 0, "rows": [30]}, "rows are from 30 to 30; allowed: 0 to 29"),
         ({"client": 0, "rows": []}, "one or more row numbers"),
         ({"client": 0, "rows": [0.5]}, "one or more row numbers"),

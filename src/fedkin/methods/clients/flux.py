@@ -112,8 +112,7 @@ class FLUXMethod(OneShotMethod):
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
         """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""
         if state.steps >= self._warming:
-            after: tuple[FLUXState, Record] = super().step(fed, state)
-            return after
+            return super().step(fed, state)
         participation, means = self.averaged(fed, state)
         models = means.moved(state.models, self.server_learning_rate)
         record = round_record(fed, participation, state.labels, phase="warm-up")

@@ -14,15 +14,13 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.clustering.nearest import drop_duplicates, pairwise_distances
+from fedkin.clustering.k_means import k_means
+from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, State, Task, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, counts_to, is_count, is_name, reals, whole, within
-from fedkin.core.seeds import draw_seed
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
@@ -199,8 +197,11 @@ class MUFCMethod(KeptPointsMethod):
         self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
     ) -> Tensor:
         pooled, weights = torch.cat(list(points.values())), torch.cat(list(sizes.values()))
+        weights = weights.double().clamp_min(1e-9)  # a centroid without samples
         rng = fed.rng("centroids")  # independent of forgotten samples
-        return scaled_like_features(state.features, weighted_k_means(pooled, weights, self.n_clusters, rng))
+        return scaled_like_features(
+            state.features, k_means(pooled.double(), self.n_clusters, rng, weights=weights).centres
+        )
 
 
 def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool = True) -> Payload:
@@ -252,17 +253,6 @@ def _nearer(chances: Tensor, points: Tensor, row: int, first: bool) -> Tensor:
     """Return squared distances from the nearest seed after `row` was added to the seeds."""
     squares = (points - points[row]).square().sum(1)
     return squares if first else torch.minimum(chances, squares)
-
-
-def weighted_k_means(points: Tensor, weights: Tensor, count: int, rng: torch.Generator) -> Tensor:
-    """Return centroids ``(k, width)`` of weighted k-means, by scikit-learn, of `points` ``(n, width)``.
-
-    k is `count`, or the number of distinct points if that is less.
-    """
-    search = KMeans(min(count, len(drop_duplicates(points))), n_init=10, random_state=draw_seed(rng))
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on their order
-        search.fit(points.double().numpy(), sample_weight=weights.double().clamp_min(1e-9).numpy())
-    return torch.from_numpy(search.cluster_centers_).float()
 
 
 def _in_order(of_clients: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -179,8 +179,7 @@ class EmbeddingMethod(OneShotMethod):
             return self._pretrain(fed, state)
         if self.message == "sums" and not len(state.centre):
             return self._with_centre(fed, state)
-        after: tuple[EmbeddingState, Record] = super().step(fed, state)
-        return after
+        return super().step(fed, state)
 
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their messages: noisy sums, or bits (algorithm 1), with prototypes in a common order."""

@@ -24,6 +24,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
+from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.core.method import Fraction, OwnData, Positive
 from fedkin.core.replies import Expected, doubles, reals
@@ -39,7 +40,6 @@ from fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks import (
     send_products,
     send_sums,
 )
-from fedkin.methods.samples.mufc import weighted_k_means
 from fedkin.methods.samples.private_releases import check_budgets, send_shape
 from fedkin.methods.samples.sample_method import reasons, repeat_step
 from fedkin.privacy.gaussian import gaussian_mu
@@ -208,7 +208,7 @@ class FedDPKMeansMethod(CentroidMethod):
         clear = counts > _CLEAR * deviation * math.sqrt(len(sent))
         heaviest = counts.argsort(descending=True)[: max(self.n_clusters, int(clear.sum()))]
         weights = counts[heaviest].clamp_min(1.0)
-        starts = weighted_k_means(points[heaviest], weights, self.n_clusters, fed.rng("starts"))
+        starts = k_means(points[heaviest].double(), self.n_clusters, fed.rng("starts"), weights=weights).centres
         record.values.update(phase="weights", points=len(heaviest), hidden=int((~clear).sum()))
         return state.next(starts=starts), record
 
