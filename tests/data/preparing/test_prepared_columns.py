@@ -250,3 +250,12 @@ def test_notes_name_eight_columns_at_most_and_dates_as_such():
     assert "column_7 and 3 more have a single value" in said
     assert "do not differ in them." in said
     assert "(down to 1950-11-02)" in said
+
+
+def test_columns_in_two_spellings_are_not_said_to_be_absent_too():
+    fed = [table(number("id_age", *range(9)), number(name, *range(9))) for name in ("weight", "Weight")]
+    assert prepare(federation(*fed), PreparingOptions(id="none")).notes[:1] == [
+        "Columns 'weight' and 'Weight' differ in spelling alone and count as different, so those that a client lacks "
+        "are left out; give them one name if they are the same."
+    ]
+    assert not any("absent" in note for note in prepare(federation(*fed), PreparingOptions(id="none")).notes)

@@ -180,6 +180,12 @@ def test_empty_cells_beyond_the_header_are_no_data(tmp_path):
     assert frame["b"].tolist() == [3, 2]
 
 
+def test_a_header_in_the_middle_is_said_to_be_one(tmp_path):
+    rows = "age,town,sex\n30,Ulm,f\n,Bonn,m\n"
+    with pytest.raises(FedkinError, match=r"^Row 3 of It repeats the names of the columns; delete it\.$"):
+        read_csv(write(tmp_path / "t.csv", rows + rows), "It")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -164,7 +164,9 @@ def _agreed(
                 notes.append(f"Column '{name}' has no value that is frequent enough at any client, so it is left out.")
             else:
                 columns.append(column)
-    notes = [*notes, *_notes_on_truths(truths), *_alike(names), *_notes_on_absent(nowhere, absent)]
+    alike = {name for group in spelt_alike(names) for name in group}
+    said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in alike])}
+    notes += [*_notes_on_truths(truths), *_alike(names, lacking == "drop"), *_notes_on_absent(nowhere, said)]
     return Schema(tuple(columns), found, notes), problems
 
 
@@ -202,13 +204,14 @@ def _left_out(names: Sequence[str]) -> str:
     return "it is left out" if len(names) == 1 else "they are left out"
 
 
-def _alike(names: Sequence[str]) -> list[str]:
+def _alike(names: Sequence[str], drops: bool) -> list[str]:
     """Return a note on columns whose names differ only in spelling, and are probably the same."""
     if not (alike := [" and ".join(f"'{name}'" for name in own) for own in spelt_alike(names)]):
         return []
+    gone = ", so those that a client lacks are left out" if drops else ""
     return [
-        f"Columns {listing(alike)} differ in spelling alone and count as different; give them one name if they are the "
-        "same."
+        f"Columns {listing(alike)} differ in spelling alone and count as different{gone}; give them one name if they "
+        "are the same."
     ]
 
 

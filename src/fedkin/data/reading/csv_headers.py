@@ -90,6 +90,8 @@ def check_is_header(names: list[str], frame: pd.DataFrame, where: str) -> None:
                and NUMBER.fullmatch(name)]  # fmt: skip
     texts = [name for at, (name, kind) in enumerate(kinds) if not numeric[kind] and not is_nameless(name)
              and bool((frame.iloc[:, at].astype(str).str.strip() == name).any())]  # fmt: skip
+    if len(texts) > 1 and (again := _row_of_names(names, frame)) is not None:
+        raise FedkinError(f"Row {again + 1} of {where} repeats the names of the columns; delete it.")
     ordered = all(one < other for one, other in pairwise(map(float, numbers)))
     if (texts or not ordered) and 2 * (len(numbers) + len(texts)) > len(names):
         example = texts[0] if texts else numbers[0]
@@ -98,3 +100,16 @@ def check_is_header(names: list[str], frame: pd.DataFrame, where: str) -> None:
             "columns." if texts else
             f"The first line of {where} looks like a row of data ('{example}'); it must name the columns."
         )  # fmt: skip
+
+
+def _row_of_names(names: list[str], frame: pd.DataFrame) -> int | None:
+    """Return the first row that holds the names of the columns, as where a file was appended to another.
+
+    Some column below has numbers, for otherwise the first line may be a row that is there twice.
+    """
+    cells = frame.fillna("").map(lambda cell: str(cell).strip())
+    same = (cells == names).all(axis=1).to_numpy()
+    words = [at for at, name in enumerate(names) if not NUMBER.fullmatch(name)]
+    below = [[cell for cell in own if cell] for own in cells.iloc[:, words].to_numpy()[~same].T]
+    has_numbers = any(own and all(map(NUMBER.fullmatch, own)) for own in below)
+    return int(same.argmax()) if has_numbers and same.any() else None
