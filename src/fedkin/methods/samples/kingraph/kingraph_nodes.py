@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,8 +34,8 @@ from fedkin.nn.network_forms import MANY
 _VOTERS = 5
 _NEAR = 10
 """Nodes of a cluster that a point's distance from it is measured to; nearly all votes are for one cluster."""
-_PAIRS = 1 << 24
-"""Maximum number of distances in memory."""
+_PAIRS, _NEAR_PAIRS = 1 << 24, 1 << 21
+"""Maximum number of distances in memory; and where all are looked at again, which pays in the processor's cache."""
 _ZERO_DISTANCE = 1e-30
 """Minimum squared distance in the weights of votes."""
 
@@ -175,18 +176,23 @@ def node_margins(result: Mapping[str, Any], points: Tensor, clusters: Tensor) ->
     It is 1 less the ratio of two root mean square distances, to the ten nearest nodes of the own cluster and to those
     of the nearest other one; 0 if the other is nearer. Of smaller clusters all nodes count.
     """
-    centroids = result["centroids"]
-    members = [(result["clusters"] == cluster).nonzero()[:, 0] for cluster in range(result["n_clusters"])]
-    size, margins = max(1, _PAIRS // len(centroids)), [torch.zeros(0)]
-    for part, own in zip(points.split(size), clusters.split(size), strict=True):
-        distances = torch.cdist(part, centroids)
-        away = torch.full((len(part), len(members)), torch.inf)
-        for cluster, nodes in enumerate(members):
-            if len(nodes):
-                nearest = distances[:, nodes].topk(min(_NEAR, len(nodes)), largest=False).values
-                away[:, cluster] = nearest.square().mean(1).sqrt()
+    centroids = result["centroids"][result["clusters"].argsort(stable=True)]  # each cluster's side by side
+    sizes = result["clusters"].bincount(minlength=result["n_clusters"]).tolist()
+    rows, margins = max(1, _NEAR_PAIRS // len(centroids)), [torch.zeros(0)]
+    for part, own in zip(points.split(rows), clusters.split(rows), strict=True):
+        squares = torch.cdist(part, centroids).square().split(sizes, dim=1)
+        away = torch.stack([_mean_of_nearest(of_cluster) for of_cluster in squares], 1).sqrt()
         margins.append(distance_margin(away, own))
     return torch.cat(margins)
+
+
+def _mean_of_nearest(squares: Tensor) -> Tensor:
+    """Return the mean of each row's ten least numbers, or of all if they are fewer; infinity if there are none."""
+    if not squares.shape[1]:
+        return torch.full((len(squares),), torch.inf)
+    if squares.shape[1] > _NEAR:  # a partition takes half the time of torch's topk
+        squares = torch.from_numpy(np.partition(squares.numpy(), _NEAR - 1, axis=1)[:, :_NEAR])
+    return squares.mean(1)
 
 
 def margins_of(result: Mapping[str, Any], x: Tensor) -> Tensor:
