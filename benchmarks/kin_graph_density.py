@@ -1,10 +1,11 @@
-"""kin-graph with and without clusters by density, on simulated samples of two and three columns at three clients.
+"""kin-graph with and without clusters by density, on simulated samples of one to three columns at three clients.
 
     python benchmarks/kin_graph_density.py --families shapes clouds single --draws 40 --first 0
+    python benchmarks/kin_graph_density.py --families line answers single-line --draws 40 --first 0
 
-For every family and minimum of samples in a micro-cluster it prints, with the number of clusters found and given, the
-mean adjusted Rand index without and with clusters by density, and the mean difference with its standard error. Of
-single clouds it prints the fraction found as one. Draw i is made from seed i.
+On a line, clusters by density are modes. For every family and minimum of samples in a micro-cluster it prints, with the
+number of clusters found and given, the mean adjusted Rand index without and with clusters by density, and the mean
+difference with its standard error. Of single clusters it prints the fraction found as one. Draw i is made from seed i.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Labels = NDArray[np.int64]
 Drawn = tuple[Rows, Labels]
 
 CLIENTS, FLOORS, SIZES = 3, (5, 2), (150, 300, 600, 1_500)
-WITHOUT = patch("fedkin.clustering.graph_cut.density_clusters", lambda points, size: None)
+BY_DENSITY = patch("fedkin.clustering.graph_cut.density_clusters", lambda points, size: None)
+BY_MODES = patch("fedkin.methods.samples.kingraph.kingraph_nodes.on_a_line", lambda points: False)
+"""What leaves out either way."""
 
 
 def main() -> None:
@@ -39,7 +42,7 @@ def main() -> None:
     print("| family | `min_members` | number | without | with | difference |\n|---|---|---|---|---|---|")
     for family in given.families:
         for floor in FLOORS:
-            for number in ("found",) if family == "single" else ("found", "given"):
+            for number in ("found",) if family.startswith("single") else ("found", "given"):
                 pairs = [both(family, seed, floor, number) for seed in range(given.first, given.first + given.draws)]
                 print(row(family, floor, number, np.array(pairs)), flush=True)
 
@@ -54,7 +57,7 @@ def both(family: str, seed: int, floor: int, number: str) -> tuple[float, float]
     model = fedkin.KinGraph(
         n_clusters=classes if number == "given" else "auto", min_members=floor, scaling="none", random_state=seed
     )
-    with WITHOUT:
+    with BY_DENSITY, BY_MODES:
         without = score(model.fit(parts), truth[order])
     return without, score(model.fit(parts), truth[order])
 
@@ -143,8 +146,38 @@ def single(seed: int, n: int, rng: np.random.Generator) -> Drawn:
     return drawn, np.zeros(n, dtype=np.int64)
 
 
+def line(seed: int, n: int, rng: np.random.Generator) -> Drawn:
+    """Draw two to five normal or lognormal clusters in one column, 3.5 to 7 deviations apart."""
+    number = int(rng.integers(2, 6))
+    middles = np.cumsum(rng.uniform(3.5, 7, number))
+    truth = rng.choice(number, n, p=rng.dirichlet(np.full(number, 6.0)))
+    x = middles[truth] + rng.uniform(0.5, 1.2, number)[truth] * rng.standard_normal(n)
+    return (np.exp(x / 8) if seed % 3 == 2 else x)[:, None], truth
+
+
+def answers(seed: int, n: int, rng: np.random.Generator) -> Drawn:
+    """Draw the number of times that two kinds of people say yes, of 12 to 40 questions."""
+    truth = rng.choice(2, n, p=rng.dirichlet(np.full(2, 6.0)))
+    chance = np.array([rng.uniform(0.1, 0.4), rng.uniform(0.6, 0.9)])
+    return rng.binomial(int(rng.integers(12, 41)), chance[truth])[:, None].astype(np.float64), truth
+
+
+def single_line(seed: int, n: int, rng: np.random.Generator) -> Drawn:
+    """Draw a single column with one mode: normal, even, exponential, gamma, beta, heavy-tailed, or counts."""
+    drawn = (
+        rng.standard_normal(n),
+        rng.random(n),
+        rng.exponential(size=n),
+        rng.gamma(3, size=n),
+        rng.beta(2, 5, n),
+        rng.standard_t(5, size=n),
+        rng.poisson(9, n).astype(np.float64),
+    )[seed % 7]
+    return drawn[:, None], np.zeros(n, dtype=np.int64)
+
+
 FAMILIES: dict[str, Callable[[int, int, np.random.Generator], Drawn]] = {
-    "shapes": shapes, "clouds": clouds, "single": single,
+    "shapes": shapes, "clouds": clouds, "single": single, "line": line, "answers": answers, "single-line": single_line,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def communities(
         "resolution": resolutions[chosen],
         "stability": stability[chosen],
         "by_density": dense is not None,
-        "modularity": _modularity(graph, labels),
+        "modularity": modularity(graph, labels),
         "resolutions": list(resolutions),
         "clusters_found": found,
         "stabilities": stability,
@@ -273,7 +273,7 @@ def _exactly(
     return labels if labels.max() + 1 == n_clusters else join_to(graph, labels, n_clusters)
 
 
-def _modularity(graph: Any, labels: CommunityLabels) -> float:
+def modularity(graph: Any, labels: CommunityLabels) -> float:
     """Return the modularity: the fraction of links within clusters above that expected by chance; 0 without links."""
     total = float(graph.sum())
     if not total:

@@ -6,8 +6,8 @@ with ``numbers``, ``epsilon`` and ``delta``; and with the greatest merge ``heigh
 ``silhouettes`` by number of clusters.
 
 Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each and
-the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward"; and ``scales``, coarser
-and finer clusters, see `fedkin.report.ScaleTree`.
+the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward"; on a line ``by_modes``,
+whether clusters are modes; and ``scales``, coarser and finer clusters, see `fedkin.report.ScaleTree`.
 """
 
 from __future__ import annotations
@@ -167,6 +167,10 @@ def _other_way(values: Mapping[str, Any]) -> str | None:
     """Return how clusters were found if not in the graph."""
     if values.get("by_density"):
         return "these clusters are pieces of longer ones, which the gaps between micro-clusters show (HDBSCAN)"
+    if values.get("by_modes"):
+        return "samples differ in one direction alone, so clusters are the modes of their density (Silverman's test)"
+    if "by_modes" in values:
+        return "samples differ in one direction alone, and its density does not show as many clusters (k-means)"
     if values.get("linkage") == "ward":
         return "there are too few micro-clusters for a graph, so clusters are those of Ward's method"
     return None
@@ -174,6 +178,15 @@ def _other_way(values: Mapping[str, Any]) -> str | None:
 
 def _stability(values: Mapping[str, Any]) -> Bars:
     chosen = values["resolutions"].index(values["resolution"])
+    if "by_modes" in values:
+        caption = (
+            "How sure it is that there are at least so many clusters: the fraction of draws from a density with one "
+            f"mode less that have fewer modes. Nothing is asked of a single cluster. In this run {_other_way(values)}."
+        )
+        names = [str(count) for count in values["clusters_found"]]
+        return Bars(
+            "Modes", caption, names, values["stabilities"], [at == chosen for at in range(len(names))], "clusters"
+        )
     other_way = _other_way(values)
     caption = (
         "ARI of the clusters found at each resolution, the coarsest first, with those found without some of the "

@@ -243,7 +243,7 @@ class KinGraphMethod(SampleMethod):
         """
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
-        return clustered(state, rng, self.neighbours, wanted, resolution, by_ward=self.epsilon is None)
+        return clustered(state, rng, self.neighbours, wanted, resolution, exact=self.epsilon is None)
 
     def conclude(self, fed: Federation, state: KinGraphState) -> None:
         """Send clients the clusters of their micro-clusters, or of all nodes."""

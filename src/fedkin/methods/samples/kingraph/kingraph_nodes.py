@@ -1,6 +1,7 @@
 """Nodes of kin-graph's graph: their clusters, and clusters of samples by a vote of the nearest nodes.
 
-Clusters of the nodes are communities of the graph, or for few nodes those of Ward's method.
+Clusters of the nodes are communities of the graph, or for few nodes those of Ward's method; on a line they are modes of
+the density.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from torch import Tensor
 
 from fedkin.clustering.community_joining import FEW_DIMENSIONS
 from fedkin.clustering.few_nodes import FEW_IN_SPACE, FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
-from fedkin.clustering.graph_cut import communities
+from fedkin.clustering.graph_cut import communities, modularity
 from fedkin.clustering.margins import distance_margin
 from fedkin.clustering.micro_clusters import smoothed
+from fedkin.clustering.modes import clusters_by_modes, on_a_line
 from fedkin.clustering.nearest import neighbours_vote
 from fedkin.clustering.neighbour_graph import neighbour_graph
 from fedkin.core import Client, FedkinError, Payload, client_task
@@ -46,7 +48,7 @@ def clustered(
     neighbours: int,
     n_clusters: int | None,
     resolution: float | None,
-    by_ward: bool,
+    exact: bool,
 ) -> tuple[KinGraphState, dict[str, Any]]:
     """Return the finished state with the clusters of its nodes, and values for the record.
 
@@ -60,15 +62,19 @@ def clustered(
         Maximum number of nearest nodes that a node is linked to.
     n_clusters, resolution : number or None
         Given, or ``None`` to be found.
-    by_ward : bool
-        Whether few nodes, see `FEW_NODES`, are clustered by Ward's method instead, unless a resolution is given.
+    exact : bool
+        Whether nodes have their exact positions and samples. Then few of them, see `FEW_NODES`, are clustered by Ward's
+        method, and more on a line by `clusters_by_modes`, unless a resolution is given.
     """
-    graph = neighbour_graph(state.centroids, state.counts, neighbours)
-    points, flat = state.centroids, state.centroids.shape[1] <= FEW_DIMENSIONS
-    clusters, evidence = communities(graph, state.counts, n_clusters, rng, points=points, resolution=resolution)
-    few = len(clusters) <= (FEW_NODES if flat else FEW_IN_SPACE)
-    if few and resolution is None and by_ward and not evidence["by_density"]:
-        clusters, evidence = clusters_of_few(state.centroids, state.counts, n_clusters, clusters, evidence)
+    graph, points = neighbour_graph(state.centroids, state.counts, neighbours), state.centroids
+    if exact and resolution is None and len(points) > FEW_NODES and on_a_line(points):
+        clusters, evidence = clusters_by_modes(points[:, 0], state.counts, n_clusters, rng)
+        evidence["modularity"] = modularity(graph, clusters.numpy())
+    else:
+        clusters, evidence = communities(graph, state.counts, n_clusters, rng, points=points, resolution=resolution)
+        few = len(clusters) <= (FEW_NODES if points.shape[1] <= FEW_DIMENSIONS else FEW_IN_SPACE)
+        if few and resolution is None and exact and not evidence["by_density"]:
+            clusters, evidence = clusters_of_few(points, state.counts, n_clusters, clusters, evidence)
     values = {"phase": "graph", "nodes": len(clusters), "edges": int(graph.nnz // 2)}
     values |= {"clusters": int(clusters.max()) + 1, **evidence}
     if n_clusters is None and resolution is None and values["clusters"] == 1 and len(clusters) < TOO_FEW_NODES:
