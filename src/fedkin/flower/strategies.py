@@ -37,71 +37,59 @@ _ALWAYS = "always '{}' with a client app that is not fedkin's own"
 
 
 class FedAvgStrategy(ClusterStrategy, method=fedavg.FedAvgMethod):
-    """Strategy of FedAvg: one model for all nodes (McMahan et al. 2017), the baseline for clusters.
-
-    See `ClusterStrategy` for all parameters.
-    """
+    """Strategy of FedAvg: one model for all nodes (McMahan et al. 2017), the baseline for clusters."""
 
 
 class FedOptStrategy(ClusterStrategy, method=fedopt.FedOptMethod):
-    """Strategy of FedOpt: one model for all nodes, with an adaptive optimiser at the server (Reddi et al. 2021).
-
-    See `ClusterStrategy`, and `fedkin.methods.clients.fedopt.FedOptMethod` for its parameters.
-    """
+    """Strategy of FedOpt: one model for all nodes, with an adaptive optimiser at the server (Reddi et al. 2021)."""
 
 
 class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
     """Strategy of OCFL: find clusters and their number once, as soon as the nodes' updates diverge (Zuziak et al.).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
-    `fedkin.methods.clients.ocfl.OCFLMethod` for its parameters.
+    Works with any app that works with FedAvg, and sends what FedAvg sends.
     """
 
 
 class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
     """Strategy of CFL: bipartition clusters recursively where one model no longer fits all (Sattler et al. 2020).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes of a cluster
-    that was cut also evaluate its earlier models, once, after the last round. See `ClusterStrategy`, and
-    `fedkin.methods.clients.sattler.SattlerMethod` for its parameters.
+    Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes of a cluster that was
+    cut also evaluate its earlier models, once, after the last round.
     """
 
 
 class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMethod):
     """Strategy of FL+HC: cluster nodes once, by a dendrogram of updates cut at a given height (Briggs et al. 2020).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
-    `fedkin.methods.clients.hierarchical.HierarchicalMethod` for its parameters.
+    Works with any app that works with FedAvg, and sends what FedAvg sends.
     """
 
 
 class FeSEMStrategy(ClusterStrategy, method=fesem.FeSEMMethod):
     """Strategy of FeSEM: assign each node to the nearest of `n_clusters` models in every round (Long et al. 2023).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
-    `fedkin.methods.clients.fesem.FeSEMMethod` for its parameters.
+    Works with any app that works with FedAvg, and sends what FedAvg sends.
     """
 
 
 class FedGroupStrategy(ClusterStrategy, method=fedgroup.FedGroupMethod):
     """Strategy of FedGroup: cluster nodes once, by the decomposed cosine similarity of updates (Duan et al. 2021).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
-    `fedkin.methods.clients.fedgroup.FedGroupMethod` for its parameters.
+    Works with any app that works with FedAvg, and sends what FedAvg sends.
     """
 
 
 class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
     """Strategy of IFCA: each node trains the one of `n_clusters` models that fits it best (Ghosh et al. 2020).
 
-    Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`. Models are chosen
-    by that loss, so on the samples the app evaluates with. A round is `n_clusters` evaluations at every node and then a
+    Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`. Models are chosen by
+    that loss, so on the samples the app evaluates with. A round is `n_clusters` evaluations at every node and then a
     training: two exchanges, where fedkin's own client app needs one.
 
     With one model as `initial_arrays` the others are seeded as in k-means++: before the first round one node after
-    another trains it, each sampled in proportion to its loss under the models so far. With a list of
-    `n_clusters` models, training begins from these; they should differ. See `ClusterStrategy`, and
-    `fedkin.methods.clients.ifca.IFCAMethod` for its parameters.
+    another trains it, each sampled in proportion to its loss under the models so far. With a list of `n_clusters`
+    models, training begins from these; they should differ.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {
@@ -129,8 +117,7 @@ class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMet
     whole training stands for the paper's one gradient step. In a round a node evaluates all models and trains all of
     them, so it costs `n_clusters` times FedAvg's computing; fedkin's own client app sends one message instead.
 
-    `initial_arrays` is a list of `n_clusters` models that differ. See `ClusterStrategy`, and
-    `fedkin.methods.clients.gradient_loss.GradientLossMethod` for its parameters.
+    `initial_arrays` is a list of `n_clusters` models that differ.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {
@@ -145,7 +132,7 @@ class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
 
     Works with any app that works with FedAvg; a node that comes when clusters are no longer formed joins by its
     `eval_loss_key` under each model. In a clustering round most nodes train twice: their cluster's model, and one that
-    all nodes train. See `ClusterStrategy`, and `fedkin.methods.clients.cfl_gp.CFLGPMethod` for its parameters.
+    all nodes train.
     """
 
 
@@ -153,8 +140,7 @@ class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
     """Strategy of CLoVE: k-means of the nodes' losses under `n_clusters` models, in every round (Bhatia et al. 2025).
 
     Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`; a node evaluates all
-    models in a round in which it is clustered. `initial_arrays` is a list of `n_clusters` models that differ. See
-    `ClusterStrategy`, and `fedkin.methods.clients.clove.CLoVEMethod` for its parameters.
+    models in a round in which it is clustered. `initial_arrays` is a list of `n_clusters` models that differ.
     """
 
     _several = True
@@ -165,8 +151,7 @@ class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
 
     Needs a client app that also describes its data: ``app.query("fedkin")(fedkin.flower.describes(load))``. Steps of
     pre-training and the one of messages come before the first round. Flipped bits are remembered, so that repeated
-    messages reveal no more; an app on Flower remembers them for one run only. See `ClusterStrategy`, and
-    `fedkin.methods.clients.embedding.embedding.EmbeddingMethod` for its parameters.
+    messages reveal no more; an app on Flower remembers them for one run only.
     """
 
     _asks = "describes(load)"
@@ -176,8 +161,7 @@ class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
 class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
     """Strategy of LADD: cluster nodes before training by the style of their images (Shenaj et al. 2023).
 
-    Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are. See
-    `ClusterStrategy`, and `fedkin.methods.clients.ladd.LADDMethod` for its parameters.
+    Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are.
     """
 
     _asks = "describes(load)"
@@ -188,7 +172,6 @@ class PACFLStrategy(ClusterStrategy, method=pacfl.PACFLMethod):
     """Strategy of PACFL: cluster nodes before training by principal angles of their data (Vahidian et al. 2023).
 
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; singular vectors are sent as they are.
-    See `ClusterStrategy`, and `fedkin.methods.clients.pacfl.PACFLMethod` for its parameters.
     """
 
     _asks = "describes(load)"
@@ -200,8 +183,7 @@ class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
 
     Needs a client app that also describes its data by its own network:
     ``app.query("fedkin")(fedkin.flower.describes(load, network=Net))``; moments are sent as they are. Latents are what
-    the network's last linear layer is given, whose matrix must be the last of the arrays. See `ClusterStrategy`, and
-    `fedkin.methods.clients.flux.FLUXMethod` for its parameters.
+    the network's last linear layer is given, whose matrix must be the last of the arrays.
     """
 
     _asks = "describes(load, network=Net)"
@@ -221,8 +203,7 @@ class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
 
     Works with any app that works with FedAvg and whose evaluation reports an accuracy in [0, 1], `eval_accuracy_key`:
     nodes judge models on the samples that the app evaluates with. With ``start="alone"`` every node begins with a model
-    of its own, so that at the first clustering each evaluates as many models as there are nodes. See `ClusterStrategy`,
-    and `fedkin.methods.clients.feddrift.feddrift.FedDriftMethod` for its parameters.
+    of its own, so that at the first clustering each evaluates as many models as there are nodes.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {"held_out": "the samples that the client app evaluates with"}
@@ -235,8 +216,7 @@ class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):
     ``app.query("fedkin")(fedkin.flower.describes(load, network=Net))``. How nodes train is therefore given here, as
     `learning_rate`, `local_epochs` and the like; the client app's own training is not called, its evaluation is, with
     the model of the cluster that a node belongs to most. Mods of the client app, such as `LocalDpMod`, do not cover
-    this training. `initial_arrays` is a list of `n_clusters` models that differ. See `ClusterStrategy`, and
-    `fedkin.methods.clients.fedrc.FedRCMethod` for its parameters.
+    this training. `initial_arrays` is a list of `n_clusters` models that differ.
     """
 
     _asks = "describes(load, network=Net)"

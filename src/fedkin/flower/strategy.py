@@ -74,9 +74,14 @@ class ClusterStrategy(StartedStrategy):
     """The hyper-parameter and its value with which the client app's data need no labels; ``None`` if they always do."""
 
     def __init_subclass__(cls, method: type[ClientMethod] | None = None, **more: Any) -> None:
-        """Add the hyper-parameters of `method` to the strategy; by default its base's method."""
+        """Add the hyper-parameters of `method`, and where they are described; by default its base's method."""
         super().__init_subclass__(**more)
-        cls._method = cls._method if method is None else method
+        if method is not None:
+            cls._method = method
+            where = f"`{method.__module__}.{method.__qualname__}`"
+            cls.__doc__ = (
+                f"{inspect.cleandoc(cls.__doc__ or '')}\n\nSee `ClusterStrategy`, and {where} for its parameters."
+            )
         cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
