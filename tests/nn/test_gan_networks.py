@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedkin.nn.gan_networks import build_discriminator, build_generator, takes_convolutions
+from fedkin.nn.gan_networks import build_discriminator, build_generator
 
 
 def parameters(module):
@@ -42,9 +42,3 @@ def test_half_the_capacity_is_a_quarter_of_the_parameters():
         lambda c: build_discriminator((1, 28, 28), c),
     ):
         assert parameters(build(0.5)) / parameters(build(1.0)) == pytest.approx(0.25, abs=0.02)
-
-
-def test_small_sides_and_vectors_are_no_images():
-    assert takes_convolutions((1, 8, 8))
-    assert not takes_convolutions((1, 8, 7))
-    assert not takes_convolutions((64,))

@@ -8,7 +8,7 @@ from torch import nn
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.layers import Dropout, set_generator, with_own_dropout
+from fedkin.nn.layers import Dropout, set_generator, takes_convolutions, with_own_dropout
 
 
 def with_generator(layer, seed=0):
@@ -134,3 +134,9 @@ def test_a_generator_reaches_every_dropout_and_can_be_taken_away():
     assert net[1][0].generator is generator
     set_generator(net, None)
     assert net[1][0].generator is None
+
+
+def test_small_sides_and_vectors_are_no_images():
+    assert takes_convolutions((1, 8, 8))
+    assert not takes_convolutions((1, 8, 7))
+    assert not takes_convolutions((64,))

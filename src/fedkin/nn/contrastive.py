@@ -15,13 +15,12 @@ from typing import Any, Literal, cast
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.layers import normalised_layer
+from fedkin.nn.layers import normalised_layer, takes_convolutions
 from fedkin.nn.resnet import GROUPS, resnet
 
 Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
 Normalization = Literal["batch", "group"]
 
-_SMALLEST_SIDE = 8
 _CHANNELS = (64, 128, 256)
 _UNITS = (256, 256)
 _LEAK = 0.2
@@ -57,14 +56,14 @@ class Design:
         FedkinError
             If the backbone needs images of 8 x 8 pixels or more, and the samples are not such.
         """
-        images = len(self.shape) == 3 and min(self.shape[1:]) >= _SMALLEST_SIDE
+        images = takes_convolutions(self.shape)
         if self.backbone == "auto":
             ours: Backbone = "convolutions" if self.shape[0] == 1 else "resnet18"
             return replace(self, backbone=ours if images else "perceptron")
         if not images and self.backbone != "perceptron":
             raise FedkinError(
-                f"method.backbone = '{self.backbone}' takes images of at least {_SMALLEST_SIDE} x {_SMALLEST_SIDE} "
-                f"pixels, and the samples have the shape {self.shape}; 'perceptron' takes any."
+                f"method.backbone = '{self.backbone}' takes images of at least 8 x 8 pixels, "
+                f"and the samples have the shape {self.shape}; 'perceptron' takes any."
             )
         return self
 

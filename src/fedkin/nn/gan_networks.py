@@ -15,9 +15,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from fedkin.nn.encoder import Output, last_layers
-from fedkin.nn.layers import normalised_layer
+from fedkin.nn.layers import normalised_layer, takes_convolutions
 
-_SMALLEST_SIDE = 8
 _GENERATOR_CHANNELS = (128, 64)
 _DISCRIMINATOR_CHANNELS = (64, 128, 256)
 _UNITS = 1024
@@ -83,11 +82,6 @@ def build_discriminator(shape: Sequence[int], capacity: float = 1.0) -> nn.Modul
     units = _scaled(_UNITS, capacity)
     layers += [nn.Flatten(), nn.Linear(above * height * width, units), nn.BatchNorm1d(units), nn.LeakyReLU(_LEAK)]
     return _initialised(nn.Sequential(*layers, nn.Linear(units, 1), nn.Flatten(0)), capacity)
-
-
-def takes_convolutions(shape: Sequence[int]) -> bool:
-    """Whether samples of `shape` are images of 8 x 8 pixels or more."""
-    return len(shape) == 3 and min(shape[1:]) >= _SMALLEST_SIDE
 
 
 class _Planes(nn.Module):

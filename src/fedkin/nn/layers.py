@@ -137,6 +137,11 @@ def set_generator(module: nn.Module, generator: torch.Generator | None) -> None:
             layer.generator = generator
 
 
+def takes_convolutions(shape: Sequence[int]) -> bool:
+    """Whether samples of `shape` are images of 8 x 8 pixels or more."""
+    return len(shape) == 3 and min(shape[1:]) >= 8
+
+
 def _is_dropout(layer: nn.Module) -> bool:
     return isinstance(layer, (nn.Dropout, *_OF_CHANNELS))
 

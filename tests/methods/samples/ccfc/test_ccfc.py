@@ -221,7 +221,8 @@ def test_colours_of_values_beyond_the_unit_interval_stay_as_they_are():
     clients = [Client(i, torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(i)) * 3) for i in range(2)]
     state = CCFCMethod(**TINY, backbone="perceptron").init(LocalFederation(clients))
     assert not state.unit
-    seen = augmentation_for((3, 8, 8), state.unit).views(clients[0].x, torch.Generator().manual_seed(0))
+    how, x = augmentation_for((3, 8, 8), state.unit), clients[0].x
+    seen = how.apply(x, how.draw(x.shape, torch.Generator().manual_seed(0)))
     assert float(seen.min()) < -1
     assert float(seen.max()) > 2
     assert augmentation_for((3, 8, 8)).jitter > 0
