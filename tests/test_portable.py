@@ -5,16 +5,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedkin"
-FILES = {str(path.relative_to(SOURCE)): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 OF_POSIX = {"fcntl", "grp", "pty", "pwd", "resource", "selectors", "syslog", "termios", "tty"}
 """Modules that Windows lacks; its `selectors` selects no pipes."""
 NOWHERE_ELSE = {"chown", "fork", "forkpty", "getuid", "killpg", "mkfifo", "sched_getaffinity", "setsid"}
 """Functions of `os` that Windows lacks, which are asked for before they are called."""
+
+
+@cache
+def files() -> dict[str, ast.Module]:
+    """Every file's syntax tree; it takes seconds, which only the worker that runs these tests should spend."""
+    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def calls(tree: ast.AST) -> Iterator[ast.Call]:
@@ -24,7 +30,7 @@ def calls(tree: ast.AST) -> Iterator[ast.Call]:
 def test_no_module_of_one_system_is_imported() -> None:
     found = [
         (file, module)
-        for file, tree in FILES.items()
+        for file, tree in files().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for module in ([node.module] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names])
@@ -34,7 +40,7 @@ def test_no_module_of_one_system_is_imported() -> None:
 
 
 def test_functions_of_one_system_are_asked_for_first() -> None:
-    for file, tree in FILES.items():
+    for file, tree in files().items():
         used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & NOWHERE_ELSE
         asked = {
             call.args[1].value
@@ -45,7 +51,7 @@ def test_functions_of_one_system_are_asked_for_first() -> None:
 
 
 def test_text_files_have_an_encoding() -> None:
-    without = [(file, call.lineno) for file, tree in FILES.items() for call in calls(tree) if lacks_encoding(call)]
+    without = [(file, call.lineno) for file, tree in files().items() for call in calls(tree) if lacks_encoding(call)]
     assert without == []
 
 
