@@ -32,6 +32,8 @@ _ROUNDING = 1e-9
 _GRID = 0.5
 """Minimum bandwidth, relative to the distance to the next different value: values of a grid are no modes."""
 
+_FEW = 10
+"""Maximum number of points that show no density."""
 _MAX_MODES, _MAX_GIVEN = 12, 30
 """Maximum number of modes that are looked for, where no number is given, and where one is."""
 _SURE = 2.0
@@ -92,8 +94,8 @@ def clusters_by_modes(points: Tensor, counts: Tensor, n_clusters: int | None) ->
 
 
 def on_a_line(points: Tensor) -> bool:
-    """Return whether points ``(m, d)`` have one column, and differ."""
-    return points.shape[1] == 1 and len(points.unique()) > 1
+    """Return whether points ``(m, d)`` have one column, differ, and are enough to show a density."""
+    return points.shape[1] == 1 and len(points) > _FEW and len(points.unique()) > 1
 
 
 @dataclass(frozen=True)

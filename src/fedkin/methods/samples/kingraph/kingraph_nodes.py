@@ -63,11 +63,11 @@ def clustered(
     n_clusters, resolution : number or None
         Given, or ``None`` to be found.
     exact : bool
-        Whether nodes have their exact positions and samples. Then few of them, see `FEW_NODES`, are clustered by Ward's
-        method, and more on a line by `clusters_by_modes`, unless a resolution is given.
+        Whether nodes have their exact positions and samples. Then those on a line are clustered by `clusters_by_modes`,
+        and few others, see `FEW_NODES`, by Ward's method, unless a resolution is given.
     """
     graph, points = neighbour_graph(state.centroids, state.counts, neighbours), state.centroids
-    if exact and resolution is None and len(points) > FEW_NODES and on_a_line(points):
+    if exact and resolution is None and on_a_line(points):
         clusters, evidence = clusters_by_modes(points[:, 0], state.counts, n_clusters)
         evidence["modularity"] = modularity(graph, clusters.numpy())
     else:
