@@ -269,7 +269,11 @@ SINGLE = f"fit takes {COLLECTIONS}; got a single table."
         ([X, X[:0]], "Client 1 is empty (shape (0, 8)); every client needs at least one sample and one feature."),
         ([X, X * np.nan], "Client 1 has missing or infinite values in 72 of 72 samples; all must be finite float32."),
         ([X, [[1, 2], [3]]], "Client 1 is no array: its rows differ in length or type."),
-        ([X, np.full((2, 8), "a")], "Client 1 holds values of type <U1, but all must be real numbers."),
+        (
+            [X, np.full((2, 8), "a")],
+            "Client 1 holds values of type <U1, but all must be real numbers. A table with texts or dates is given "
+            "as a DataFrame.",
+        ),
     ],
 )
 def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) -> None:

@@ -41,6 +41,7 @@ def test_images_get_a_channel_and_bytes_become_fractions():
 
 
 NUMERIC = "but all must be real numbers."
+AS_TABLE = "A table with texts or dates is given as a DataFrame."
 SHAPES = "(n, features) or (n, channels, height, width)"
 
 
@@ -64,8 +65,8 @@ SHAPES = "(n, features) or (n, channels, height, width)"
             "Client 3 has missing or infinite values in 1 of 2 samples; all must be finite float32.",
         ),
         ([[1e300]], "Client 3 has missing or infinite values in 1 of 1 samples; all must be finite float32."),
-        ([["a", "b"]], f"Client 3 holds values of type <U1, {NUMERIC}"),
-        ([[1, None]], f"Client 3 holds values of type object, {NUMERIC}"),
+        ([["a", "b"]], f"Client 3 holds values of type <U1, {NUMERIC} {AS_TABLE}"),
+        ([[1, None]], f"Client 3 holds values of type object, {NUMERIC} {AS_TABLE}"),
         ([[1j]], f"Client 3 holds values of type complex128, {NUMERIC}"),
         ([[1, 2], [3]], "Client 3 is no array: its rows differ in length or type."),
         (pd.DataFrame({"a": []}), "Client 3 is empty (0 rows, 1 columns of features)."),

@@ -221,7 +221,8 @@ def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
     except (ValueError, TypeError) as error:
         raise FedkinError(f"{where} is no array: its rows differ in length or type.") from error
     if array.dtype.kind not in "biuf":
-        raise FedkinError(f"{where} holds values of type {array.dtype}, but all must be real numbers.")
+        as_table = " A table with texts or dates is given as a DataFrame." if array.dtype.kind in "OSUM" else ""
+        raise FedkinError(f"{where} holds values of type {array.dtype}, but all must be real numbers.{as_table}")
     return array
 
 
