@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.clustering.modes import clusters_by_modes
+from fedkin.core.seeds import derive_generator
 from fedkin.experiment.report_content.clustering_content import clustering_of
 
 Floats = NDArray[np.float64]
@@ -18,7 +19,8 @@ Floats = NDArray[np.float64]
 
 def found(points: Floats, counts: Floats | None = None, number: int | None = None) -> NDArray[np.int64]:
     samples = np.ones(len(points)) if counts is None else counts
-    return clusters_by_modes(torch.from_numpy(points), torch.from_numpy(samples).long(), number)[0].numpy()
+    counted = torch.from_numpy(samples).long()
+    return clusters_by_modes(torch.from_numpy(points), counted, number, derive_generator(0))[0].numpy()
 
 
 def mixture(means: list[float], rows: int, seed: int, shares: list[float] | None = None) -> tuple[Floats, Floats]:

@@ -32,6 +32,29 @@ def test_values_that_stand_for_empty_cells_do_so_in_new_rows(tmp_path: Path) -> 
     assert len({row.split(",")[1] for row in found[0].splitlines()[1:]}) == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("data = 3", "data is 3 in {}; it should be a section of options."),
+        ("[data]\ndecimal = 7", "{} cannot be used: decimal is 7; allowed: '.' and ','."),
+        ("[data]\nencoding = []", "{} cannot be used: encoding is []; it should name one of text, such as 'utf-8'"),
+        ("[data]\nna_values = {a = {b = 1}}", "{} cannot be used: na_values['a'] has {'b': 1}; it should have texts"),
+        ("[data", "{} is not a TOML file: "),
+    ],
+)
+def test_a_damaged_file_of_how_rows_are_read_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    for name in ("north", "south"):
+        rows = "\n".join(f"{at},{at % 2}" for at in range(40))
+        (tmp_path / "sites" / f"{name}.csv").write_text(f"a,b\n{rows}\n")
+    execute(load_config("kfed", [f"data.source={tmp_path / 'sites'}", "method.n_clusters=2"]), tmp_path / "run")
+    damaged = tmp_path / "run" / "reading.toml"
+    damaged.write_text(text)
+    with pytest.raises(FedkinError) as error:
+        prediction.predict(tmp_path / "run", str(tmp_path / "sites" / "north.csv"))
+    assert str(error.value).startswith(sentence.replace("{}", str(damaged), 1))
+
+
 def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path) -> None:
     """With a decimal comma, and by the file's name."""
     rng = np.random.default_rng(0)

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import norm
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from fedkin.clustering.community_scales import largest_first, scales_of
+from fedkin.clustering.k_means import k_means
 
 _BINS = 1_024
 _MARGIN = 0.25
@@ -47,7 +47,9 @@ Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def clusters_by_modes(points: Tensor, counts: Tensor, n_clusters: int | None) -> tuple[Tensor, dict[str, Any]]:
+def clusters_by_modes(
+    points: Tensor, counts: Tensor, n_clusters: int | None, rng: torch.Generator
+) -> tuple[Tensor, dict[str, Any]]:
     """Cluster points on a line, into as many clusters as its density has modes or as given.
 
     Each cluster reaches from one valley of the density to the next. If `n_clusters` is given and the density does not
@@ -61,6 +63,8 @@ def clusters_by_modes(points: Tensor, counts: Tensor, n_clusters: int | None) ->
         int64 ``(m,)``, samples of each.
     n_clusters : int or None
         At least 1; with fewer different positions each is a cluster.
+    rng : torch.Generator
+        Draws the seeds of k-means.
 
     Returns
     -------
@@ -75,16 +79,17 @@ def clusters_by_modes(points: Tensor, counts: Tensor, n_clusters: int | None) ->
     line = _Line(points.double().numpy(), size)
     tried = [line.divided(number) for number in range(1, max(_MAX_MODES, min(n_clusters or 1, _MAX_GIVEN)) + 1)]
     shown = {division.modes: division for division in tried if division.shows()}
-    if n_clusters is None:
-        labels = shown[max(shown)].labels
+    by_modes = n_clusters is None or n_clusters in shown
+    if n_clusters is None or by_modes:
+        labels = shown[n_clusters or max(shown)].labels
     else:
-        labels = shown[n_clusters].labels if n_clusters in shown else line.means(n_clusters)
+        labels = k_means(points[:, None], n_clusters, rng, weights=counts).labels.numpy()
     chosen = tried[min(int(labels.max()) + 1, len(tried)) - 1]
     evidence = {
         "resolution": chosen.resolution,
         "stability": chosen.stability,
         "by_density": False,
-        "by_modes": n_clusters is None or n_clusters in shown,
+        "by_modes": by_modes,
         "resolutions": [division.resolution for division in tried],
         "clusters_found": [division.modes for division in tried],
         "stabilities": [division.stability for division in tried],
@@ -203,12 +208,6 @@ class _Line:
             deviations=float(min((modes - lows) / deviation, default=math.inf)),
             least=float(sizes.min() / sizes.sum()),
         )
-
-    def means(self, number: int) -> Labels:
-        """Return the points' clusters by k-means."""
-        model = KMeans(min(number, len(np.unique(self.points))), n_init=10, random_state=0)
-        labels: Labels = model.fit_predict(self.points[:, None], sample_weight=self.counts).astype(np.int64)
-        return labels
 
 
 def _tops(density: Floats) -> list[int]:

@@ -116,14 +116,24 @@ class SavedResult:
 
     def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
         """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
-        own: dict[str, Any] = {}
-        for name in ("config.toml", READING):  # of a run, and of a client's share
-            check_sum(self.folder, name)
-            path = self.folder / name
-            own |= read_tables(path).get("data", {}) if path.is_file() else {}
-        how: dict[str, Any] = {name: own[name] for name in ("decimal", "encoding", "na_values") if name in own}
-        how |= {name: value for name, value in options.items() if value is not None}
+        how = self._how_it_was_read() | {name: value for name, value in options.items() if value is not None}
         return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
+
+    def _how_it_was_read(self) -> dict[str, Any]:
+        """Return the options for reading new rows that a client's share of a run has, or the run's folder."""
+        for path in (self.folder / READING, self.folder / "config.toml"):
+            check_sum(self.folder, path.name)
+            if path.is_file():
+                own = read_tables(path).get("data", {})
+                if not isinstance(own, dict):
+                    raise FedkinError(f"data is {own!r} in {path}; it should be a section of options.")
+                how = {name: own[name] for name in ("decimal", "encoding", "na_values") if name in own}
+                try:
+                    TableOptions(**how)
+                except FedkinError as error:
+                    raise FedkinError(f"{path} cannot be used: {error}") from error
+                return how
+        return {}
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
         """Prepare new samples, read from `source`, as the method needs them."""

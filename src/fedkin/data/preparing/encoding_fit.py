@@ -79,7 +79,7 @@ def fitted_encoding(
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     low, high = limits.ends(len(columns))
     encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, imputation)
-    in_one_unit = note_on_unit(shared, sums.spread > 0)
+    in_one_unit = note_on_unit(shared, ~constant(sums.mean, sums.spread))
     return encoding, [*_notes(columns, sums, encoding), *in_one_unit, *outliers]
 
 

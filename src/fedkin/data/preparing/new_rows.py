@@ -37,7 +37,7 @@ def notes_on_new_rows(table: Table, encoding: TableEncoding, where: str) -> list
         here = f"Column '{column.name}' of {mid_sentence(where)}"
         if column.kind == "category" and column.name in own:
             notes += _on_categories(here, *own[column.name], column)
-        elif column.kind in ("number", "date") and encoding.mode == "standard":
+        elif column.kind in ("number", "date") and encoding.mode in ("standard", "common"):
             mean, scale = (float(part[starts[column.name]]) for part in (encoding.mean, encoding.scale))
             notes += _on_numbers(here, values[:, at], mean, scale, column.kind)
     return notes

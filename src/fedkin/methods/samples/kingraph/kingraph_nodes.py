@@ -68,7 +68,7 @@ def clustered(
     """
     graph, points = neighbour_graph(state.centroids, state.counts, neighbours), state.centroids
     if exact and resolution is None and on_a_line(points):
-        clusters, evidence = clusters_by_modes(points[:, 0], state.counts, n_clusters)
+        clusters, evidence = clusters_by_modes(points[:, 0], state.counts, n_clusters, rng)
         evidence["modularity"] = modularity(graph, clusters.numpy())
     else:
         clusters, evidence = communities(graph, state.counts, n_clusters, rng, points=points, resolution=resolution)
