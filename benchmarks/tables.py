@@ -14,7 +14,11 @@ With ``--rivals``, kin-graph, its nearest rivals and FedDP-KMeans cluster the sa
 seeds: digits and MNIST's tenth as images, wine, breast cancer, and eight sets of the suite. Methods with an epsilon run
 on the images, spread at random. The server of FedDP-KMeans has a random twentieth of the rows, which clients have, too.
 
-Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone.
+    python benchmarks/tables.py run CSV --uci --variants plain --clients 3 --seeds 0 1
+    python benchmarks/tables.py show CSV --clear 0.2
+
+Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone. With
+``--uci`` they are those of ``FEDKIN_ARFF``.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from sklearn.mixture import GaussianMixture
 
 import fedkin
+from arff_tables import arff_sources
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
@@ -118,13 +123,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", help="all unless named, such as kin-graph k-means")
     parser.add_argument("--quick", action="store_true", help="seven tables, four variants, one seed")
     parser.add_argument("--rivals", action="store_true", help="kin-graph and its rivals, three seeds")
+    parser.add_argument("--uci", action="store_true", help="the tables of FEDKIN_ARFF alone")
+    parser.add_argument("--clear", type=float, help="show tables alone of which a method given the number has this ARI")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--by-table", action="store_true", help="show a row per table")
     given = parser.parse_args(arguments)
     if given.what == "show":
-        lines = pd.read_csv(given.csv)
+        lines = clear(pd.read_csv(given.csv), given.clear)
         print(by_table(lines, given.markdown) if given.by_table else summary(lines, given.markdown))
         return
+    if given.uci:
+        given.tables = list(arff_sources())
     if given.rivals:
         given.tables = [name for name in given.tables if name in RIVAL_TABLES]
         given.variants, given.seeds = ["plain"], [seed for seed in given.seeds if seed < 3]
@@ -268,6 +277,14 @@ POOLED: dict[tuple[str, bool], Callable[[Rows, int, int], Labels]] = {
     ("Gaussian mixture, BIC", False): by_bic,
 }
 """Methods of all rows together."""
+
+
+def clear(lines: pd.DataFrame, least: float | None) -> pd.DataFrame:
+    """Return the lines of tables whose classes show as clusters: some method that is given the number has this ARI."""
+    if least is None:
+        return lines
+    best = lines[lines.k_given].groupby(["table", "method"]).ari.mean().groupby("table").max()
+    return lines[lines.table.isin(best.index[best >= least])]
 
 
 def summary(lines: pd.DataFrame, markdown: bool = False) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedkin.core import Payload
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import Table
-from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
+from fedkin.data.reading.dataset import Dataset, encode_labels, usual_label
 from fedkin.data.reading.disk_store import is_on_disk
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table
@@ -151,7 +151,7 @@ def read_npz(
     for wanted in (label, cluster):
         if wanted is not None and wanted not in arrays:
             raise unknown_name(f"array of labels in {where}", wanted, arrays)
-    label = label or next((name for name in LABEL_NAMES if name in arrays and name != cluster), None)
+    label = label or usual_label(name for name in arrays if name != cluster)
     wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, cluster)]
     if "x" not in arrays and len(wide) != 1:
         raise FedkinError(f"{where} holds the arrays {', '.join(arrays) or 'none'}; name the samples' array 'x'.")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, no_column
 from fedkin.core.extras import require
-from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, SplitError, encode_labels
+from fedkin.data.reading.dataset import Dataset, SplitError, encode_labels, usual_label
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import frame_to_table
 
@@ -45,8 +45,8 @@ def read_huggingface(
     name : str
         Name that the user gave.
     label : str, optional
-        The column of labels; by default the first of `LABEL_NAMES`, else the only ``ClassLabel`` column, else, with
-        images, the only integer column, else none.
+        The column of labels; by default the one of a usual name, see `usual_label`, else the only ``ClassLabel``
+        column, else, with images, the only integer column, else none.
     split : str
         Usually ``"train"`` or ``"test"``.
     cluster : str, optional
@@ -159,9 +159,8 @@ def label_column(
             raise no_column(where, label, features)
         return label
     features = {name: kind for name, kind in features.items() if name != cluster}
-    named = [name for name in LABEL_NAMES if name in features]
-    if named:
-        return named[0]
+    if (named := usual_label(features)) is not None:
+        return named
     candidates = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
     if not candidates and images:
         candidates = [name for name, kind in features.items() if "int" in str(getattr(kind, "dtype", ""))]
