@@ -77,22 +77,24 @@ def clusters_by_modes(
     """
     size = counts.double().numpy()
     line = _Line(points.double().numpy(), size)
-    tried = [line.divided(number) for number in range(1, max(_MAX_MODES, min(n_clusters or 1, _MAX_GIVEN)) + 1)]
-    shown = {division.modes: division for division in tried if division.shows()}
+    most = max(_MAX_MODES, min(n_clusters or 1, _MAX_GIVEN))
+    divisions = {one.modes: one for one in map(line.divided, range(1, most + 1))}
+    shown = [number for number, one in divisions.items() if one.shows()]
     by_modes = n_clusters is None or n_clusters in shown
-    if n_clusters is None or by_modes:
-        labels = shown[n_clusters or max(shown)].labels
+    if by_modes:
+        labels = divisions[n_clusters or max(shown)].labels
     else:
-        labels = k_means(points[:, None], n_clusters, rng, weights=counts).labels.numpy()
-    chosen = tried[min(int(labels.max()) + 1, len(tried)) - 1]
+        labels = k_means(points[:, None], n_clusters or 1, rng, weights=counts).labels.numpy()
+    tried = [*divisions.values()]
+    chosen = divisions.get(int(labels.max()) + 1, tried[-1])
     evidence = {
         "resolution": chosen.resolution,
         "stability": chosen.stability,
         "by_density": False,
         "by_modes": by_modes,
-        "resolutions": [division.resolution for division in tried],
-        "clusters_found": [division.modes for division in tried],
-        "stabilities": [division.stability for division in tried],
+        "resolutions": [one.resolution for one in tried],
+        "clusters_found": [*divisions],
+        "stabilities": [one.stability for one in tried],
         "scales": scales_of([(one.resolution, one.labels, one.stability) for one in tried], size, labels),
     }
     return torch.from_numpy(largest_first(labels, size)), evidence

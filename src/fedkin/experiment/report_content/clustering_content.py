@@ -168,7 +168,7 @@ def _other_way(values: Mapping[str, Any]) -> str | None:
     if values.get("by_density"):
         return "these clusters are pieces of longer ones, which the gaps between micro-clusters show (HDBSCAN)"
     if values.get("by_modes"):
-        return "samples differ in one direction alone, so clusters are the modes of their density (Silverman's test)"
+        return "samples differ in one direction alone, so clusters are the modes of their density"
     if "by_modes" in values:
         return "samples differ in one direction alone, and its density does not show as many clusters (k-means)"
     if values.get("linkage") == "ward":
@@ -180,8 +180,8 @@ def _stability(values: Mapping[str, Any]) -> Bars:
     chosen = values["resolutions"].index(values["resolution"])
     if "by_modes" in values:
         caption = (
-            "How sure it is that there are at least so many clusters: the fraction of draws from a density with one "
-            f"mode less that have fewer modes. Nothing is asked of a single cluster. In this run {_other_way(values)}."
+            "How sure it is that the shallowest valley between so many modes is more than chance: 0.5 is a guess, 1 is "
+            f"sure. A single mode has no valley. In this run {_other_way(values)}."
         )
         names = [str(count) for count in values["clusters_found"]]
         return Bars(
