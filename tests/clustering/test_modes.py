@@ -58,6 +58,8 @@ def test_values_of_a_grid_are_no_modes():
     counts = np.round(200 * np.exp(-((x - 3) ** 2) / 3) + 100 * np.exp(-((x - 9) ** 2) / 2)) + 1
     assert found(x, counts).tolist() == [0] * 7 + [1] * 5
     assert found(np.arange(1.0, 6.0), np.array([40, 160, 300, 200, 60])).max() == 0, "answers from 1 to 5"
+    _, evidence = clusters_by_modes(torch.from_numpy(x), torch.from_numpy(counts).long(), None, derive_generator(0))
+    assert evidence["clusters_found"] == sorted(set(evidence["clusters_found"])), "each number is listed once"
 
 
 def test_a_few_far_points_are_no_cluster():

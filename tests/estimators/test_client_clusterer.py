@@ -318,15 +318,6 @@ def test_a_client_that_was_never_asked_has_no_model() -> None:
     )
 
 
-def test_clients_that_have_names_predict_by_them() -> None:
-    named = {f"site {i}": client for i, client in enumerate(CLIENTS)}
-    model = fedkin.IFCA(n_clusters=2, rounds=1, random_state=0).fit(named)
-    x = CLIENTS[1][0]
-    assert np.array_equal(model.predict(x, client="site 1"), model.predict(x, client=1))
-    with pytest.raises(FedkinError, match=r"^Unknown client 'site 99'; did you mean 'site \d'\?$"):
-        model.predict(x, client="site 99")
-
-
 def test_what_looks_wrong_is_in_the_notes() -> None:
     rows = {"age": [*range(40, 58), 999, 999, 999], "ill": ["no", "yes", "No"] * 7}
     clients = {name: pd.DataFrame(rows) for name in ("north", "south")}
@@ -337,17 +328,3 @@ def test_what_looks_wrong_is_in_the_notes() -> None:
         "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it stands for a "
         "missing value, empty these cells or name it in na_values.",
     ]
-
-
-def test_clients_with_numbers_for_names_predict_by_position_and_text():
-    model = quick().fit(dict(zip((7, 9, 1, 0, 3, 2), CLIENTS, strict=True)))
-    assert model.client_names_ == ["7", "9", "1", "0", "3", "2"]
-    assert list(model.predict({9: A, 7: A})) == [9, 7]
-    assert model.predict(A, client=0).tolist() == model.predict(A, client="7").tolist()
-    assert model.client_labels_[4] == model.client_labels_["3"]
-    said = "client is 9; numbers are positions, 0 to 5, in the order of fit; '9', in quotation marks"
-    with pytest.raises(FedkinError, match=said):
-        model.predict(A, client=9)
-    with pytest.raises(IndexError, match=said):
-        model.client_labels_[9]
-    assert model.client_labels_[[0, 1]].shape == (2,)

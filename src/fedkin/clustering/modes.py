@@ -22,6 +22,7 @@ from torch import Tensor
 
 from fedkin.clustering.community_scales import largest_first, scales_of
 from fedkin.clustering.k_means import k_means
+from fedkin.core.bisection import bisect
 
 _BINS = 1_024
 _MARGIN = 0.25
@@ -185,11 +186,8 @@ class _Line:
         low, high = math.log(self._least_bandwidth), math.log(self._step * _BINS)
         if len(_tops(self._density(math.exp(low)))) <= number:
             return math.exp(low)
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            more = len(_tops(self._density(math.exp(middle)))) > number
-            low, high = (middle, high) if more else (low, middle)
-        return math.exp(high)
+        few = bisect(lambda log: len(_tops(self._density(math.exp(log)))) <= number, low, high, _HALVINGS)
+        return math.exp(few[1])
 
     def divided(self, number: int) -> _Division:
         """Return the division into at most so many modes."""

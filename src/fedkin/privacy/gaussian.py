@@ -17,9 +17,9 @@ import math
 from scipy.special import log_ndtr
 from torch import Tensor
 
+from fedkin.core.bisection import bisect_upwards
 from fedkin.core.errors import FedkinError
 from fedkin.core.noise import Noise, normal
-from fedkin.privacy.bisection import bisect_upwards
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
