@@ -147,11 +147,6 @@ def device_named(name: str, option: str) -> torch.device:
     name : str
     option : str
         The option that gave the name, for the error message, such as ``'engine.device'`` in quotes.
-
-    Raises
-    ------
-    FedkinError
-        If there is no such device here.
     """
     accelerators = _accelerators()
     if name == "auto":

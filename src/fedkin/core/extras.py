@@ -18,11 +18,6 @@ def require(what: str, packages: str, extra: str) -> None:
         Import names of the packages, separated by spaces.
     extra : str
         Fedkin's extra that brings them.
-
-    Raises
-    ------
-    FedkinError
-        With the command that installs them.
     """
     if absent := [name for name in packages.split() if find_spec(name) is None]:
         raise FedkinError(f"{what} needs {' and '.join(absent)}, not installed here: pip install 'fedkin[{extra}]'.")

@@ -66,11 +66,6 @@ def append(path: Path, text: str) -> None:
     """Append `text` to a file and flush it to disk; the file is made if it is absent.
 
     A process that is killed meanwhile may leave a part of `text`; one that fails takes its part away again.
-
-    Raises
-    ------
-    FileError
-        If the disk is full or the file cannot be written.
     """
     content = text.encode()
     check_regular(path)
@@ -185,26 +180,14 @@ def shown_in(folder: Path) -> list[str]:
 
 
 def check_regular(path: Path) -> None:
-    """Check that a path, if it exists, is a regular file; reading from a pipe would block.
-
-    Raises
-    ------
-    FileError
-        If it is a directory, a pipe or a device.
-    """
+    """Check that a path, if it exists, is a regular file; reading from a pipe would block."""
     if path.exists() and not path.is_file():
         what = "a directory" if path.is_dir() else "a pipe or device"
         raise FileError(f"Cannot read {path}: it is no regular file, but {what}.")
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file, unchecked.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be read.
-    """
+    """Return the tables of a TOML file, unchecked."""
     check_regular(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -225,11 +208,6 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
         Type of the content, such as ``dict[str, float]`` or a dataclass of its entries; nothing is converted.
     remedy : str, optional
         Consequence of a damaged file, the end of the error message.
-
-    Raises
-    ------
-    FileError
-        If it cannot be read, is no JSON, or holds anything else.
     """
     wanted: Any = kind
     check_regular(path)

@@ -55,13 +55,7 @@ def to_bytes(tree: Any) -> bytes:
 
 
 def from_bytes(content: bytes) -> Any:
-    """Return the tree that `to_bytes` wrote; nothing in `content` is ever unpickled.
-
-    Raises
-    ------
-    FedkinError
-        If `to_bytes` did not write it.
-    """
+    """Return the tree that `to_bytes` wrote; nothing in `content` is ever unpickled."""
     try:
         length = int.from_bytes(content[:8], "little")
         text = json.loads(content[8 : 8 + length])["__metadata__"][_TREE]
@@ -71,13 +65,7 @@ def from_bytes(content: bytes) -> Any:
 
 
 def load_tree(path: Path) -> Any:
-    """Read the tree that `save_tree` wrote.
-
-    Raises
-    ------
-    FileError
-        If the file is absent, unreadable, damaged or not written by `save_tree`.
-    """
+    """Read the tree that `save_tree` wrote."""
     check_regular(path)
     try:
         checksum, computed = _checksums(path)

@@ -58,11 +58,6 @@ def named_object(path: str, what: str) -> Any:
     path : str
     what : str
         What it stands for, as the beginning of a sentence: ``Method``.
-
-    Raises
-    ------
-    FedkinError
-        If it is no such path, its module is not trusted here or cannot be imported, or has no such attribute.
     """
     module, _, attribute = path.partition(":")
     if not module or not attribute:

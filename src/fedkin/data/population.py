@@ -143,11 +143,6 @@ class Population:
         clients : sequence of int or str
             Positions or names. A name that is not there is given the position it had in the order of names, as that of
             a file that has been deleted.
-
-        Raises
-        ------
-        FedkinError
-            If there is no such client, nobody else is there, or a client's place cannot be made up.
         """
         if not clients:
             return self

@@ -103,13 +103,7 @@ def write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, st
 
 
 def check_federated(config: Config) -> None:
-    """Check that an experiment's method is not a centralised baseline, for which sites would send their samples.
-
-    Raises
-    ------
-    FedkinError
-        If the method is such a baseline.
-    """
+    """Check that an experiment's method is not a centralised baseline, for which sites would send their samples."""
     if config.method.sends_samples():
         raise FedkinError(
             f"Method '{config.method_name}' has all samples sent to the server; it is a baseline for simulations, "

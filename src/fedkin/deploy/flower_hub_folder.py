@@ -39,12 +39,6 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
         ``section.key=value``, see `fedkin.experiment.config.load_config`.
     publisher : str
         Name of the account that will publish it.
-
-    Raises
-    ------
-    FedkinError
-        If the folder holds anything, Flower Hub does not allow a name, or the experiment is not allowed, moves
-        data or lists clients.
     """
     check_empty(folder, "give a new one")
     name = folder.resolve().name

@@ -72,13 +72,7 @@ class SiteFile(BaseModel):
     keys: dict[str, str] = {}
 
     def site(self, path: Path) -> Site:
-        """Read the site's data, and build the site whose file this is.
-
-        Raises
-        ------
-        FedkinError
-            If an option for tables or a key is not allowed, the device does not exist here, or the data cannot be read.
-        """
+        """Read the site's data, and build the site whose file this is."""
         here, unlabelled = path.parent, self.label == "none"
         try:
             own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
@@ -109,13 +103,7 @@ class SiteFile(BaseModel):
 
 
 def read_site(path: Path) -> SiteFile:
-    """Read a site's file.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be read, or a key or value is not allowed.
-    """
+    """Read a site's file."""
     tables = read_tables(path)
     try:
         return SiteFile.model_validate(tables)

@@ -94,13 +94,7 @@ class Site:
 
     @property
     def identity(self) -> str:
-        """Random token, made once and kept in the folder, which distinguishes sites of the same name.
-
-        Raises
-        ------
-        FileError
-            If its file is damaged.
-        """
+        """Random token, made once and kept in the folder, which distinguishes sites of the same name."""
         path = self.folder / _IDENTITY
         if not path.exists():
             write_secret(path, secrets.token_hex(16).encode())

@@ -46,13 +46,7 @@ class Request:
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Parse a request from JSON.
-
-        Raises
-        ------
-        FedkinError
-            If the text is no request.
-        """
+        """Parse a request from JSON."""
         try:
             request = cls(**json.loads(text))
         except (RecursionError, TypeError, ValueError) as error:

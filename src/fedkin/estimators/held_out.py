@@ -73,11 +73,6 @@ def held_out_of(
         The column or field of labels.
     read : callable
         See `Reader`.
-
-    Raises
-    ------
-    FedkinError
-        If clients are unknown or their number differs, or data cannot be used or have no labels.
     """
 
     def samples(value: Any, where: str) -> Samples:
@@ -110,13 +105,7 @@ def _with_labels_beside(x: Any, y: Any, entrance: str) -> Any:
 
 
 def by_client(given: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:
-    """Convert items given by name or in a list to a dict by position of the clients of ``fit``.
-
-    Raises
-    ------
-    FedkinError
-        If a name is unknown, or a list does not have one item per client.
-    """
+    """Convert items given by name or in a list to a dict by position of the clients of ``fit``."""
     if not all(isinstance(key, int) for key in given):
         for key in given:
             if key not in names:
@@ -135,11 +124,6 @@ def split_off(
     """Split a fraction off each client's samples at random, and return the remaining clients and the split.
 
     A client keeps at least one sample; one with a single sample has none held out.
-
-    Raises
-    ------
-    FedkinError
-        If the fraction is not between 0 and 1.
     """
     if not 0 < fraction < 1:
         raise FedkinError(f"{entrance} is {fraction}; a fraction of every client's samples is between 0 and 1.")

@@ -97,11 +97,6 @@ def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool 
         The column of labels in the tables of ``fit``.
     needed : bool
         Whether labels must be there.
-
-    Raises
-    ------
-    FedkinError
-        If the data cannot be used, or have no labels where they are needed.
     """
     if y is not None and not isinstance(y, str):
         return ClientInput(client_input(x, where).x, y)
@@ -149,11 +144,6 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
         Number of samples.
     where : str
         Name of their owner, which begins error messages.
-
-    Raises
-    ------
-    FedkinError
-        If a label is missing, a fraction or of another type, or there is not one for each sample.
     """
     if isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any():
         raise FedkinError(f"{where} has masked labels; it needs one for each of its samples.")
@@ -179,13 +169,7 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
 
 
 def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
-    """Return the distinct labels of all clients, sorted.
-
-    Raises
-    ------
-    FedkinError
-        If there is only one, or some clients have numbers and others strings.
-    """
+    """Return the distinct labels of all clients, sorted."""
     worded = [_is_worded(own) for own in labels]
     if len(set(worded)) > 1:
         odd = worded.index(not worded[0])
@@ -200,13 +184,7 @@ def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
 
 
 def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
-    """Encode `labels` as positions in the sorted `classes`: int64 ``(n,)``.
-
-    Raises
-    ------
-    FedkinError
-        If a label is not among them.
-    """
+    """Encode `labels` as positions in the sorted `classes`: int64 ``(n,)``."""
     check_kind(labels, classes, where)
     strange = labels[~np.isin(labels, classes)]
     if len(strange):

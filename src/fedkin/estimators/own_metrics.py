@@ -87,11 +87,6 @@ def own_metrics(given: Any, classes: NDArray[Any], names: Sequence[str], held_ou
         As in `OwnMetrics`.
     held_out : bool
         Whether there are samples to measure them on.
-
-    Raises
-    ------
-    FedkinError
-        If `given` is of another type, a name is that of a built-in metric, or there is nothing to measure on.
     """
     if not given:
         return OwnMetrics()

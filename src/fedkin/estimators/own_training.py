@@ -105,11 +105,6 @@ def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any
         Its name, for error messages.
     given : mapping
         Its parameters.
-
-    Raises
-    ------
-    FedkinError
-        If one is of another type, two contradict each other, or a schedule cannot be made.
     """
     options: dict[str, Any] = {}
     optimizer, rate = given["optimizer"], given["learning_rate"]
@@ -141,13 +136,7 @@ def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def rates_of(scheduler: Any, rate: float, rounds: int) -> list[float]:
-    """Return the learning rate of each round by a torch schedule.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be built from an optimiser, or follows a metric.
-    """
+    """Return the learning rate of each round by a torch schedule."""
     optimizer = SGD([nn.Parameter(torch.zeros(1))], lr=rate, momentum=0.9)  # some schedules move momentum, too
     try:
         made = scheduler(optimizer)
@@ -168,13 +157,7 @@ def rates_of(scheduler: Any, rate: float, rounds: int) -> list[float]:
 
 
 def loss_function(given: Any) -> Criterion | None:
-    """Convert a loss to a function ``(logits, classes)``; ``None`` for cross-entropy.
-
-    Raises
-    ------
-    FedkinError
-        If it is not a loss, or does not return one number for two samples.
-    """
+    """Convert a loss to a function ``(logits, classes)``; ``None`` for cross-entropy."""
     if given is None:
         return None
     if not callable(given):

@@ -163,11 +163,6 @@ def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> Given
     -------
     GivenNetwork or None
         ``None`` for a name without a loss, for which there is nothing to do.
-
-    Raises
-    ------
-    FedkinError
-        If it is something else, or a module that cannot be copied or initialised again.
     """
     if isinstance(given, str):
         return None if loss is None else GivenNetwork(given, partial(_named, given), loss)
@@ -208,11 +203,6 @@ def extractor_of(given: FeaturesOrName) -> GivenFeatures | None:
     -------
     Extractor or None
         ``None`` for a name.
-
-    Raises
-    ------
-    FedkinError
-        If it is something else, or a module that cannot be copied.
     """
     if isinstance(given, str):
         return None

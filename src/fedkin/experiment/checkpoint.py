@@ -58,13 +58,7 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
 
 
 def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
-    """Check that a file in `folder` was written in this version's format.
-
-    Raises
-    ------
-    FedkinError
-        If `tree`, the content of a file there, is not of this version's format.
-    """
+    """Check that a file in `folder` was written in this version's format."""
     if (found := tree.get("format", 1)) != FORMAT:
         raise FedkinError(
             f"{folder} was written by another version of fedkin (format {found}; this version needs {FORMAT}); use the "
@@ -92,13 +86,7 @@ def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
 
 
 def restore(state_type: type[S], tree: Mapping[str, Any]) -> S:
-    """Build a state of class `state_type` from the tree of its fields.
-
-    Raises
-    ------
-    FedkinError
-        If the fields are not those of `state_type`, as after a change of version.
-    """
+    """Build a state of class `state_type` from the tree of its fields."""
     names = {field.name for field in dataclasses.fields(state_type)}
     if names != tree.keys():
         raise FedkinError(

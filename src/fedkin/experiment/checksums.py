@@ -34,11 +34,6 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
         Path of the file from there.
     remedy : str, optional
         What to do about a damaged file; the end of the error message.
-
-    Raises
-    ------
-    FedkinError
-        If the checksum differs, or the checksums cannot be read.
     """
     path, known = folder / name, _sums_of(folder).get(name)
     if known is None or not path.is_file():

@@ -142,13 +142,7 @@ class SavedResult:
 
 
 def load_found(folder: Path) -> SavedResult:
-    """Load the result of the run in `folder`.
-
-    Raises
-    ------
-    FedkinError
-        If there is no result, or it is damaged or of another version.
-    """
+    """Load the result of the run in `folder`."""
     _check_result(folder)
     try:
         tree = _read_result(folder)

@@ -107,11 +107,6 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
     """Read the lines of ``records.jsonl``, up to step `last`; empty if the file is absent.
 
     A half-written last line, as a killed process leaves it, is ignored.
-
-    Raises
-    ------
-    FedkinError
-        If a line is not JSON or has no step, or the file of a finished run was changed.
     """
     lines = []
     for number, text in enumerate(_whole_lines(path), 1):
@@ -135,13 +130,7 @@ def read_timing(folder: Path) -> list[Timing]:
 
 
 def read_records(folder: Path, steps: int) -> list[RecordLine]:
-    """Read the records of the first `steps` steps of the run in `folder`.
-
-    Raises
-    ------
-    FedkinError
-        If there are fewer, or one is damaged.
-    """
+    """Read the records of the first `steps` steps of the run in `folder`."""
     records = read_lines(folder / RECORDS, steps)
     if len(records) < steps:
         raise FedkinError(
@@ -157,13 +146,7 @@ def read_records(folder: Path, steps: int) -> list[RecordLine]:
 
 
 def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read the configuration of the run in `folder`, which is complete, so that no default is filled in.
-
-    Raises
-    ------
-    FedkinError
-        If there is none, or it is damaged.
-    """
+    """Read the configuration of the run in `folder`, which is complete, so that no default is filled in."""
     path = folder / CONFIG
     if not path.is_file():
         raise no_run(folder)

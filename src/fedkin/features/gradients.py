@@ -24,13 +24,7 @@ _NOTHING = 1e-6
 
 
 def check_images(features: str, x: Tensor) -> None:
-    """Check that samples are images that are large enough for features of edges.
-
-    Raises
-    ------
-    FedkinError
-        If they are no images, or too small.
-    """
+    """Check that samples are images that are large enough for features of edges."""
     if x.ndim != 4 or min(x.shape[2:]) < MIN_SIDE:
         raise FedkinError(
             f"Features '{features}' need images of {MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape "

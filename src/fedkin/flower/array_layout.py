@@ -46,13 +46,7 @@ class ArrayLayout:
 
     @classmethod
     def of(cls, record: ArrayRecord) -> ArrayLayout:
-        """Return the layout of `record`.
-
-        Raises
-        ------
-        FedkinError
-            If it holds no parameters, or anything but real numbers.
-        """
+        """Return the layout of `record`."""
         arrays = {name: _opened(array) for name, array in record.items()}
         for name, array in arrays.items():
             if isinstance(array, str) or array.dtype.kind not in "fiub":

@@ -39,13 +39,7 @@ class NodeNetwork:
         return self.make()
 
     def classes(self, x: Tensor) -> int:
-        """Return the number of logits for samples ``(n, *shape)``.
-
-        Raises
-        ------
-        FedkinError
-            If it does not give a row of logits for each sample.
-        """
+        """Return the number of logits for samples ``(n, *shape)``."""
         try:
             with torch.no_grad():
                 logits = self.make().eval()(torch.zeros(2, *x.shape[1:]))
@@ -57,13 +51,7 @@ class NodeNetwork:
         return logits.shape[1]
 
     def put_into(self, payload: Payload, x: Tensor) -> Payload:
-        """Return `payload` with this network as its ``module``, in place of the server's name for it.
-
-        Raises
-        ------
-        FedkinError
-            If the ``models`` or the ``reference`` in it do not fit this network.
-        """
+        """Return `payload` with this network as its ``module``, in place of the server's name for it."""
         register(self.name, _networks.setdefault(self.name, self))
         module = {"name": self.name, "shape": list(x.shape[1:]), "classes": self.classes(x)}
         size, models = Classifier.of(module).size, payload.get("models", payload.get("reference"))

@@ -15,13 +15,7 @@ class StartedStrategy(Strategy):
     """A strategy that nothing but its own `start` runs."""
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Check a strategy's functions.
-
-        Raises
-        ------
-        FedkinError
-            If the class defines a function that Flower's strategies call, but these do not.
-        """
+        """Check a strategy's functions."""
         super().__init_subclass__(**more)
         for name in sorted(_NEVER_CALLED & vars(cls).keys()):
             raise FedkinError(

@@ -86,13 +86,7 @@ def unknown_option(name: str, option: str, known: Iterable[str]) -> TypeError:
 
 
 def checked(own: Mapping[str, Any], strategy: str) -> None:
-    """Check the types of the parameters that all strategies have.
-
-    Raises
-    ------
-    FedkinError
-        If one has another type.
-    """
+    """Check the types of the parameters that all strategies have."""
     for name, default in OWN.items():
         value = own[name]
         if name.startswith("min_") or name == "seed":

@@ -57,13 +57,7 @@ class Terms:
     names: bool = False
 
     def config(self, trains: bool, server_round: int) -> ConfigRecord:
-        """Return the configuration for a message of a round that asks for training or evaluation.
-
-        Raises
-        ------
-        FedkinError
-            If a function of the round returns anything but a configuration.
-        """
+        """Return the configuration for a message of a round that asks for training or evaluation."""
         name, given = ("train_config", self.train_config) if trains else ("evaluate_config", self.evaluate_config)
         values = given(server_round) if callable(given) else given
         try:

@@ -120,13 +120,7 @@ class DeepEmbeddedClustering:
         return self.train(x, n_clusters, rng).memberships(x)
 
     def train(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> DeepClusters:
-        """Cluster the rows of `x` as `fit` does; return the encoder and centroids that also assign new rows.
-
-        Raises
-        ------
-        FedkinError
-            As in `fit`.
-        """
+        """Cluster the rows of `x` as `fit` does; return the encoder and centroids that also assign new rows."""
         if not 1 <= n_clusters <= len(x):
             raise FedkinError(
                 f"DEC was asked for {n_clusters} clusters of {len(x)} samples; 1 to {len(x)} are possible."

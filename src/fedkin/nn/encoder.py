@@ -65,11 +65,6 @@ def convolutional(shape: Sequence[int], output: Output = "sigmoid") -> Autoencod
 
     The code has 48 numbers for every 8 x 8 pixels: 768 for images of 32 x 32, 3,072 for 64 x 64. The number of
     parameters does not depend on the size of the image: 47,601 for colour.
-
-    Raises
-    ------
-    FedkinError
-        If samples are not images, or a side is not a multiple of 8.
     """
     if len(shape) != 3 or any(side % _SHRINKS or not side for side in shape[1:]):
         raise FedkinError(
@@ -100,13 +95,7 @@ _FACTORIES: dict[str, Callable[[Sequence[int], Output], Autoencoding]] = {
 
 
 def build_autoencoder(name: str, shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
-    """Return a new autoencoder for samples of `shape`, in training mode.
-
-    Raises
-    ------
-    FedkinError
-        If the name is unknown or the autoencoder cannot take such samples.
-    """
+    """Return a new autoencoder for samples of `shape`, in training mode."""
     if name not in _FACTORIES:
         raise unknown_name("autoencoder", name, _FACTORIES)
     return _FACTORIES[name](shape, output)
@@ -207,13 +196,7 @@ class Pretrained:
 
     @classmethod
     def load(cls, path: Path) -> Pretrained:
-        """Load an encoder from a file that `save` wrote.
-
-        Raises
-        ------
-        FedkinError
-            If the file is absent or has no encoder in it.
-        """
+        """Load an encoder from a file that `save` wrote."""
         try:
             return cls(**load_tree(path))
         except (FedkinError, TypeError) as error:
@@ -223,13 +206,7 @@ class Pretrained:
             ) from error
 
     def fitted_to(self, shape: tuple[int, ...], where: str) -> Encoder:
-        """Return the encoder for samples of `shape`; a convolutional one also takes image sizes unseen in training.
-
-        Raises
-        ------
-        FedkinError
-            If it cannot take them, or has not been trained for an epoch yet.
-        """
+        """Return the encoder for samples of `shape`; a convolutional one also takes image sizes unseen in training."""
         if self.about.get("epochs") == 0:
             raise FedkinError(
                 f"The encoder of '{where}' has not been trained for an epoch yet; continue `fedkin pretrain`."

@@ -93,13 +93,7 @@ class RealNVP(nn.Module):
 
 
 def checkerboard(shape: Sequence[int]) -> Tensor:
-    """Return a checkerboard mask, bool `shape`: True where row plus column is even, or at even positions of a vector.
-
-    Raises
-    ------
-    FedkinError
-        If `shape` is neither that of a vector nor that of an image.
-    """
+    """Return a checkerboard, bool `shape`: True where row plus column is even, or at even positions of a vector."""
     if len(shape) == 1:
         return torch.arange(shape[0]) % 2 == 0
     if len(shape) != 3:

@@ -53,11 +53,6 @@ def register(name: str, factory: Factory, loss: Criterion | None = None) -> None
     loss : callable, optional
         ``loss(logits, classes)`` returns the mean loss of a batch, by which clients train and choose models; by
         default cross-entropy.
-
-    Raises
-    ------
-    FedkinError
-        If the name is taken or not allowed, or `factory` cannot be called.
     """
     if not name or ":" in name or name == "auto":
         raise FedkinError(f"A model cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
@@ -93,12 +88,6 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     -------
     torch.nn.Module
         From float32 ``(n, *shape)`` to logits ``(n, classes)``.
-
-    Raises
-    ------
-    FedkinError
-        If the name is unknown; if nothing, or no factory, is at a dotted path; if the factory fails; or if it does not
-        return a module that turns two samples of zeros into ``(2, classes)``.
     """
     shape = tuple(shape)
     if not shape or min(shape) < 1 or classes < 1:

@@ -125,13 +125,7 @@ def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 def image_shape(model: str, shape: tuple[int, ...], min_side: int) -> tuple[int, int, int]:
-    """Check that `shape` is that of an image, and return it as (channels, height, width).
-
-    Raises
-    ------
-    FedkinError
-        If it does not have three numbers, or height or width is below `min_side`; the message names `model`.
-    """
+    """Check that `shape` is that of an image, and return it as (channels, height, width)."""
     if len(shape) != 3 or min(shape[1:]) < min_side:
         raise FedkinError(
             f"Model '{model}' takes images (channels, height, width) of at least {min_side} x {min_side} pixels, and "

@@ -51,11 +51,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         Above 0, finite.
     delta : float
         In (0, 1).
-
-    Raises
-    ------
-    FedkinError
-        If a value is outside its range.
     """
     if not 0.0 < epsilon < math.inf:
         raise FedkinError(f"Epsilon {epsilon} must be above 0 and finite for Gaussian noise.")

@@ -31,11 +31,6 @@ def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
     -------
     Tensor
         float64 ``(segments, width)``; zeros where minimum and maximum are the same.
-
-    Raises
-    ------
-    FedkinError
-        If a number is not finite.
     """
     exact = segments.double()
     if not bool(exact.isfinite().all()):
@@ -78,11 +73,6 @@ def flipped(bits: Tensor, probability: float, noise: Noise) -> Tensor:
     -------
     Tensor
         uint8, shaped like `bits`.
-
-    Raises
-    ------
-    FedkinError
-        If `probability` is outside [0, 0.5].
     """
     check_probability(probability)
     # Double precision, because single would round probabilities below 2**-24.
@@ -118,11 +108,6 @@ def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: No
     -------
     answer, memory : tuple of Tensor
         uint8 ``(n,)`` and uint8 ``(2, n)``.
-
-    Raises
-    ------
-    FedkinError
-        If `probability` is outside [0, 0.5], or `memory` is of a message of another length.
     """
     check_probability(probability)
     if memory is None:
@@ -142,13 +127,7 @@ def packed(bits: Tensor) -> Tensor:
 
 
 def unpacked(packed: Tensor, n: int) -> Tensor:
-    """Unpack the first `n` bits, uint8 ``(n,)``, of bytes from `packed`.
-
-    Raises
-    ------
-    FedkinError
-        If there are not as many bytes as `n` bits take.
-    """
+    """Unpack the first `n` bits, uint8 ``(n,)``, of bytes from `packed`."""
     if len(packed) != -(-n // 8):
         raise FedkinError(f"A message of {len(packed)} bytes cannot hold {n} bits, which take {-(-n // 8)}.")
     return torch.from_numpy(np.unpackbits(packed.numpy(), count=n))

@@ -99,11 +99,6 @@ def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
         The lines of ``site.key.pub``, by name.
     where : str
         Place of the keys in error messages.
-
-    Raises
-    ------
-    FedkinError
-        If one is no public key, or is that of two names.
     """
     keys = {name: " ".join(line.split()[:2]) for name, line in given.items()}
     holders: dict[str, str] = {}

@@ -112,13 +112,7 @@ class Costs:
 
 
 def parsed_target(text: str) -> CostTarget:
-    """Parse a target from ``NAME=NUMBER``.
-
-    Raises
-    ------
-    FedkinError
-        If `text` is something else, or the number is not finite.
-    """
+    """Parse a target from ``NAME=NUMBER``."""
     if (target := target_in(text)) is None:
         raise FedkinError(f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
     return target
@@ -135,14 +129,7 @@ def target_in(text: str) -> CostTarget | None:
 
 
 def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[Costs]:
-    """Return the costs of each of these runs up to its last step or, with a target, the step that reached it.
-
-    Raises
-    ------
-    FedkinError
-        If a folder holds no run or no step yet, a line of its files cannot be read, or no run's records have the
-        number that `target` names.
-    """
+    """Return the costs of each of these runs up to its last step or, with a target, the step that reached it."""
     runs = [(folder, _records(folder)) for folder in folders]
     if target:
         known = {name for _, records in runs for name in measures(*records)}

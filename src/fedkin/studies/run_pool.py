@@ -85,11 +85,6 @@ class RunWorker(AbstractContextManager["RunWorker"]):
             Time limit that includes the start of the process.
         progress : Progress
             Receives the run's progress.
-
-        Raises
-        ------
-        FedkinError
-            If the method refuses the data or fails, a file cannot be written, or the process ends from outside.
         """
         if is_finished(folder):
             return True
@@ -219,11 +214,6 @@ def run_all(
     -------
     dict
         Why runs failed, by name, in one sentence each; the others finished.
-
-    Raises
-    ------
-    FedkinError
-        If a process was ended from outside, for lack of memory for example.
     """
     failed: dict[str, str] = {}
     waiting = iter(experiments)

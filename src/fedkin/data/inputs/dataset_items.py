@@ -48,11 +48,6 @@ def read_items(items: Iterable[Any], count: int | None, where: str, label: str |
         Name of the source, the beginning of error messages.
     label : str, optional
         The key of labels, where items are dicts.
-
-    Raises
-    ------
-    FedkinError
-        If there are none, one cannot be read, or they differ in form or shape.
     """
     store: Tensor | None = None
     samples: list[Tensor] = []

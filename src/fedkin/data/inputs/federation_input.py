@@ -63,12 +63,6 @@ def federation_input(
         Name of the function that was called, for error messages.
     seek_labels : bool
         Whether a column of a usual name is taken for labels where none is named, and a pair is never two samples.
-
-    Raises
-    ------
-    FedkinError
-        If clients or labels are of another form, or there is not one array of labels for each client; a line for each
-        client whose data cannot be used.
     """
     if isinstance(clients, str | Path):
         if y is not None and not isinstance(y, str):

@@ -26,11 +26,6 @@ def read_torch_dataset(data: TorchDataset[Any], where: str, label: str | None = 
     """Read all items of a data set: ``(x, y)``, ``{"x": x, "y": y}`` or ``x``.
 
     Transforms are applied once; see an estimator's `augmentation` for those that should differ from epoch to epoch.
-
-    Raises
-    ------
-    FedkinError
-        See `read_items`.
     """
     whole, rows = _resolved(data)
     if isinstance(whole, TensorDataset):
@@ -46,11 +41,6 @@ def read_loader(loader: DataLoader[Any], where: str, label: str | None = None) -
 
     They come in the order of the data set, whether it shuffles or not, or in that of its sampler if this chooses some.
     Its batch size is the number of items that its ``collate_fn`` gets; training has the estimator's own.
-
-    Raises
-    ------
-    FedkinError
-        See `read_items`.
     """
     data = loader.dataset
     if isinstance(data, IterableDataset):

@@ -41,11 +41,6 @@ def as_tensor(value: Any, where: str) -> Tensor:
     Tensor
         ``(n, features)`` or ``(n, channels, height, width)``; images of type uint8 are divided by 255. A float32 tensor
         that is mapped from a file stays there and is not copied.
-
-    Raises
-    ------
-    FedkinError
-        If it is empty, of another shape, not numeric or not finite.
     """
     frame = as_frame(value)
     if frame is not None:
@@ -176,11 +171,6 @@ def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
     ----------
     shapes : mapping of str to tuple of int
         Shape of a sample, by the client's name as the beginning of a sentence.
-
-    Raises
-    ------
-    FedkinError
-        Naming the first client whose shape is not the most common one.
     """
     if not shapes:
         return

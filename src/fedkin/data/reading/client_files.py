@@ -199,13 +199,7 @@ def files_of_clients(source: str) -> list[str]:
 def read_file(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
-    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file.
-
-    Raises
-    ------
-    FedkinError
-        If it is none of these, or cannot be used.
-    """
+    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file."""
     if path.suffix.lower() not in READERS:
         what = f"a {path.suffix or 'nameless'} file"
         raise FedkinError(f"'{path}' is {what}; allowed: {', '.join(READERS)}.")
@@ -217,13 +211,7 @@ def read_file(
 
 
 def expanded(source: str) -> Path:
-    """Return the path with ``~`` replaced by the home directory.
-
-    Raises
-    ------
-    FedkinError
-        If there is no such user.
-    """
+    """Return the path with ``~`` replaced by the home directory."""
     try:
         return Path(source).expanduser()
     except RuntimeError as error:

@@ -20,11 +20,6 @@ def new_store(count: int, shape: tuple[int, ...], dtype: torch.dtype, where: str
 
     The file is in the folder for temporary files, which ``TMPDIR`` names. It has no name there, so that nothing of it
     remains.
-
-    Raises
-    ------
-    FedkinError
-        If there is not enough room on disk.
     """
     numbers = count * math.prod(shape)
     size = numbers * dtype.itemsize

@@ -53,11 +53,6 @@ def read_huggingface(
         A column for `Dataset.clusters`.
     options : TableOptions, optional
         Options for reading a table's columns.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be found or loaded, or its contents are of no use.
     """
     require(f"Reading '{name}', a data set in Hugging Face layout,", "datasets", "datasets")
     import datasets
@@ -145,13 +140,7 @@ def _decode(file: dict[str, Any] | None, row: int, where: str) -> npt.NDArray[np
 def label_column(
     features: dict[str, Any], label: str | None, cluster: str | None, where: str, images: bool
 ) -> str | None:
-    """Return the name of the labels' column: the one given, a usual name, the only ``ClassLabel``, or ``None``.
-
-    Raises
-    ------
-    FedkinError
-        If there is none of the name given.
-    """
+    """Return the name of the labels' column: the one given, a usual name, the only ``ClassLabel``, or ``None``."""
     import datasets
 
     if label is not None:

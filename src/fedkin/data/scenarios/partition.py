@@ -49,11 +49,6 @@ def label_skew(
     -------
     list of Tensor
         Per client, int64 indices into `y`, shuffled.
-
-    Raises
-    ------
-    FedkinError
-        If a number is out of its range.
     """
     classes, sizes = torch.unique(y, return_counts=True)
     low, high = class_range(len(classes), *classes_per_client)
@@ -82,13 +77,7 @@ def label_skew(
 
 
 def class_range(n_classes: int, low: int | None = None, high: int | None = None) -> tuple[int, int]:
-    """Return the minimum and maximum number of classes per client; by default 2 and half of all.
-
-    Raises
-    ------
-    FedkinError
-        Unless ``1 <= low <= high <= n_classes``.
-    """
+    """Return the minimum and maximum number of classes per client; by default 2 and half of all."""
     usual = min(n_classes, max(2, n_classes // 2))
     if high is None:
         high = max(usual, low or 0)
@@ -125,11 +114,6 @@ def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
         In [0, 1].
     rng : torch.Generator
         Random generator; a sample moves to one of the client's other clusters with equal probability.
-
-    Raises
-    ------
-    FedkinError
-        If `dirtiness` is out of range.
     """
     check_fraction("dirtiness", dirtiness)
     n_clusters = int(labels.max()) + 1 if len(labels) else 0

@@ -203,11 +203,6 @@ def populate(
         int64 ``(n,)``, hidden cluster of each client.
     change : callable, optional
         Applied to every client's training and test samples; without it, the official test split is everyone's.
-
-    Raises
-    ------
-    FedkinError
-        If a client would have nothing to train on, or a number is out of its range.
     """
     if samples_per_client is not None and samples_per_client < 1:
         raise FedkinError(f"samples_per_client is {samples_per_client}; allowed: 1 or more.")

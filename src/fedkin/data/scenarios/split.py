@@ -110,11 +110,6 @@ def shard_split(
     -------
     list of Tensor
         Per part, int64 indices into `y`, shuffled.
-
-    Raises
-    ------
-    FedkinError
-        If a number is missing, out of its range, or asks for more samples than there are.
     """
     n, per = len(y), num_shards_per_partition
     _check_partitions(n, num_partitions)

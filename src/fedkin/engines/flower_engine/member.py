@@ -76,11 +76,6 @@ def introduced(reply: Message, node: int, key: str) -> Member:
         Flower's number of the node that was asked.
     key : str
         The node's public key as Flower knows it, see `Member.key`.
-
-    Raises
-    ------
-    FedkinError
-        If it is no introduction.
     """
     if reply.has_error():
         raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")

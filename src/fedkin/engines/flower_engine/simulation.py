@@ -38,11 +38,6 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
         Number of nodes; ``node_config["partition-id"]`` counts them from 0.
     workers : int
         Number of Ray processes that do the nodes' work.
-
-    Raises
-    ------
-    FedkinError
-        If the simulation cannot be started.
     """
     grids: Queue[Grid | BaseException] = Queue()
     done = Event()

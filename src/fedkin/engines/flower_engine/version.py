@@ -22,13 +22,7 @@ class FlowerError(FedkinError, ImportError):
 
 
 def check_flower() -> str:
-    """Return the installed version of Flower, after checking that it works with fedkin.
-
-    Raises
-    ------
-    FlowerError
-        If there is none, or the version is known not to work.
-    """
+    """Return the installed version of Flower, after checking that it works with fedkin."""
     try:
         found = version("flwr")
     except PackageNotFoundError as error:
@@ -44,13 +38,7 @@ def check_flower() -> str:
 
 @contextmanager
 def importing_flower() -> Iterator[None]:
-    """Explain import errors inside the context that are due to an incompatible version of Flower.
-
-    Raises
-    ------
-    FlowerError
-        If something of Flower's, or of what it needs, cannot be imported.
-    """
+    """Explain import errors inside the context that are due to an incompatible version of Flower."""
     try:
         yield
     except ImportError as error:

@@ -137,13 +137,7 @@ class ClientMethod(Method[Any]):
         return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
 
     def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
-        """Return the shape of the clients' samples and the number of classes: 0 if a client has no labels.
-
-        Raises
-        ------
-        FedkinError
-            If clients differ in the shape of their samples, or labels are needed and a client has none.
-        """
+        """Return the shape of the clients' samples and the number of classes: 0 if a client has no labels."""
         replies = fed.ask_until_all_reply(describe, {})
         without = [client for client, reply in replies.items() if reply["classes"] == 0] if labels_needed else []
         if len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):

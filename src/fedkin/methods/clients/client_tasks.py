@@ -61,13 +61,7 @@ def lowest_loss(losses: Tensor) -> int:
 
 
 def labels_of(client: Client) -> Tensor:
-    """Return the client's labels.
-
-    Raises
-    ------
-    FedkinError
-        If it has none.
-    """
+    """Return the client's labels."""
     if client.y is None:
         raise FedkinError(f"Client {client.id} has no labels; a method of clustered federated learning needs them.")
     return client.y

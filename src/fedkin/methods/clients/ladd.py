@@ -69,13 +69,7 @@ class LADDMethod(OneShotMethod):
     cost = "cheap"
 
     def init(self, fed: Federation) -> LADDState:
-        """Return one new model, and no client in a cluster yet.
-
-        Raises
-        ------
-        FedkinError
-            If samples are not images.
-        """
+        """Return one new model, and no client in a cluster yet."""
         state: LADDState = self.unplaced(fed)
         if len(state.module["shape"]) != 3:
             raise FedkinError(

@@ -149,11 +149,6 @@ class MUFCMethod(KeptPointsMethod):
         certificate : dict
             ``clients``: by client as text, ``rows`` forgotten (``None``: all), and the numbers of centroids ``kept``
             and ``drawn`` anew; ``request``, counted from 1; ``samples``, the number left at all clients.
-
-        Raises
-        ------
-        FedkinError
-            If a client took no part, does not reply, or has no such row; or if nothing would be left.
         """
         unknown = [client for client in rows if str(client) not in state.points]
         if unknown:

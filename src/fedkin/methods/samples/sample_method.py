@@ -137,13 +137,7 @@ def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> N
 
 
 def repeat_step(fed: Federation, state: AnyState, record: Record, failure: str) -> tuple[AnyState, Record]:
-    """End a step without progress, so that the next one tries again.
-
-    Raises
-    ------
-    FedkinError
-        With the message `failure`, in step 20 and later.
-    """
+    """End a step without progress, so that the next one tries again."""
     if state.steps + 1 >= MAX_ATTEMPTS:
         raise FedkinError(failure)
     fed.pause(state.steps + 1)
@@ -172,13 +166,7 @@ def assign_samples(
 
 
 def own_count(client: Client, wanted: int | str, option: str) -> int:
-    """Return how many clusters a client looks for: `wanted`, or for "given" the number in its state.
-
-    Raises
-    ------
-    FedkinError
-        If it has none; the sentence names the method's `option`.
-    """
+    """Return how many clusters a client looks for: `wanted`, or for "given" the number in its state."""
     if wanted != "given":
         return int(wanted)
     if "n_clusters" not in client.state:

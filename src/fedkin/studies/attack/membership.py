@@ -132,11 +132,6 @@ def as_sent(known: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng
     """Make test cases from the messages of the run's clients.
 
     At most `per_segment` members are tried with each segment, and as many others.
-
-    Raises
-    ------
-    FedkinError
-        If no client has both members and fresh samples for a segment.
     """
     made: list[Cases] = []
     for block, sent in enumerate(messages):

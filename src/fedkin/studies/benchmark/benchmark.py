@@ -62,13 +62,7 @@ class BenchmarkOptions:
     limit: str = "10m"
 
     def check(self) -> None:
-        """Check that all options are in their range.
-
-        Raises
-        ------
-        FedkinError
-            In a sentence that names it.
-        """
+        """Check that all options are in their range."""
         if self.family not in ("samples", "clients"):
             raise FedkinError(f"What is benchmarked is '{self.family}'; it should be clients or samples.")
         for name, value in (("--seeds", self.seeds), ("--rounds", self.rounds)):
@@ -170,13 +164,7 @@ def _is_open(result: CellResult | None, limit: float) -> bool:
 
 
 def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
-    """Write the settings that all results in the folder share, and refuse a folder of another benchmark.
-
-    Raises
-    ------
-    FedkinError
-        If the folder belongs to another benchmark.
-    """
+    """Write the settings that all results in the folder share, and refuse a folder of another benchmark."""
     path = out / PLAN
     if not path.exists():
         write_atomically(path, json.dumps(plan, indent=1) + "\n")

@@ -69,13 +69,7 @@ class CellResult:
 
 
 def read_results(folder: Path) -> dict[Cell, CellResult]:
-    """Read the results in a benchmark's folder, the last of each cell.
-
-    Raises
-    ------
-    FedkinError
-        If a line cannot be read.
-    """
+    """Read the results in a benchmark's folder, the last of each cell."""
     path = folder / RESULTS
     check_regular(path)
     if not path.exists():
@@ -91,13 +85,7 @@ def read_results(folder: Path) -> dict[Cell, CellResult]:
 
 
 def append_result(folder: Path, result: CellResult) -> None:
-    """Append a result as one line.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be written.
-    """
+    """Append a result as one line."""
     path = folder / RESULTS
     try:
         if path.is_file() and not (text := path.read_text(encoding="utf-8")).endswith("\n"):

@@ -159,13 +159,7 @@ class Conditions:
 
 
 def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
-    """Return the scenarios that take part: those named, or all that require no data set of their own.
-
-    Raises
-    ------
-    FedkinError
-        If a name is unknown.
-    """
+    """Return the scenarios that take part: those named, or all that require no data set of their own."""
     table = _TABLES[family]
     if tuple(names) == ("all",):
         return [name for name, scenario in table.items() if scenario.data is None]
@@ -191,13 +185,7 @@ def variants_of(family: Family, names: Sequence[str]) -> list[str]:
 
 
 def _parted(name: str) -> tuple[str, dict[str, str]]:
-    """Split ``ccfc+decorrelation=1`` into the method's name and its settings.
-
-    Raises
-    ------
-    FedkinError
-        If a setting is not ``OPTION=VALUE``.
-    """
+    """Split ``ccfc+decorrelation=1`` into the method's name and its settings."""
     method, *settings = name.split("+")
     found = {}
     for setting in settings:
@@ -214,13 +202,7 @@ def about(family: Family, scenario: str) -> str:
 
 
 def cells_of(scenarios: Sequence[str], methods: Sequence[str], seeds: int) -> list[Cell]:
-    """Return all cells, sorted so that every scenario and method gets one seed before any gets a second.
-
-    Raises
-    ------
-    FedkinError
-        If there is no cell.
-    """
+    """Return all cells, sorted so that every scenario and method gets one seed before any gets a second."""
     if not scenarios or not methods:
         raise FedkinError("A benchmark needs at least one scenario and one method.")
     return [Cell(seed, scenario, method) for seed in range(seeds) for scenario in scenarios for method in methods]

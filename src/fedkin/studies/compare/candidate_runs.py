@@ -77,11 +77,6 @@ def outcome(folder: Path, sizes: Sequence[int]) -> Done:
     """Collect the clusters and costs of the finished run in `folder`.
 
     `sizes` are the numbers of samples of the clients; those of clients that never took part get no cluster.
-
-    Raises
-    ------
-    FedkinError
-        If its files cannot be read.
     """
     try:
         last = read_lines(folder / RECORDS)[-1]
@@ -111,13 +106,7 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
 
 
 def clusters_with_members(folder: Path) -> int | None:
-    """Count the clusters of samples in the finished run in `folder`; ``None`` if it clusters no samples.
-
-    Raises
-    ------
-    FedkinError
-        If its files cannot be read.
-    """
+    """Count the clusters of samples in the finished run in `folder`; ``None`` if it clusters no samples."""
     files = sorted((folder / "labels").glob("*.csv"))
     try:
         found = {int(cluster) for path in files for cluster in np.unique(_column(folder, f"labels/{path.name}"))}

@@ -126,13 +126,7 @@ class Selection:
 
 
 def selection_of(family: Family, methods: Sequence[str]) -> Selection:
-    """Select the methods that take part: those named, or with ``("all",)`` all of the family.
-
-    Raises
-    ------
-    FedkinError
-        If a name is unknown or that of a method of the other family, or none is left.
-    """
+    """Select the methods that take part: those named, or with ``("all",)`` all of the family."""
     names = [name for name in registry.METHODS if method_named(name).clusters == family]
     if tuple(methods) != ("all",):
         for name in methods:

@@ -60,13 +60,7 @@ class Options:
     by: str = "score"
 
     def check(self) -> None:
-        """Check that all options are in their range.
-
-        Raises
-        ------
-        FedkinError
-            In a sentence that names it.
-        """
+        """Check that all options are in their range."""
         if self.clusters is not None and self.clusters < 2:
             raise FedkinError(f"--clusters is {self.clusters}; allowed: 2 or more clusters.")
         if self.seeds < 1:
@@ -91,12 +85,6 @@ def compared(
         See `Schedule.show`.
     worker : RunWorker, optional
         Makes the runs, and is left running; by default a new one.
-
-    Raises
-    ------
-    FedkinError
-        If an option is out of its range, no method suits the data, `out` holds anything else, or no run finished in the
-        budget.
     """
     options.check()
     budget = TimeBudget(parsed_duration(options.budget))
@@ -123,14 +111,7 @@ def compared(
 
 
 def _checked(question: Question, selection: Selection, options: Options) -> Config:
-    """Check the experiments of all candidates, which differ in the method only, and return the first.
-
-    Raises
-    ------
-    FedkinError
-        With a line for each method whose settings are not allowed, or if a tracker, the device or the engine is not
-        there.
-    """
+    """Check the experiments of all candidates, which differ in the method only, and return the first."""
     numbers = _TRIED if options.clusters is None else (options.clusters,)
     tried = [*selection.first(options.clusters), *selection.with_k(numbers, cheap=True)]
     tried += selection.with_k(numbers, cheap=False)
@@ -153,13 +134,7 @@ def _has_truth(question: Question, population: Any) -> bool:
 
 
 def _prepare(question: Question, options: Options, out: Path) -> None:
-    """Create `out` as this comparison's folder, or check that it is.
-
-    Raises
-    ------
-    FedkinError
-        If it holds another comparison, or anything else.
-    """
+    """Create `out` as this comparison's folder, or check that it is."""
     plan = {**asdict(question), "clusters": options.clusters}
     plan = json.loads(json.dumps(plan))
     there = [path.name for path in out.iterdir() if path.suffix != ".partial" and path.name != LOCK]

@@ -83,13 +83,7 @@ class Question:
         return config_of({**self.tables, "data": data, "method": method, "seed": seed})
 
     def population(self, config: Config) -> Population:
-        """Build the clients of a run of this experiment.
-
-        Raises
-        ------
-        FedkinError
-            If there are fewer than two clients, or clients are to be clustered but have no labels or no tests.
-        """
+        """Build the clients of a run of this experiment."""
         population = config.population()
         if len(population.clients) < 2:
             raise FedkinError(
@@ -144,11 +138,6 @@ def question_of(
         gives them labels to learn from, and samples otherwise, files of clients included.
     methods : sequence of str
         Names, or ``("all",)``.
-
-    Raises
-    ------
-    FedkinError
-        If something is given twice, or is not allowed.
     """
     if asked not in ("auto", "samples", "clients"):
         raise FedkinError(f"--question is '{asked}'; it should be samples, clients or auto.")

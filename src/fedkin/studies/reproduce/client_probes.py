@@ -46,11 +46,6 @@ def temperature(folder: Path) -> dict[str, float]:
     """Return OCFL's temperature (figure 3): ``first``, ``lowest``, and at the ``rise`` that formed clusters.
 
     The ``drop`` is the difference of the first and the lowest.
-
-    Raises
-    ------
-    FedkinError
-        If the run has no temperature.
     """
     values = [value for value in FinishedRun(folder).values("temperature") if value is not None]
     if not values:
@@ -62,11 +57,6 @@ def target(folder: Path) -> dict[str, float]:
     """Return the cost of reaching the target of the run's own experiment: ``rounds``, ``mb``, ``client_seconds``.
 
     ``rounds`` are those of training. Empty if the run never reached the target.
-
-    Raises
-    ------
-    FedkinError
-        If the experiment has no target.
     """
     wanted = run_config(folder).target
     if wanted.metric is None or wanted.reach is None:
@@ -95,11 +85,6 @@ def message(folder: Path) -> dict[str, float]:
     """Return the client seconds of one message and of one epoch of a client's training, and their ratio.
 
     Keys are ``message``, ``epoch`` and ``ratio`` (embedding, figure 6).
-
-    Raises
-    ------
-    FedkinError
-        If clients send no messages in the run, or train by steps rather than epochs.
     """
     run, method = FinishedRun(folder), _method(folder)
     seconds = {line["step"]: line["client_seconds"] for line in run.timing}

@@ -66,13 +66,7 @@ class Grid:
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, device: str = "cpu") -> list[Plan]:
-    """Plan the entries that `names` stand for, each once.
-
-    Raises
-    ------
-    FedkinError
-        If there is no such entry, one cannot be used, or two files have one name.
-    """
+    """Plan the entries that `names` stand for, each once."""
     paths: dict[str, Path] = {}
     for name, path in (item for given in names for item in chosen(given).items()):
         first = paths.setdefault(name, path)
@@ -132,13 +126,7 @@ def reproduce(
 
 
 def check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
-    """Check that every name in `only` is a row or column of some plan.
-
-    Raises
-    ------
-    FedkinError
-        If a name is not; the message suggests the nearest one.
-    """
+    """Check that every name in `only` is a row or column of some plan."""
     known = {line.name for plan in plans for line in (*plan.rows, *plan.columns)}
     for name in only:
         if name not in known:

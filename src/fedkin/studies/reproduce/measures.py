@@ -55,13 +55,7 @@ _UNTIL: dict[str, Callable[[Any], float | None]] = {
 
 
 def check(measure: str) -> None:
-    """Check that `measure` is valid, before any run starts.
-
-    Raises
-    ------
-    FedkinError
-        If it has another form, or names a moment or a probe that does not exist.
-    """
+    """Check that `measure` is valid, before any run starts."""
     probe, slash, _ = measure.partition("/")
     if slash:
         if probe not in PROBES:

@@ -63,13 +63,7 @@ def over_seeds(values: Sequence[float]) -> Figure | None:
 
 
 def printed(text: str) -> Figure | None:
-    """Parse a figure as a paper prints it; ``None`` for an empty text or a dash.
-
-    Raises
-    ------
-    FedkinError
-        If it is neither a number nor a number with an interval.
-    """
+    """Parse a figure as a paper prints it; ``None`` for an empty text or a dash."""
     if text.strip() in ("", "-", "–"):
         return None
     match = _PRINTED.fullmatch(text.strip())

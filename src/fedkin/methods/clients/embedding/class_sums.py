@@ -44,13 +44,7 @@ _NEEDED = {
 
 
 def check_settings(method: Any) -> None:
-    """Raise an error for settings that have no effect with class sums.
-
-    Raises
-    ------
-    FedkinError
-        If there are such settings.
-    """
+    """Raise an error for settings that have no effect with class sums."""
     for name, (needed, reason) in _NEEDED.items():
         value = getattr(method, name)
         if value != needed:
@@ -152,13 +146,7 @@ class ClassSums:
 
 
 def assigned(result: Mapping[str, Any], unseen: Client) -> int:
-    """Return the cluster of an unseen client by its noisy class sums, for a run with ``message="sums"``.
-
-    Raises
-    ------
-    FedkinError
-        If the client's own budget does not allow the message.
-    """
+    """Return the cluster of an unseen client by its noisy class sums, for a run with ``message="sums"``."""
     sums = class_sums_of(unseen, result)
     if sums is None:
         raise FedkinError("The client's own budget is smaller than that of the run, so it sends nothing.")

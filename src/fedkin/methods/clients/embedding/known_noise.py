@@ -110,11 +110,6 @@ def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) 
     Clustering
         With the heights, the cut and the noise level of the tree if all clients have about the same classes; otherwise
         there is more than one tree, and none is reported.
-
-    Raises
-    ------
-    FedkinError
-        If there are more than 5,000 clients.
     """
     n = len(found.counts)
     if n > MAX_CLIENTS:

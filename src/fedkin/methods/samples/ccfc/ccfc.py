@@ -221,13 +221,7 @@ class CCFCMethod(SampleMethod):
         return found
 
     def _with_centroids(self, fed: Federation, state: CCFCState, missing: dict[int, str]) -> CCFCState:
-        """Return the state with centroids for clients that have none, found with the current models.
-
-        Raises
-        ------
-        FedkinError
-            If there are no centroids, and no client replies in 20 attempts.
-        """
+        """Return the state with centroids for clients that have none, found with the current models."""
         clients = [i for i in fed.present if self._name(i) not in state.centroids]
         if state.centroids and not clients:
             return state

@@ -35,11 +35,6 @@ def held_errors(errors: Tensor, labels: Tensor, current: list[int], hold: float)
 
     A sample then stays unless another model's error is lower by that fraction. `labels` ``(n,)`` are the samples' local
     clusters, and `current` the model of each of these.
-
-    Raises
-    ------
-    FedkinError
-        If a local cluster has no model.
     """
     if len(current) <= int(labels.max()) or max(current) >= len(errors):
         raise FedkinError("The models of the client's local clusters are not among those it received.")
