@@ -8,13 +8,7 @@ from collections.abc import Callable
 def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: int = 80) -> tuple[float, float]:
     """Narrow an interval in which `holds` becomes true; return the last number that fails and the first that holds.
 
-    Parameters
-    ----------
-    holds : callable
-        False below some number and true above it.
-    low, high : float
-        Numbers at which it fails and holds; neither is tried.
-    halvings : int
+    `holds` is false below some number and true above it. It fails at `low` and holds at `high`; neither is tried.
     """
     for _ in range(halvings):
         middle = (low + high) / 2

@@ -44,15 +44,10 @@ def on(where: torch.device, tf32: bool | None = None, cuda_graphs: bool | None =
 
     A thread that is started inside begins with the processor.
 
-    Parameters
-    ----------
-    where : torch.device
-    tf32 : bool, optional
-        Whether an NVIDIA GPU may round the factors of products to TF32, for the whole process. By default, as
-        `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
-    cuda_graphs : bool, optional
-        Whether an NVIDIA GPU may record training steps and replay them, see `fedkin.nn.recording`. By default, as
-        outside of the context: yes.
+    `tf32` says whether an NVIDIA GPU may round the factors of products to TF32, for the whole process: by default, as
+    `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
+    `cuda_graphs` says whether it may record training steps and replay them, see `fedkin.nn.recording`; by default, as
+    outside of the context: yes.
     """
     if where.type == "cuda":
         _settle(tf32)
@@ -101,10 +96,7 @@ def stack_memory() -> int:
 def placed(x: Tensor) -> Tensor:
     """Return a client's samples or labels on this thread's device, where they stay as long as there is room.
 
-    Parameters
-    ----------
-    x : Tensor
-        In the processor's memory; as long as it is not modified, it is sent once.
+    `x` is in the processor's memory. As long as it is not modified, it is sent once.
     """
     where = device()
     if where.type == "cpu" or x.is_inference():  # of the latter nobody knows whether they were modified
@@ -142,11 +134,7 @@ def _room(where: torch.device) -> int:
 def device_named(name: str, option: str) -> torch.device:
     """Return the device called "cpu", "cuda", "cuda:1" or as torch names it; "auto" is a GPU if there is one.
 
-    Parameters
-    ----------
-    name : str
-    option : str
-        The option that gave the name, for the error message, such as ``'engine.device'`` in quotes.
+    `option` is the option that gave the name, for the error message, such as ``'engine.device'`` in quotes.
     """
     accelerators = _accelerators()
     if name == "auto":

@@ -87,18 +87,8 @@ def append(path: Path, text: str) -> None:
 def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
     """Lock `path` against other processes; the system releases the lock when this process ends.
 
-    Parameters
-    ----------
-    path : Path
-        Made if it is absent, and its folder with it; may be removed afterwards. It holds nothing: Windows lets no other
-        process read it meanwhile.
-    waits : bool
-        Whether to wait for another process that has the lock.
-
-    Raises
-    ------
-    FileError
-        If another process has the lock, or the file cannot be made.
+    The file is made if it is absent, and its folder with it, and may be removed afterwards. It holds nothing: Windows
+    lets no other process read it meanwhile. A lock that another process has is a `FileError`, unless this one `waits`.
     """
     from filelock import FileLock, Timeout
 
@@ -155,11 +145,7 @@ def _sync_folder(folder: Path) -> None:
 def similar_path(path: Path, others: Mapping[str, str] | None = None) -> str:
     """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar.
 
-    Parameters
-    ----------
-    path : Path
-    others : mapping of str to str, optional
-        Further names that may be meant in place of the last part of the path, with what each stands for.
+    `others` are further names that may be meant in place of the last part of the path, with what each stands for.
     """
     parent, unknown = path, path.name
     while not parent.is_dir() and parent != parent.parent:
@@ -201,13 +187,8 @@ def read_tables(path: Path) -> dict[str, Any]:
 def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
     """Read a JSON file that fedkin wrote, and check its type.
 
-    Parameters
-    ----------
-    path : Path
-    kind : type
-        Type of the content, such as ``dict[str, float]`` or a dataclass of its entries; nothing is converted.
-    remedy : str, optional
-        Consequence of a damaged file, the end of the error message.
+    `kind` is the type of the content, such as ``dict[str, float]`` or a dataclass of its entries; nothing is converted.
+    `remedy` is the consequence of a damaged file, the end of the error message.
     """
     wanted: Any = kind
     check_regular(path)

@@ -47,20 +47,9 @@ class Refusal(str):
 def refusal(reply: Payload, *expected: Expected, optional: Expected | None = None) -> str | None:
     """Return why a reply must not be used, or ``None`` if it may.
 
-    Parameters
-    ----------
-    reply : dict
-    *expected : mapping
-        Specification of the entries that the reply must contain.
-    optional : mapping, optional
-        Specification of entries that the reply may contain.
-
-    Returns
-    -------
-    str or None
-        A reply is refused if a tensor in it is not of real numbers, if one of its numbers is not finite, or greater
-        than `MAX_NUMBER`, or whole and beyond 2^53; if a text is long or half a character; or if anything is not as it
-        must be.
+    `expected` specifies the entries that the reply must contain, `optional` those that it may contain. A reply is
+    refused if a tensor in it is not of real numbers, if one of its numbers is not finite, or greater than `MAX_NUMBER`,
+    or whole and beyond 2^53; if a text is long or half a character; or if anything is not as it must be.
     """
     if not isinstance(reply, dict):
         return "it is no mapping"

@@ -20,11 +20,7 @@ _packages: ContextVar[tuple[str, ...] | None] = ContextVar("packages", default=N
 def trusted_packages(packages: Sequence[str] | None, why: str = _WHY) -> Iterator[None]:
     """Allow imports by name only from these packages inside the context; ``None`` allows all.
 
-    Parameters
-    ----------
-    packages : sequence of str or None
-    why : str
-        The end of the sentence that refuses another.
+    `why` is the end of the sentence that refuses another.
     """
     before, reason = _packages.set(None if packages is None else tuple(packages)), _why.set(why)
     try:
@@ -53,11 +49,7 @@ def named_module(name: str) -> ModuleType:
 def named_object(path: str, what: str) -> Any:
     """Import the object that ``package.module:attribute`` names, if its package is trusted.
 
-    Parameters
-    ----------
-    path : str
-    what : str
-        What it stands for, as the beginning of a sentence: ``Method``.
+    `what` says what it stands for, as the beginning of a sentence: ``Method``.
     """
     module, _, attribute = path.partition(":")
     if not module or not attribute:

@@ -32,7 +32,6 @@ def validation_sentence(
 
     Parameters
     ----------
-    error : ValidationError
     values
         The validated tables and lists.
     allowed : iterable of str

@@ -138,11 +138,8 @@ class Population:
     def forgetting(self, clients: Sequence[int | str]) -> Population:
         """Return the population without the data of some clients, whose positions remain taken.
 
-        Parameters
-        ----------
-        clients : sequence of int or str
-            Positions or names. A name that is not there is given the position it had in the order of names, as that of
-            a file that has been deleted.
+        A name that is not there is given the position it had in the order of names, as that of a file that has been
+        deleted.
         """
         if not clients:
             return self

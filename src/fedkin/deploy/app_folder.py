@@ -32,27 +32,11 @@ _TEMPLATES = {
 def init(
     folder: Path, experiment: str, sites: int | None, settings: Sequence[str], host: str, port: int, insecure: bool
 ) -> None:
-    """Write a Flower app folder for an experiment.
+    """Write a Flower app folder, new or empty, for an experiment: a method's name or a ``.toml`` file.
 
-    Parameters
-    ----------
-    folder : Path
-        New or empty.
-    experiment : str
-        A method's name or a ``.toml`` file.
-    sites : int or None
-        Number of sites; by default, as many as ``[federation]`` lists, else 3.
-    settings : sequence of str
-        ``section.key=value``, see `fedkin.experiment.config.load_config`.
-    host, port
-        Address at which sites reach the server.
-    insecure : bool
-        Whether to go without TLS and without authentication of sites.
-
-    Raises
-    ------
-    FedkinError
-        If the folder holds anything, the experiment is not allowed or moves data, or the host's name is invalid.
+    By default there are as many `sites` as ``[federation]`` lists, else 3. `settings` are ``section.key=value``, see
+    `fedkin.experiment.config.load_config`; `host` and `port` the address at which sites reach the server. `insecure`
+    goes without TLS and without authentication of sites.
     """
     check_empty(folder, "give a new one")
     federated = ["data.source=federation", "scenario.name=files", "engine.name=flower"]
@@ -84,15 +68,8 @@ def init(
 def write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, str], config: Config) -> None:
     """Write the files of an app folder: templates, into which `words` go, and the experiment.
 
-    Parameters
-    ----------
-    folder : Path
-    templates : mapping of str to str
-        By a file's path in `folder`, where its template lies in ``fedkin/deploy/templates``. Shell scripts may be run,
-        but for ``environment.sh``, which others read.
-    words : mapping of str to str
-        What takes the place of each ``$name``.
-    config : Config
+    `templates` says by a file's path in `folder` where its template lies in ``fedkin/deploy/templates``. Shell scripts
+    may be run, but for ``environment.sh``, which others read. `words` take the place of each ``$name``.
     """
     for name, template in templates.items():
         text = files("fedkin.deploy").joinpath("templates", template).read_text(encoding="utf-8")

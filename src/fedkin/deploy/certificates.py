@@ -41,12 +41,8 @@ def in_ascii(host: str) -> str:
 def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
     """Create a certificate authority and a server's certificate, as four files with their keys.
 
-    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``.
-
-    Parameters
-    ----------
-    hosts : sequence of str
-        Names or addresses of the server, see `in_ascii`.
+    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``. `hosts` are names or addresses of the server,
+    see `in_ascii`.
     """
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     issuer = _named("fedkin federation")

@@ -27,18 +27,10 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")
 
 
 def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: str) -> None:
-    """Write an app folder for Flower Hub.
+    """Write an app folder for Flower Hub, new or empty, whose name is the app's.
 
-    Parameters
-    ----------
-    folder : Path
-        New or empty; its name is the app's.
-    experiment : str
-        A method's name or a ``.toml`` file.
-    settings : sequence of str
-        ``section.key=value``, see `fedkin.experiment.config.load_config`.
-    publisher : str
-        Name of the account that will publish it.
+    `experiment` is a method's name or a ``.toml`` file; `settings` are ``section.key=value``, see
+    `fedkin.experiment.config.load_config`; `publisher` is the name of the account that will publish it.
     """
     check_empty(folder, "give a new one")
     name = folder.resolve().name

@@ -75,19 +75,8 @@ def refusals_in_the_log() -> Iterator[None]:
 def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     """Run or resume an experiment on the sites that a grid reaches.
 
-    Parameters
-    ----------
-    grid : Grid
-    config : Config
-        ``engine.sites`` says how many sites there are; by default, as many as ``[federation]`` lists.
-    folder : Path
-        For the results, and for what resuming needs.
-
-    Raises
-    ------
-    FedkinError
-        If the sites do not connect, another process works in `folder`, it holds something else, or a tool that tracks
-        the run is not installed or cannot be opened.
+    ``engine.sites`` says how many sites there are; by default, as many as ``[federation]`` lists. `folder` is for the
+    results, and for what resuming needs.
     """
     check_installed(config.tracking)
     with folder_lock(folder):

@@ -28,13 +28,7 @@ Panel = tuple[str, Callable[["Axes"], None]]
 
 
 def figure_of(panels: Sequence[Panel], title: str) -> Figure:
-    """Draw panels one below the other in a figure.
-
-    Raises
-    ------
-    FedkinError
-        If Matplotlib is not installed.
-    """
+    """Draw panels one below the other in a figure."""
     require("plot", "matplotlib", "plot")
     from matplotlib.figure import Figure
 

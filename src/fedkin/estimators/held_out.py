@@ -61,18 +61,9 @@ def held_out_of(
 ) -> HeldOut:
     """Read the held-out samples that a user gives: labelled samples by client, or one data set for all.
 
-    Parameters
-    ----------
-    given : Any
-        Clients as in ``fit``, by name or as many in a list; or one client's form of data, for all.
-    split, entrance : str
-        Name of the split, and of the argument of ``fit``.
-    names : sequence of str
-        The clients of ``fit``.
-    label : str or None
-        The column or field of labels.
-    read : callable
-        See `Reader`.
+    Clients are given as in ``fit``, by name or as many in a list; one client's form of data is for all. `split` and
+    `entrance` are the names of the split and of the argument of ``fit``; `names` are the clients of ``fit``; `label` is
+    the column or field of labels.
     """
 
     def samples(value: Any, where: str) -> Samples:

@@ -33,11 +33,6 @@ def clients_of(
     """Build clients whose `y` are positions in the sorted labels of all; return them, the labels and the names.
 
     Unless labels are needed, all clients may lack them, and there are no classes then.
-
-    Raises
-    ------
-    FedkinError
-        If a client's samples or labels cannot be used, or clients differ in the shape of a sample.
     """
     read = load_agreeing_clients(given.source, given.label, options)
     beside = given.labels or [None] * len(read)
@@ -68,11 +63,6 @@ def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:
     """Read one client's data with its labels, which may be in a file or in the column `label` of a table.
 
     Labels are ``None`` where there are none.
-
-    Raises
-    ------
-    FedkinError
-        If data are of another form, or a file cannot be read.
     """
     if isinstance(value, str | Path):
         return ClientInput(value, labels_in(read_file(expanded(str(value)), label)))
@@ -85,18 +75,9 @@ def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:
 def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool = True) -> ClientInput:
     """Return one client's samples and its labels, which are in `y`, in a column of `x`, or in pairs in `x`.
 
-    Parameters
-    ----------
-    x : Any
-        In any form that ``fit`` takes.
-    y : array-like, str or None
-        The labels, or the name of their column.
-    where : str
-        Name of the samples, which begins error messages.
-    label : str or None
-        The column of labels in the tables of ``fit``.
-    needed : bool
-        Whether labels must be there.
+    `x` is in any form that ``fit`` takes; `y` are the labels, or the name of their column. `where` names the samples,
+    at the beginning of error messages; `label` is the column of labels in the tables of ``fit``; `needed` says whether
+    labels must be there.
     """
     if y is not None and not isinstance(y, str):
         return ClientInput(client_input(x, where).x, y)
@@ -136,14 +117,7 @@ def _check_all_labelled(labels: Sequence[Any], names: Sequence[str], needed: boo
 def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
     """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings.
 
-    Parameters
-    ----------
-    y : array-like
-        One label per sample.
-    samples : int
-        Number of samples.
-    where : str
-        Name of their owner, which begins error messages.
+    `where` names their owner, at the beginning of error messages.
     """
     if isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any():
         raise FedkinError(f"{where} has masked labels; it needs one for each of its samples.")

@@ -36,12 +36,7 @@ def tidy(rows: Iterable[Row]) -> pd.DataFrame:
 def history_rows(history: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Row]:
     """Yield the values in the records of rounds: overall, by cluster, and by client in its cluster.
 
-    Parameters
-    ----------
-    history : sequence of dict
-        Records' values, with ``step``.
-    names : sequence of str
-        The clients, in order of id.
+    `history` has the records' values, with ``step``; `names` are the clients, in order of id.
     """
     for entry in history:
         at, labels = int(entry["step"]), entry.get("labels")
@@ -64,14 +59,9 @@ def history_rows(history: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 def judged_rows(judged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Row]:
     """Yield the scores of models on held-out samples: by client, by cluster, and overall.
 
-    Parameters
-    ----------
-    judged : sequence of dict
-        ``round``, ``split``, ``labels`` of clients, ``scores`` as
-        `fedkin.experiment.evaluation.client_scores.evaluate_clusters` gives them, and ``own`` metrics as
-        `fedkin.estimators.own_metrics.OwnMetrics` does.
-    names : sequence of str
-        The clients, in order of id.
+    `judged` has ``round``, ``split``, ``labels`` of clients, ``scores`` as
+    `fedkin.experiment.evaluation.client_scores.evaluate_clusters` gives them, and ``own`` metrics as
+    `fedkin.estimators.own_metrics.OwnMetrics` does; `names` are the clients, in order of id.
     """
     for one in judged:
         at, split, labels = one["round"], one["split"], one["labels"]

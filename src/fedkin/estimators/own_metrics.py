@@ -46,13 +46,7 @@ class OwnMetrics:
     names: Sequence[str] = ()
 
     def measured(self, population: Population, state: ClientMethodState) -> dict[str, list[float | None]]:
-        """Measure every metric at every client; ``None`` for clients without a model or a test.
-
-        Raises
-        ------
-        FedkinError
-            If a function fails, or returns anything but a number.
-        """
+        """Measure every metric at every client; ``None`` for clients without a model or a test."""
         if not self.functions:
             return {}
         predicted = predicted_classes(population, state, state.labels.tolist())
@@ -77,16 +71,9 @@ class OwnMetrics:
 
 
 def own_metrics(given: Any, classes: NDArray[Any], names: Sequence[str], held_out: bool) -> OwnMetrics:
-    """Check the metrics that a user gives to `fit`.
+    """Check the metrics that a user gives to `fit`, see `Metric`.
 
-    Parameters
-    ----------
-    given : mapping of str to callable, or None
-        See `Metric`.
-    classes, names
-        As in `OwnMetrics`.
-    held_out : bool
-        Whether there are samples to measure them on.
+    `classes` and `names` are as in `OwnMetrics`; `held_out` says whether there are samples to measure them on.
     """
     if not given:
         return OwnMetrics()

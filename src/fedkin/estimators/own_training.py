@@ -97,15 +97,7 @@ class _OfFunction:
 
 
 def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], GivenRecipe | None]:
-    """Convert the parameters that only Python can give to a method's options; return these and the registered recipe.
-
-    Parameters
-    ----------
-    estimator : str
-        Its name, for error messages.
-    given : mapping
-        Its parameters.
-    """
+    """Convert the parameters that only Python can give to a method's options; return these and the recipe."""
     options: dict[str, Any] = {}
     optimizer, rate = given["optimizer"], given["learning_rate"]
     factory = None

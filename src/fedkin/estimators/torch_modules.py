@@ -152,17 +152,9 @@ class Renewed:
 def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> GivenNetwork | None:
     """Register the network that a user gives; at every call again, as a module may have changed.
 
-    Parameters
-    ----------
-    given : str, nn.Module or callable
-        A name or dotted path; a module; its class; or a function ``(shape, classes)``, ``(classes)`` or of nothing.
-    loss : callable, optional
-        Training loss in place of cross-entropy.
-
-    Returns
-    -------
-    GivenNetwork or None
-        ``None`` for a name without a loss, for which there is nothing to do.
+    It is a name or dotted path; a module; its class; or a function ``(shape, classes)``, ``(classes)`` or of nothing.
+    `loss` is the training loss in place of cross-entropy. ``None`` is returned for a name without a loss, for which
+    there is nothing to do.
     """
     if isinstance(given, str):
         return None if loss is None else GivenNetwork(given, partial(_named, given), loss)
@@ -197,12 +189,9 @@ class GivenFeatures(Registered):
 
 
 def extractor_of(given: FeaturesOrName) -> GivenFeatures | None:
-    """Register the features that a user gives; at every call again, as a module may have been trained.
+    """Register the features that a user gives; ``None`` for a name.
 
-    Returns
-    -------
-    Extractor or None
-        ``None`` for a name.
+    They are registered at every call again, as a module may have been trained.
     """
     if isinstance(given, str):
         return None

@@ -43,13 +43,7 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
-    """Load the checkpoint at `path` as a tree; ``None`` if the file does not exist.
-
-    Raises
-    ------
-    FedkinError
-        If the file was written by a version of fedkin whose folders are of another format, or is none of fedkin's.
-    """
+    """Load the checkpoint at `path`, which must be of this version's format; ``None`` if the file does not exist."""
     if not path.exists():
         return None
     tree: dict[str, Any] = load_tree(path)

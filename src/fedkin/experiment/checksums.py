@@ -26,14 +26,8 @@ def write_sums(folder: Path, names: Iterable[str]) -> None:
 def check_sum(folder: Path, name: str, remedy: str = "") -> None:
     """Check the file `name` in `folder` against its checksum; a file without a checksum, or an absent one, passes.
 
-    Parameters
-    ----------
-    folder : Path
-        A run's folder, or a client's share of one.
-    name : str
-        Path of the file from there.
-    remedy : str, optional
-        What to do about a damaged file; the end of the error message.
+    `folder` is a run's, or a client's share of one, and `name` the path from there. `remedy` says what to do about a
+    damaged file, at the end of the error message.
     """
     path, known = folder / name, _sums_of(folder).get(name)
     if known is None or not path.is_file():

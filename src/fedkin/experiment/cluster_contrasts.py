@@ -22,12 +22,7 @@ def contrasts(profile: ClusterProfile, cluster: int, others: Sequence[int]) -> l
 def alike(said: Sequence[Sequence[str]], described: Sequence[int]) -> dict[int, list[int]]:
     """Return for each cluster the others of which the same is said, but for numbers; without those that have none.
 
-    Parameters
-    ----------
-    said : sequence of sequence of str
-        By cluster, the phrases of its sentence.
-    described : sequence of int
-        The clusters that have a sentence.
+    `said` has the phrases of each cluster's sentence; `described` are the clusters that have one.
     """
     words = {cluster: frozenset(phrase.rpartition(" (")[0] for phrase in said[cluster]) for cluster in described}
     others = {

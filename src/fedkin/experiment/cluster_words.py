@@ -30,14 +30,8 @@ def sentences(
     """Describe each cluster in a sentence: its size, what distinguishes it, and the clients with samples in it.
 
     Where the same is said of several clusters, but for the numbers, how each differs from the others of these follows.
-
-    Parameters
-    ----------
-    profile : ClusterProfile
-    names : sequence of str
-        The clients' names, in order of id; by default their ids.
-    columns : sequence of DescribedColumn, optional
-        Those of the profile, where they are known already.
+    `names` are the clients', in order of id; by default their ids. `columns` are those of the profile, where they are
+    known already.
     """
     distinguishing = [one for one in columns or described(profile) if one.effect >= MIN_EFFECT]
     clusters = range(len(profile.samples))

@@ -32,13 +32,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
 
 
 def certificates_of(folder: Path) -> list[dict[str, Any]]:
-    """Read the certificates in a run's folder, the oldest first; empty if no client was forgotten.
-
-    Raises
-    ------
-    FedkinError
-        If they cannot be read.
-    """
+    """Read the certificates in a run's folder, the oldest first; empty if no client was forgotten."""
     path = folder / FORGOTTEN
     return read_json(path, list[dict[str, Any]]) if path.exists() else []
 
@@ -57,27 +51,10 @@ def not_covered(before: str, replaced: bool) -> list[str]:
 def remains(
     out: Path, config: Config, clients: Sequence[int], names: Sequence[str], steps: int, preparation: Preparation | None
 ) -> list[dict[str, str]]:
-    """List what the files in `out` still hold of `clients`.
+    """List what the files in `out`, the folder of a run without `clients`, still hold of these: ``file`` and ``what``.
 
-    Parameters
-    ----------
-    out : Path
-        The folder of the run without them.
-    config : Config
-        Its experiment.
-    clients : sequence of int
-        Their positions.
-    names : sequence of str
-        Names of all clients.
-    steps : int
-        Steps that were kept, not repeated.
-    preparation : Preparation or None
-        How samples were prepared, if the forgotten clients took part in that and in the kept steps.
-
-    Returns
-    -------
-    list of dict
-        ``file`` and ``what``.
+    `clients` are positions, and `names` those of all clients. `steps` is the number that were kept, not repeated;
+    `preparation` how samples were prepared, if the forgotten clients took part in that and in the kept steps.
     """
     found = [{"file": CONFIG, "what": "its name or position, by which the run leaves it out"}]
     called = [name for at in clients for name in {*names[at : at + 1], *short_names(names)[at : at + 1]}]

@@ -171,13 +171,7 @@ def _where_results_are(folder: Path) -> str:
 
 
 def load_profile(folder: Path) -> ClusterProfile | None:
-    """Load the profile of the clusters of the run in `folder`; ``None`` without one or if the run is not finished.
-
-    Raises
-    ------
-    FedkinError
-        If its result is damaged.
-    """
+    """Load the profile of the clusters of the run in `folder`; ``None`` without one or if the run is not finished."""
     _check_result(folder)
     try:
         tree = _read_result(folder)

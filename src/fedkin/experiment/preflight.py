@@ -17,13 +17,7 @@ _DECIDED_BY = ("data", "scenario", "engine", "tracking")
 
 
 def check_experiment(config: Config) -> None:
-    """Check that an experiment can begin on this machine, including reading and partitioning its data.
-
-    Raises
-    ------
-    FedkinError
-        If a tracker, the device or the engine is not there, or the data are refused.
-    """
+    """Check that an experiment can begin on this machine, including reading and partitioning its data."""
     check_machine(config)
     config.population()
 
@@ -37,21 +31,10 @@ def check_machine(config: Config) -> None:
 
 
 def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, int], None] | None = None) -> None:
-    """Check many experiments before the first begins.
+    """Check many experiments, as `Config.tables`, before the first begins; the error has a line for each problem.
 
-    Experiments that differ in method or seed alone are checked once.
-
-    Parameters
-    ----------
-    experiments : iterable of mapping
-        As `Config.tables`.
-    on_part : callable, optional
-        Called with the number of checked experiments and the total.
-
-    Raises
-    ------
-    FedkinError
-        With a line for each problem.
+    Experiments that differ in method or seed alone are checked once. `on_part` is called with the number of checked
+    experiments and the total.
     """
     different: dict[str, Mapping[str, Any]] = {}
     for tables in experiments:

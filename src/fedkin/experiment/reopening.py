@@ -37,18 +37,8 @@ def finished_checkpoint(folder: Path) -> dict[str, Any]:
 def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], left_out: LeftOut) -> None:
     """Copy the run in `folder` to `out` with another configuration and checkpoint; on an error `out` is left as it was.
 
-    Parameters
-    ----------
-    folder : Path
-        A run's; it stays as it is.
-    out : Path
-        Empty or absent.
-    config : Config
-        The experiment of the copy.
-    checkpoint : mapping
-        As `fedkin.experiment.checkpoint.load_checkpoint` gives it.
-    left_out : callable
-        Returns the names that are not copied, as the `ignore` of `shutil.copytree`.
+    `folder` stays as it is; `out` is empty or absent. `checkpoint` is as `fedkin.experiment.checkpoint.load_checkpoint`
+    gives it. `left_out` returns the names that are not copied, as the `ignore` of `shutil.copytree`.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))

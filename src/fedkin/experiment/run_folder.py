@@ -62,13 +62,7 @@ class RunFiles(Callback):
         self.folder, self.steps, self.on_damage, self.every = folder, steps, on_damage, every
 
     def begin(self) -> None:
-        """Remove what was written after the checkpoint.
-
-        Raises
-        ------
-        FedkinError
-            If records are missing.
-        """
+        """Remove what was written after the checkpoint; records up to it must be there."""
         last = -1 if self.steps is None else self.steps
         read_records(self.folder, last)
         _cut(self.folder / RECORDS, last)

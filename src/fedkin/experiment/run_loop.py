@@ -74,25 +74,10 @@ def prepare(
     progress: Progress,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Prepare a run: its clients' data, or the checkpoint from which it resumes.
+    """Prepare a run: its clients' data, or the checkpoint in `folder` from which it resumes.
 
-    Parameters
-    ----------
-    config : Config
-        The experiment.
-    folder : Path
-        The run's; a checkpoint in it is resumed from.
-    population : Population
-        The clients as this process knows them; there are none on a real federation.
-    fed : Federation
-        Reaches the clients.
-    progress, callbacks
-        Called as the run proceeds.
-
-    Raises
-    ------
-    FedkinError
-        If the checkpoint is of another version, or the data or the method's settings are refused.
+    `population` has the clients as this process knows them; there are none on a real federation. `progress` and
+    `callbacks` are called as the run proceeds.
     """
     began = time.perf_counter()
     fed.away = population.away(0) | fed.spare

@@ -36,21 +36,9 @@ def simulated(
 ) -> Iterator[Federation]:
     """Open a federation whose clients are nodes of Flower's simulation, as a context manager.
 
-    Parameters
-    ----------
-    config : Config
-        The experiment; nodes build their data from it, as this process does.
-    population : Population
-        The clients as this process has built them; `Federation.refresh` updates them, for evaluation.
-    folder : Path
-        The run's folder; client i's private folder is ``clients/i`` in it.
-    on_progress : callable
-        Called with (clients done, clients asked) as an exchange goes on.
-
-    Raises
-    ------
-    FedkinError
-        If Flower is not installed, or the experiment uses what only the local engine offers.
+    Nodes build their data from `config`, as this process does; `Federation.refresh` updates `population`, for
+    evaluation. Client i's private folder is ``clients/i`` in the run's. `on_progress` is called with (clients done,
+    clients asked) as an exchange goes on.
     """
     require("Engine 'flower'", "flwr ray", "flower")
     _check(config.engine, population, config.tables["scenario"]["name"])

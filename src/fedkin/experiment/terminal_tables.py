@@ -39,15 +39,8 @@ def print_table(
 ) -> None:
     """Print rows of equally many cells: with rules on a terminal that is wide enough, else as aligned columns.
 
-    Parameters
-    ----------
-    rows : sequence of sequence of str
-    heads : sequence of str
-        Column headings; without any, the line of headings is omitted.
-    left : collection of int
-        Columns that are flush left. On a terminal that is too narrow the last of these is wrapped.
-    bold : bool
-        Whether the first column is bold on a terminal.
+    Without `heads` there is no line of headings. Columns in `left` are flush left; on a terminal that is too narrow the
+    last of these is wrapped. `bold` is for the first column on a terminal.
     """
     below = [heads, *rows] if heads else rows
     width = terminal_width()

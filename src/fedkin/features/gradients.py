@@ -41,21 +41,9 @@ def gradients(x: Tensor) -> Tensor:
     7 x 7. Roots are taken of all, and the features of an image scaled to length 1. Of several channels the one with the
     strongest gradient counts at each pixel. Images with sides of 56 and more are first shrunk by whole factors.
 
-    Parameters
-    ----------
-    x : Tensor
-        float32 ``(n, channels, height, width)``, height and width 8 or more.
-
-    Returns
-    -------
-    Tensor
-        float32 ``(n, 8 * points)``, not negative: direction, row and column of the point. 392 numbers for 28 x 28. An
-        image without any edge has zeros.
-
-    Raises
-    ------
-    FedkinError
-        If the samples are no images, or too small.
+    Of images ``(n, channels, height, width)``, height and width 8 or more, the features are float32 ``(n, 8 *
+    points)``, not negative: direction, row and column of the point; 392 numbers for 28 x 28, zeros for an image without
+    any edge.
     """
     check_images("gradients", x)
     factor = min(x.shape[2:]) // _SIDE
@@ -74,21 +62,11 @@ def gradients(x: Tensor) -> Tensor:
 
 
 def upright(x: Tensor) -> Tensor:
-    """Deslant images: shear them along their rows so that what is bright does not lean, as in handwriting.
+    """Deslant images ``(n, channels, height, width)``: shear them so that what is bright does not lean.
 
     How far a row moves is its distance from the centre of mass times the covariance of rows and columns over the
     variance of rows, at most 1; between pixels it is linear, and what comes from outside is 0. Values below 0 have no
     mass, and an image without mass stays as it is.
-
-    Parameters
-    ----------
-    x : Tensor
-        float32 ``(n, channels, height, width)``.
-
-    Returns
-    -------
-    Tensor
-        float32, of the same shape.
     """
     height, width = x.shape[2:]
     rows, columns = torch.arange(float(height))[:, None], torch.arange(float(width))

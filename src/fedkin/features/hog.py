@@ -24,20 +24,8 @@ def hog(x: Tensor) -> Tensor:
     Eight directions without sign, square cells of four pixels or more, blocks of 2 x 2 cells that overlap, each block
     scaled to length 1, cut off at 0.2 and scaled again ("L2-Hys").
 
-    Parameters
-    ----------
-    x : Tensor
-        float32 ``(n, channels, height, width)``, height and width 8 or more.
-
-    Returns
-    -------
-    Tensor
-        float32 ``(n, 32 * blocks)``, in [0, 1], in the order of `skimage.feature.hog`; a block without any edge is 0.
-
-    Raises
-    ------
-    FedkinError
-        If the samples are no images or too small, or scikit-image is not installed.
+    Of images ``(n, channels, height, width)``, height and width 8 or more, the features are float32 ``(n, 32 *
+    blocks)``, in [0, 1], in the order of `skimage.feature.hog`; a block without any edge is 0.
     """
     check_images("hog", x)
     require("Feature extraction by 'hog'", "skimage", "hog")

@@ -129,25 +129,14 @@ def moments_of(rows: Tensor) -> FeatureMoments:
 
 
 def components(found: FeatureMoments, count: int, standardise: bool = False, whitening: float = 0.0) -> Components:
-    """Compute the leading principal components from the moments of all samples.
+    """Compute the leading principal components, at least one, from the moments of all samples.
 
-    Parameters
-    ----------
-    found : Moments
-        Moments of all samples.
-    count : int
-        Maximum number of components; there are fewer if fewer have any variance. With more features than that,
-        components are left out whose variance is not above that of noise: (1 + root of features / samples) squared
-        times the median variance (Marchenko and Pastur 1967), and a quarter more.
-    standardise : bool
-        Whether each feature is divided by its standard deviation first; those that do not vary are left out.
-    whitening : float
-        Each component is divided by this power of its standard deviation: 0 does not change it, 1 makes all equal.
+    There are at most `count`, and fewer if fewer have any variance. With more features than that, components are left
+    out whose variance is not above that of noise: (1 + root of features / samples) squared times the median variance
+    (Marchenko and Pastur 1967), and a quarter more. Signs are such that the largest entry of a direction is positive.
 
-    Returns
-    -------
-    Components
-        At least one. Signs are such that the largest entry of a direction is positive.
+    `standardise` divides each feature by its standard deviation first; those that do not vary are left out. Each
+    component is divided by the power `whitening` of its standard deviation: 0 does not change it, 1 makes all equal.
     """
     covariance = found.scatter / found.count
     variances = covariance.diagonal().clamp_min(0)

@@ -19,20 +19,9 @@ RAISED = ("error 0:", "error 2:")
 
 
 def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dict[Key, RecordDict | str]:
-    """Send `messages` and wait for the replies.
+    """Send messages and wait for the replies; return by key the reply, or the reason why there is none.
 
-    Parameters
-    ----------
-    grid : Grid
-    messages : mapping
-        Messages by any key.
-    timeout : float
-        Seconds until those that have not replied count as missing.
-
-    Returns
-    -------
-    dict
-        The reply of each key, or the reason why there is none.
+    `timeout` is in seconds; those that have not replied by then count as missing.
     """
     answers: dict[Key, RecordDict | str] = dict.fromkeys(messages, "the message could not be sent")
     if messages:

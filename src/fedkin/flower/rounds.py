@@ -85,12 +85,7 @@ class RoundLoop:
     def run(self, models: Tensor, module: str) -> ClusterResult:
         """Run all rounds, or the remaining ones after resuming.
 
-        Parameters
-        ----------
-        models : Tensor, (m, size)
-            Models from which training starts.
-        module : str
-            Name by which methods know the client app's model.
+        Training starts from `models` ``(m, size)``; `module` is the name by which methods know the client app's model.
         """
         state = self._resumed(module)
         if state is None:

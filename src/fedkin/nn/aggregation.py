@@ -98,13 +98,7 @@ class Means:
         return means
 
     def moved(self, models: Tensor, rate: float = 1.0) -> Tensor:
-        """Return `models` ``(clusters, size)`` plus `rate` times the average updates.
-
-        Raises
-        ------
-        DivergedError
-            See `check`.
-        """
+        """Return `models` ``(clusters, size)`` plus `rate` times the average updates, after `check`."""
         after = models + rate * self.all()
         self.check(after, models)
         return after
@@ -112,12 +106,8 @@ class Means:
     def check(self, after: Tensor, before: Tensor | None = None) -> None:
         """Raise an error if aggregation makes a model non-finite, too large, or moves it too far.
 
-        Parameters
-        ----------
-        after : Tensor, (clusters, size)
-            Models as they would be.
-        before : Tensor, (clusters, size), optional
-            Models as they were, if updates were averaged; without, models themselves were.
+        `after` ``(clusters, size)`` are models as they would be, and `before` as they were, if updates were averaged;
+        without, models themselves were.
 
         Raises
         ------

@@ -81,12 +81,7 @@ class Classifier(Architecture):
     def mixed_logits(self, models: Tensor, weights: Tensor, x: Tensor) -> Tensor:
         """Return the logarithm of the weighted mean of several models' probabilities: ``(n, classes)``.
 
-        Parameters
-        ----------
-        models : Tensor, (K, size)
-        weights : Tensor, (K,)
-            Weights of the models in the mean; they sum to 1.
-        x : Tensor, (n, *shape)
+        `models` are ``(K, size)``, and their `weights` ``(K,)`` in the mean sum to 1.
         """
         mean = torch.zeros(len(x), self.classes)
         for weight, model in zip(weights.tolist(), models, strict=True):
@@ -100,15 +95,10 @@ class Classifier(Architecture):
 
     @torch.no_grad()
     def fitting(self, models: Tensor, x: Tensor, y: Tensor) -> int:
-        """Return the index of the model of the lowest mean loss; a diverged model comes last.
+        """Return the index of the model ``(K, size)`` of the lowest mean loss; a diverged model comes last.
 
         The result is the same as by `loss`. On a CPU a model is evaluated only until its sum of losses exceeds the
         total of a better model, as cross-entropy is never negative.
-
-        Parameters
-        ----------
-        models : Tensor, (K, size)
-        x, y : Tensor, (n, *shape) and (n,)
         """
         if self.criterion is not cross_entropy or device().type != "cpu" or not 0 < _FIRST < len(x):
             losses = torch.tensor([self.loss(model, x, y) for model in models])

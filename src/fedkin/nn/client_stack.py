@@ -284,10 +284,7 @@ class _StackedGradients:
     def __call__(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``; buffers change in place.
 
-        Parameters
-        ----------
-        models : Tensor, (k, size)
-        x, y : Tensor, (k, batch, *shape) and (k, batch) or (k, batch, outputs)
+        `x` is ``(k, batch, *shape)``, and `y` ``(k, batch)`` or ``(k, batch, outputs)``.
         """
         params = {name: place.of(models) for name, place in self.parameters.items()}
         buffers = {name: place.copy_of(models) for name, place in self.buffers.items()}

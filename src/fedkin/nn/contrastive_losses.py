@@ -22,20 +22,10 @@ def negative_cosine(predicted: Tensor, other: Tensor) -> Tensor:
 def cluster_contrast(predicted: Tensor, latents: Tensor, members: Tensor, form: Form) -> Tensor:
     """Return the cluster-contrastive loss, which pulls samples of a cluster together (CCFC, eqs. 1 and 2).
 
-    Parameters
-    ----------
-    predicted, latents : Tensor
-        p and z, float32 ``(n, latent)``; no gradient flows into the latter.
-    members : Tensor
-        float32 ``(n, k)``, 1 where a sample belongs to a cluster.
-    form : {"paper", "code"}
-        "paper" leaves out the pair of a sample with itself, as eq. 1 does; the authors' code has it.
-
-    Returns
-    -------
-    Tensor
-        Scalar: the mean over clusters with two samples or more of the negative mean cosine of pairs. 0 without a
-        gradient if there is no such cluster.
+    It is the mean over clusters with two samples or more of the negative mean cosine of pairs; 0 without a gradient if
+    there is no such cluster. `predicted` and `latents` are p and z, ``(n, latent)``; no gradient flows into the latter.
+    `members` ``(n, k)`` are 1 where a sample belongs to a cluster. "paper" leaves out the pair of a sample with itself,
+    as eq. 1 does; the authors' code has it.
     """
     p, z = normalize(predicted, dim=1), normalize(latents.detach(), dim=1)
     sizes = members.sum(0)
@@ -51,20 +41,9 @@ def cluster_contrast(predicted: Tensor, latents: Tensor, members: Tensor, form: 
 def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> Tensor:
     """Return the model-contrastive loss: negative similarity to the global network's predictions (CCFC, eq. 4).
 
-    Parameters
-    ----------
-    predicted, anchors : Tensor
-        float32 ``(n, latent)``; no gradient flows into the latter.
-    members : Tensor
-        float32 ``(n, k)``, 1 where a sample belongs to a cluster.
-    form : {"paper", "code"}
-        "paper" is the mean over clusters of the mean in each, as in eq. 4; in the authors' code all samples count the
-        same.
-
-    Returns
-    -------
-    Tensor
-        Scalar.
+    `predicted` and `anchors` are ``(n, latent)``; no gradient flows into the latter. `members` ``(n, k)`` are 1 where a
+    sample belongs to a cluster. "paper" is the mean over clusters of the mean in each, as in eq. 4; in the authors'
+    code all samples count the same.
     """
     if form == "code":
         return negative_cosine(predicted, anchors)
@@ -76,16 +55,9 @@ def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Fo
 def mean_correlation(latents: Tensor) -> Tensor:
     """Return the mean squared correlation between dimensions in a batch (CCFC++; FedDecorr, Shi et al. 2023).
 
-    Parameters
-    ----------
-    latents : Tensor
-        z, floating point ``(n, latent)``; gradients flow into it.
-
-    Returns
-    -------
-    Tensor
-        float32 scalar in [0, 1]: the mean of the squared entries of the correlation matrix, ``||K||_F^2 / latent^2``.
-        A dimension that is constant in the batch is correlated with none.
+    It is in [0, 1]: the mean of the squared entries of the correlation matrix of the latents z ``(n, latent)``,
+    ``||K||_F^2 / latent^2``, into which gradients flow. A dimension that is constant in the batch is correlated with
+    none.
     """
     with torch.autocast(latents.device.type, enabled=False):
         centred = latents.float() - latents.float().mean(0)

@@ -92,18 +92,9 @@ class Contrastive(Architecture):
         return torch.ones(len(x), self.design.latent)
 
     def latents(self, vector: Tensor, x: Tensor) -> Tensor:
-        """Return the samples' representations, each scaled to length 1.
+        """Return representations ``(n, latent)`` of samples ``(n, *shape)``, each scaled to length 1.
 
-        Parameters
-        ----------
-        vector : Tensor, (size,)
-        x : Tensor
-            float32 ``(n, *shape)``.
-
-        Returns
-        -------
-        Tensor
-            float32 ``(n, latent)``, by the statistics that batch norms remember.
+        Batch norms use the statistics that they remember.
         """
         return normalize(self._both(vector, x, with_predictions=False)[0], dim=1)
 
@@ -124,24 +115,9 @@ class Contrastive(Architecture):
     ) -> tuple[Tensor, float | None]:
         """Learn to predict one view of a sample from another (SimSiam; Chen and He 2021, algorithm 1).
 
-        Parameters
-        ----------
-        start : Tensor, (size,)
-            Not modified; also the common network of the model-contrastive term, which is the mean over both views.
-        x : Tensor
-            float32 ``(n, *shape)``.
-        rng : torch.Generator
-            Shuffles, and draws views.
-        moments : Moments
-            Adam's moments; modified.
-        how : Augmentation or PillowAugmentation
-        training : Training
-
-        Returns
-        -------
-        model : Tensor, (size,)
-        loss : float or None
-            Mean over the samples of all batches; None if there was no batch of two samples or more.
+        `start` ``(size,)`` is also the common network of the model-contrastive term, which is the mean over both views.
+        `rng` shuffles, and draws views; Adam's `moments` are modified. Return the model and the mean loss over the
+        samples of all batches; None if there was no batch of two samples or more.
         """
         with self.loaded(start) as common:
             samples = common.placed(x)
@@ -174,18 +150,8 @@ class Contrastive(Architecture):
     ) -> tuple[Tensor, float | None]:  # fmt: skip
         """Learn to predict samples of a cluster from each other (eq. 4), without augmentation.
 
-        Parameters
-        ----------
-        start : Tensor, (size,)
-            Not modified.
-        x : Tensor
-            float32 ``(n, *shape)``.
-        clusters : Tensor
-            int64 ``(n,)``, the cluster of each sample.
-        anchors : Tensor
-            float32 ``(n, latent)``, the common network's predictions.
-        rng, moments, training
-            As for `learn_views`; the returned values are also the same.
+        `clusters` ``(n,)`` are those of the samples, and `anchors` ``(n, latent)`` the common network's predictions.
+        The rest, and what is returned, is as for `learn_views`.
         """
         count = int(clusters.max()) + 1
         samples, own, goals = (part.to(device()) for part in (x, clusters, anchors))

@@ -77,24 +77,10 @@ class DeepClustering:
     restarts: int = 10
 
     def fit(self, encoder: DeepEncoder, x: Tensor, n_clusters: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Train the encoder on samples, and cluster them.
+        """Train the encoder on samples ``(n, *shape)``, and cluster them.
 
-        Parameters
-        ----------
-        encoder : DeepEncoder
-        x : Tensor
-            float32 ``(n, *shape)``.
-        n_clusters : int
-            Cut down to the number of different codes.
-        rng : torch.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        model : Tensor, (size,)
-            The trained encoder's model.
-        centroids : Tensor, (k, width)
-            Centroids in the encoder's codes.
+        Return the trained encoder's model ``(size,)``, and centroids ``(k, width)`` in its codes; k is `n_clusters`, or
+        the number of different codes if that is less.
         """
         passes = ceil(self.min_steps / ceil(len(x) / self.batch_size))
         descent = Descent(

@@ -90,26 +90,9 @@ class DeepEmbeddedClustering:
     restarts: int = 20
 
     def fit(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> Tensor:
-        """Cluster the rows of `x`.
+        """Cluster the rows of `x` ``(n, features)``; return their clusters in ``0..n_clusters-1``, int64 ``(n,)``.
 
-        Parameters
-        ----------
-        x : Tensor
-            float32 ``(n, features)``.
-        n_clusters : int
-            Clusters to look for, in ``1..n``.
-        rng : torch.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        Tensor
-            int64 ``(n,)``, the cluster of each row in ``0..n_clusters-1``. A cluster may have lost all its rows.
-
-        Raises
-        ------
-        FedkinError
-            If `n_clusters` is not in ``1..n``.
+        `n_clusters` is in ``1..n``. A cluster may have lost all its rows.
         """
         return self.memberships(x, n_clusters, rng).argmax(dim=1)
 
@@ -171,19 +154,9 @@ class DeepEmbeddedClustering:
 
 
 def assignment(code: Tensor, centroids: Tensor) -> Tensor:
-    """Return soft assignments (Q): Student's t similarity (one degree of freedom) to each centroid, normalised.
+    """Return soft assignments (Q) ``(n, k)``: Student's t similarity (one degree of freedom), normalised.
 
-    Parameters
-    ----------
-    code : Tensor
-        ``(n, length)``.
-    centroids : Tensor
-        ``(k, length)``.
-
-    Returns
-    -------
-    Tensor
-        ``(n, k)``; positive, rows sum to 1.
+    Codes are ``(n, length)``, and centroids ``(k, length)``. Assignments are positive, and rows sum to 1.
     """
     squared = (code[:, None] - centroids[None]).square().sum(dim=2)
     similarity = 1 / (1 + squared)

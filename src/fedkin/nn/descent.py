@@ -19,25 +19,11 @@ __all__ = ["Descent", "batch_orders", "descend", "steps_of"]
 def descend(
     architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: Descent
 ) -> tuple[Tensor, float]:
-    """Train a model on one client's samples, from `start`.
+    """Train a model on one client's samples, from `start` ``(size,)``; return it, and its mean training loss.
 
-    Parameters
-    ----------
-    architecture : Architecture
-    start : Tensor, (size,) float32
-        Not modified.
-    x, y : Tensor, (n, *shape) float32, and for a classifier (n,) int64; n >= 1
-        Samples and targets; for an autoencoder the targets are the samples again.
-    rng : torch.Generator
-        Random generator of the shuffling and of dropout.
-    descent : Descent
-
-    Returns
-    -------
-    model : Tensor, (size,)
-    loss : float
-        Mean training loss over the last epoch, or over the last ``n / batch_size`` steps. NaN if there was nothing to
-        train on, as for a batch norm and a single sample.
+    `x` is ``(n, *shape)``, n >= 1; `y` are for a classifier int64 ``(n,)``, for an autoencoder the samples again. `rng`
+    shuffles, and draws dropout. The loss is over the last epoch, or over the last ``n / batch_size`` steps. It is NaN
+    if there was nothing to train on, as for a batch norm and a single sample.
     """
     with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)

@@ -143,13 +143,8 @@ class Encoder(Architecture):
     def codes(self, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
         """Return codes ``(n, width)`` of samples ``(n, *shape)``.
 
-        Parameters
-        ----------
-        vector : Tensor, (size,)
-        x : Tensor
-        batch_statistics : bool
-            Whether batch normalisation uses the statistics of `x`, taken as one batch, instead of the running
-            statistics of training; a single sample is normalised by itself.
+        With `batch_statistics` batch normalisation uses the statistics of `x`, taken as one batch, instead of the
+        running statistics of training; a single sample is normalised by itself.
         """
         if batch_statistics and len(x) == 1:  # torch refuses one value per channel; a duplicate has equal statistics
             return self.codes(vector, torch.cat([x, x]), batch_statistics)[:1]

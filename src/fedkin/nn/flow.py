@@ -108,24 +108,10 @@ def checkerboard(shape: Sequence[int]) -> Tensor:
 def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Tensor, Tensor]:
     """Map 8-bit pixel values in [0, 1] to the real line by dequantisation and a logit (Dinh et al. 2017, section 4.1).
 
-    Each of the 256 levels becomes an interval of width 1/256, in which `noise` chooses a position. The resulting values
-    in [0, 1] are scaled to [alpha, 1 - alpha], and their logits are returned.
-
-    Parameters
-    ----------
-    x : Tensor
-        float32 ``(n, ...)`` with values in [0, 1].
-    alpha : float
-        In (0, 0.5).
-    noise : Tensor or float
-        In [0, 1), of the shape of `x` or for all; 0.5 is the middle of every level.
-
-    Returns
-    -------
-    logits : Tensor
-        As `x` in shape.
-    log_determinant : Tensor
-        ``(n,)``: sum of the logarithms of the logits' derivatives by the values in [0, 1] that noise has spread.
+    Each of the 256 levels becomes an interval of width 1/256, in which `noise` chooses a position, in [0, 1), one for
+    each value or for all; 0.5 is the middle of every level. The resulting values in [0, 1] are scaled to [alpha, 1 -
+    alpha], alpha in (0, 0.5), and their logits are returned. So is ``(n,)`` the log determinant: sum of the logarithms
+    of the logits' derivatives by the values in [0, 1] that noise has spread.
     """
     spread = (x * (LEVELS - 1) + noise) / LEVELS
     scaled = alpha + (1 - 2 * alpha) * spread
@@ -173,19 +159,8 @@ class Flow(Architecture):
 def spread_levels(x: Tensor, alpha: float | None, rng: torch.Generator | None = None) -> Tensor:
     """Prepare samples for flows: dequantise images and map them by a logit; values beyond [0, 1] are clipped first.
 
-    Parameters
-    ----------
-    x : Tensor
-        float32 ``(n, *shape)``.
-    alpha : float or None
-        See `to_logits`; None leaves samples as they are.
-    rng : torch.Generator, optional
-        Random generator of the noise; without one, every value is the middle of its level.
-
-    Returns
-    -------
-    Tensor
-        As `x` in shape.
+    `alpha` is as in `to_logits`; None leaves samples as they are. Without a generator of the noise, every value is the
+    middle of its level.
     """
     if alpha is None:
         return x

@@ -133,26 +133,9 @@ class Adversaries:
         entropy of newly generated samples with the target 1, real. Adam's moments begin at zero in every epoch, as in
         the authors' code.
 
-        Parameters
-        ----------
-        generator, discriminator : Tensor, (size,)
-            Not modified.
-        x : Tensor
-            float32 ``(n, *shape)``, n >= 2. A last batch of a single sample is left out.
-        rng : torch.Generator
-            Shuffles, and draws latents.
-        rates : tuple of float
-            Learning rates of the generator and of the discriminator.
-        batch_size : int
-            2 or more.
-        min_steps : int
-
-        Returns
-        -------
-        generator, discriminator : Tensor, (size,)
-        losses : Tensor, (2,)
-            Mean losses over all batches' samples: of the generator, and of the discriminator on real and generated
-            ones.
+        `x` has two samples or more, and a last batch of a single sample is left out. `rates` are the learning rates of
+        the generator and of the discriminator. Return the new models, and the mean losses ``(2,)`` over all batches'
+        samples: of the generator, and of the discriminator on real and generated ones.
         """
         with (
             self.generator.loaded(generator, training=True) as maker,

@@ -28,16 +28,8 @@ _INITIAL_SPREAD = 0.02
 def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid", capacity: float = 1.0) -> nn.Module:
     """Return a new generator, from latents ``(n, latent)`` to samples ``(n, *shape)``, in training mode.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of one sample: (channels, height, width) or (features,).
-    latent : int
-        Length of a latent.
-    output : {"sigmoid", "linear"}
-        "sigmoid" for data in [0, 1], "linear" for standardised data.
-    capacity : float
-        Units and channels as a fraction of the paper's, above 0; of each layer at least one is left.
+    A sample is (channels, height, width) or (features,). "sigmoid" is for data in [0, 1], "linear" for standardised
+    data. `capacity` is the fraction of the paper's units and channels; of each layer at least one is left.
     """
     last = last_layers(output)
     if not takes_convolutions(shape):

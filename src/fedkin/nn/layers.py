@@ -48,13 +48,7 @@ class Dropout(nn.Module):
         self.generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with some values set to 0, of the same shape and type.
-
-        Raises
-        ------
-        RuntimeError
-            In training mode, if `p` is not 0 and no generator has been set.
-        """
+        """Return `x` with some values set to 0, of the same shape and type; training needs a generator."""
         if not self.training or self.p == 0:
             return x
         if self.generator is None:
@@ -95,26 +89,11 @@ _WITH_INNER_DROPOUT = (nn.RNNBase, nn.MultiheadAttention)
 
 
 def with_own_dropout(module: nn.Module) -> nn.Module:
-    """Replace torch's dropout layers anywhere in `module` by `Dropout`, in place.
+    """Replace torch's dropout layers anywhere in `module` by `Dropout`, in place; return it, or its own replacement.
 
     Covers `torch.nn.Dropout` and its forms for whole channels. A call of ``torch.nn.functional.dropout`` inside a
-    module's own code cannot be seen from outside: write `Dropout` there instead.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Modified, unless it is itself a dropout layer.
-
-    Returns
-    -------
-    torch.nn.Module
-        The same `module`, or its replacement if it was a dropout layer.
-
-    Raises
-    ------
-    FedkinError
-        If a layer draws random numbers in a way that cannot be replaced: alpha dropout, RReLU, or dropout inside
-        recurrent or attention layers.
+    module's own code cannot be seen from outside: write `Dropout` there instead. Other layers that draw random numbers
+    are refused: alpha dropout, RReLU, or dropout inside recurrent or attention layers.
     """
     for name, layer in module.named_modules():
         if isinstance(layer, _WITHOUT_SEED) or (isinstance(layer, _WITH_INNER_DROPOUT) and layer.dropout):

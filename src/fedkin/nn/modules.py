@@ -113,13 +113,7 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def choose(shape: Sequence[int]) -> str:
-    """Return the classifier that "auto" stands for: "lenet5" for large enough images, otherwise "perceptron".
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of one sample.
-    """
+    """Return the classifier that "auto" stands for: "lenet5" for large enough images, otherwise "perceptron"."""
     image = len(shape) == 3 and min(shape[1:]) >= networks.LENET_MIN_SIDE
     return "lenet5" if image else "perceptron"
 

@@ -60,19 +60,10 @@ class PillowAugmentation:
     blur: float = 0.5
 
     def draw(self, shape: Sequence[int], rng: torch.Generator) -> Draws:
-        """Draw what makes a view of each of some samples, all of it between 0 and 1.
+        """Draw what makes a view of each of the samples of `shape` ``(n, 1, height, width)``, all between 0 and 1.
 
-        Parameters
-        ----------
-        shape : sequence of int
-            ``(n, 1, height, width)``.
-        rng : torch.Generator
-
-        Returns
-        -------
-        tuple of Tensor
-            Of a crop the area and the ratio of the sides, ``(n, 10)`` each, and the place ``(n, 2)``; and, ``(n,)``
-            each, the angle, the blur's radius, and whether there is one.
+        Of a crop the area and the ratio of the sides, ``(n, 10)`` each, and the place ``(n, 2)``; and, ``(n,)`` each,
+        the angle, the blur's radius, and whether there is one.
         """
         n = shape[0]
         crops = drawn_crops(n, rng)
@@ -102,20 +93,9 @@ def drawn_crops(n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
 def crop_boxes(areas: Tensor, ratios: Tensor, corners: Tensor, sides: Sequence[int], smallest: float) -> Tensor:
     """Return random crops as torchvision draws them: for each image the first of ten that lies within it.
 
-    Parameters
-    ----------
-    areas, ratios, corners : Tensor
-        ``(n, 10)``, ``(n, 10)`` and ``(n, 2)``, drawn between 0 and 1.
-    sides : sequence of 2 ints
-        Height and width.
-    smallest : float
-        Smallest fraction of the area, in (0, 1].
-
-    Returns
-    -------
-    Tensor
-        int64 ``(n, 4)``: left, top, right and bottom. Where no draw fits, the largest part in the middle whose sides
-        have a ratio of 3/4 to 4/3.
+    `areas` and `ratios` ``(n, 10)`` and `corners` ``(n, 2)`` are drawn between 0 and 1; `sides` are height and width;
+    `smallest` is a fraction of the area. Crops are int64 ``(n, 4)``: left, top, right and bottom. Where no draw fits,
+    it is the largest part in the middle whose sides have a ratio of 3/4 to 4/3.
     """
     n, (height, width) = len(areas), sides
     area, ratio = (
@@ -140,17 +120,8 @@ def crop_boxes(areas: Tensor, ratios: Tensor, corners: Tensor, sides: Sequence[i
 def cropped(pixels: Tensor, boxes: Tensor) -> Tensor:
     """Crop images and enlarge the crops to the images' size, as ``image.crop(box).resize(image.size, BILINEAR)`` does.
 
-    Parameters
-    ----------
-    pixels : Tensor
-        float64 ``(n, height, width)``, integers from 0 to 255, on any device.
-    boxes : Tensor
-        int64 ``(n, 4)``: left, top, right and bottom, within the image; on the processor.
-
-    Returns
-    -------
-    Tensor
-        As `pixels`.
+    Pixels are float64 ``(n, height, width)``, integers from 0 to 255, on any device; boxes are int64 ``(n, 4)``, left,
+    top, right and bottom, within the image, on the processor.
     """
     n, height, width = pixels.shape
     left, top, right, bottom = boxes.to(pixels.device).T
@@ -163,19 +134,9 @@ def cropped(pixels: Tensor, boxes: Tensor) -> Tensor:
 
 
 def turned(pixels: Tensor, angles: Tensor) -> Tensor:
-    """Rotate images around their centre, counterclockwise, as ``image.rotate(angle, NEAREST)`` does.
+    """Rotate images ``(n, height, width)`` counterclockwise, as ``image.rotate(angle, NEAREST)`` does.
 
-    Parameters
-    ----------
-    pixels : Tensor
-        ``(n, height, width)``.
-    angles : Tensor
-        ``(n,)``, degrees, between -90 and 90.
-
-    Returns
-    -------
-    Tensor
-        As `pixels`; 0 outside the rotated image.
+    Angles ``(n,)`` are in degrees, between -90 and 90. Pixels are 0 outside the rotated image.
     """
     n, height, width = pixels.shape
     a, b, c, d, e, f = torch.from_numpy(_turns(angles.double().numpy(), height, width)).to(pixels.device)[
@@ -192,17 +153,7 @@ def turned(pixels: Tensor, angles: Tensor) -> Tensor:
 def blurred(pixels: Tensor, radii: Tensor) -> Tensor:
     """Blur images as ``image.filter(GaussianBlur(radius))`` does; beyond an edge its pixels are repeated.
 
-    Parameters
-    ----------
-    pixels : Tensor
-        float64 ``(n, height, width)``, integers from 0 to 255.
-    radii : Tensor
-        ``(n,)``, above 0.
-
-    Returns
-    -------
-    Tensor
-        As `pixels`.
+    Pixels are float64 ``(n, height, width)``, integers from 0 to 255; radii ``(n,)`` are above 0.
     """
     _, height, width = pixels.shape
     columns, rows = (_boxes(radii, side, pixels.device) for side in (width, height))

@@ -137,20 +137,8 @@ class Resident:
     def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
         """Take a step of plain gradient descent on every batch of `order`; `grad` is undefined afterwards.
 
-        Parameters
-        ----------
-        x, y : Tensor, (n, *shape) and (n,)
-            Samples and targets, for a classifier their classes; on the device.
-        order : Tensor
-            Rows of `x`, one batch after another.
-        batch_size : int
-        rate : float
-
-        Returns
-        -------
-        losses, counts : Tensor, (batches,)
-            Each batch's loss before its step, and its number of samples, on the CPU; batches of one sample are left out
-            if the module cannot learn from them.
+        `order` are rows of `x`, one batch after another. Return each batch's loss before its step, and its number of
+        samples, on the CPU; batches of one sample are left out if the module cannot learn from them.
         """
 
         def step(x: Tensor, y: Tensor) -> Tensor:

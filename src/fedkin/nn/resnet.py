@@ -27,13 +27,10 @@ def resnet(
     norm: Literal["batch", "group"] = "batch",
     stem: Literal["small", "imagenet"] = "small",
 ) -> nn.Sequential:
-    """Return a residual network of basic blocks, whose output is logits.
+    """Return a residual network of basic blocks, from images ``(n, channels, height, width)`` of any size to logits.
 
     Parameters
     ----------
-    shape : tuple of int
-        (channels, height, width) of a sample. Any size works, as the last layer takes the mean of each channel.
-    classes : int
     name : str
         Name of the model in error messages.
     blocks : sequence of 4 ints
@@ -43,16 +40,6 @@ def resnet(
         statistics are buffers. Group normalisation has neither, and two groups in every layer.
     stem : {"small", "imagenet"}
         A 3 x 3 convolution, as is usual for CIFAR; or a 7 x 7 one with stride 2 and pooling, as for ImageNet.
-
-    Returns
-    -------
-    torch.nn.Sequential
-        From float32 ``(n, channels, height, width)`` to ``(n, classes)``.
-
-    Raises
-    ------
-    FedkinError
-        If `shape` is no image.
     """
     channels, _, _ = image_shape(name, shape, min_side=1)
     make_norm: Norm = nn.BatchNorm2d if norm == "batch" else partial(nn.GroupNorm, GROUPS)

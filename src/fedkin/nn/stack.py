@@ -79,28 +79,20 @@ def fit(
 ) -> tuple[Tensor, Tensor]:
     """Train every model of `stack` on its own data; the result is as if each were trained by itself.
 
+    Return the trained parameters ``(K, size)``, on the processor, and the mean training errors ``(K,)`` in the last
+    epoch.
+
     Parameters
     ----------
-    model : Autoencoder
-    stack : Tensor, (K, size) float32
-        Initial parameters; not modified.
     data : sequence of K tensors, (n_k, *shape) float32
         Samples; of whatever shape, they are flattened to ``(n_k, features)``.
     rngs : sequence of K generators
         Each shuffles its own model's data.
-    training : Training
     stack_size : int, optional
         Models per stack; only speed depends on it. Two by default; on an accelerator, as many as its memory holds.
     rows : sequence of K tensors, (m_k,) int64, m_k >= 1, optional
         The samples that each model learns from; all by default. Models may share `data`, which goes to an accelerator
         once.
-
-    Returns
-    -------
-    stack : Tensor, (K, size)
-        Trained parameters, on the processor.
-    losses : Tensor, (K,)
-        Mean training error in the last epoch.
     """
     where = device()
     rows = [torch.arange(len(x)) for x in data] if rows is None else rows

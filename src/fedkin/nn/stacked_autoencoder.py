@@ -66,17 +66,10 @@ class Autoencoder:
         return views
 
     def errors(self, stack: Tensor, x: Tensor) -> Tensor:
-        """Return the mean squared reconstruction error of every model on every sample.
+        """Return the mean squared reconstruction error of every model ``(K, size)`` on every sample: ``(K, n)``.
 
-        Parameters
-        ----------
-        stack : Tensor, (K, size)
-        x : Tensor, (n, features) seen by all models, or (K, n, features) for samples of their own
-
-        Returns
-        -------
-        Tensor, (K, n)
-            Errors on the CPU, computed on the current `device`.
+        `x` is ``(n, features)``, seen by all models, or ``(K, n, features)`` for samples of their own. Errors are on
+        the CPU.
         """
         stack, x = stack.to(device()), x.to(device())
         if stack.device.type != "cpu":

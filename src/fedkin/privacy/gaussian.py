@@ -23,18 +23,7 @@ from fedkin.core.noise import Noise, normal
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the smallest delta for which what is mu-GDP is (epsilon, delta)-differentially private.
-
-    Parameters
-    ----------
-    epsilon, mu : float
-        Not negative.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-    """
+    """Return the smallest delta, in [0, 1], for which what is mu-GDP is (epsilon, delta)-differentially private."""
     if mu == 0.0:
         return 0.0
     above = math.exp(log_ndtr(mu / 2 - epsilon / mu))
@@ -43,15 +32,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which mu-GDP implies (epsilon, delta)-differential privacy.
-
-    Parameters
-    ----------
-    epsilon : float
-        Above 0, finite.
-    delta : float
-        In (0, 1).
-    """
+    """Return the largest mu for which mu-GDP implies (epsilon, delta)-differential privacy; delta is in (0, 1)."""
     if not 0.0 < epsilon < math.inf:
         raise FedkinError(f"Epsilon {epsilon} must be above 0 and finite for Gaussian noise.")
     if not 0.0 < delta < 1.0:
@@ -60,15 +41,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest epsilon for which what is mu-GDP is (epsilon, delta)-differentially private.
-
-    Parameters
-    ----------
-    mu : float
-        Not negative, finite.
-    delta : float
-        In (0, 1).
-    """
+    """Return the smallest epsilon for which what is mu-GDP is (epsilon, delta)-differentially private."""
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
     return bisect_upwards(lambda epsilon: gaussian_delta(epsilon, mu) <= delta)[1]

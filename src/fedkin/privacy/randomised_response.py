@@ -18,19 +18,9 @@ Normalise = Literal["segment", "vector"]
 
 
 def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """Scale numbers to [0, 1] by their minimum and maximum.
+    """Scale numbers ``(segments, width)`` to [0, 1] by minimum and maximum, in float64; to 0 if these are the same.
 
-    Parameters
-    ----------
-    segments : Tensor
-        Floating, ``(segments, width)``.
-    normalise : {"segment", "vector"}
-        Whether minimum and maximum are those of each row, or of all rows together.
-
-    Returns
-    -------
-    Tensor
-        float64 ``(segments, width)``; zeros where minimum and maximum are the same.
+    They are those of each row ("segment"), or of all rows together ("vector").
     """
     exact = segments.double()
     if not bool(exact.isfinite().all()):
@@ -48,31 +38,15 @@ def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
 def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
     """Quantise numbers to bits: 1 where a number is nearer to the maximum than to the minimum (Prigent et al., IV-B).
 
-    Parameters and errors are those of `normalised`; what that gives is rounded, one half to 0 (half to even).
-
-    Returns
-    -------
-    Tensor
-        uint8 ``(segments, width)``.
+    What `normalised` gives is rounded, one half to 0 (half to even): uint8 ``(segments, width)``.
     """
     return normalised(segments, normalise).round().to(torch.uint8)
 
 
 def flipped(bits: Tensor, probability: float, noise: Noise) -> Tensor:
-    """Flip each bit of `bits`, of any shape, independently with `probability`.
+    """Flip each bit of `bits`, uint8 of any shape, independently with `probability` in [0, 0.5].
 
-    Parameters
-    ----------
-    bits : Tensor
-        uint8 zeros and ones.
-    probability : float
-        In [0, 0.5]; at 0.5 nothing of the bits is left.
-    noise : Secret or torch.Generator
-
-    Returns
-    -------
-    Tensor
-        uint8, shaped like `bits`.
+    At 0.5 nothing of the bits is left.
     """
     check_probability(probability)
     # Double precision, because single would round probabilities below 2**-24.
@@ -89,25 +63,14 @@ def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: No
 
     What that bounds, with e = `accounting.bit_epsilon(probability)`: a true bit that never changes loses e in total,
     however often it is asked for, because one answer is all there is to see. Of a bit that does change, both answers
-    can be seen, so its values lose at most 2e: the likelihood of two given answers differs at most by
-    ((1 - P) / P)**2 between a history of values and its opposite. It does *not* bound what shows *when* a bit changed:
-    where the two answers differ, which happens with probability P**2 + (1 - P)**2, a change is seen for certain, since
-    unchanged data never give another answer.
+    can be seen, so its values lose at most 2e: the likelihood of two given answers differs at most by ((1 - P) / P)**2
+    between a history of values and its opposite. It does *not* bound what shows *when* a bit changed: where the two
+    answers differ, which happens with probability P**2 + (1 - P)**2, a change is seen for certain, since unchanged data
+    never give another answer.
 
-    Parameters
-    ----------
-    bits : Tensor
-        uint8 ``(n,)``, the true bits.
-    probability : float
-        In [0, 0.5]. It is used only where `memory` is not given; the same memory means the same probability.
-    memory : Tensor or None
-        uint8 ``(2, n)`` from an earlier call, kept in the client's state; row v holds the answers for true bits of v.
-    noise : Secret or torch.Generator
-
-    Returns
-    -------
-    answer, memory : tuple of Tensor
-        uint8 ``(n,)`` and uint8 ``(2, n)``.
+    `bits` are uint8 ``(n,)``. `memory`, uint8 ``(2, n)``, is from an earlier call, kept in the client's state; row v
+    holds the answers for true bits of v. `probability`, in [0, 0.5], is used only without it; the same memory means the
+    same probability. Return the answer and the memory.
     """
     check_probability(probability)
     if memory is None:

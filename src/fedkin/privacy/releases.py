@@ -26,16 +26,9 @@ def released(
 ) -> list[Tensor] | None:
     """Add noise to sums, and charge the client's budget; return them, float64, or ``None`` if it does not suffice.
 
-    A repeated release with the same noise costs nothing; any other is recorded, by the name of its noise.
-
-    Parameters
-    ----------
-    client : Client
-    exact : sequence of Tensor
-        The sums; all of them together, one sample changes by at most `sensitivity` in Euclidean length.
-    sensitivity : float
-    payload : mapping
-        ``deviation`` of the noise, and the ``budget`` of the run as mu of Gaussian differential privacy.
+    A repeated release with the same noise costs nothing; any other is recorded, by the name of its noise. All sums
+    together change by at most `sensitivity` in Euclidean length by one sample. The payload has the ``deviation`` of the
+    noise, and the ``budget`` of the run as mu of Gaussian differential privacy.
     """
     noise, name = about(client.noise, exact)
     names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))

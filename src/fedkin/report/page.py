@@ -25,15 +25,9 @@ class Section:
 def page(title: str, lead: str, summary: Sequence[tuple[str, str, str]], sections: Sequence[Section]) -> str:
     """Fill the template of a whole page, which loads nothing from elsewhere.
 
-    Parameters
-    ----------
-    title, lead : str
-        Plain text. In the lead, text in backticks is shown as code, and each line is a paragraph, the first the
-        largest.
-    summary : sequence of (label, value, explanation)
-        Headline numbers, shown as cards.
-    sections : sequence of Section
-        The contents list links to them.
+    `title` and `lead` are plain text. In the lead, text in backticks is shown as code, and each line is a paragraph,
+    the first the largest. `summary` has headline numbers as (label, value, explanation), shown as cards. The contents
+    list links to the sections.
     """
     style, script = Markup(source("page.css")), Markup(source("page.js"))
     return fill(

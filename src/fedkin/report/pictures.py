@@ -29,13 +29,8 @@ def picture_cards(clusters: Sequence[ClusterPictures]) -> str:
 def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:
     """Encode images as one row of tiles, the mean first, in a PNG data URI.
 
-    Parameters
-    ----------
-    mean : ndarray, shape (H, W) or (H, W, 3)
-        Values are clipped to [0, 1]; NaN becomes black.
-    members : ndarray, shape (m, H, W) or (m, H, W, 3)
-    side : int
-        Longest side of a tile in pixels; larger images are reduced to it, smaller ones kept.
+    They are ``(H, W)`` or ``(H, W, 3)``; values are clipped to [0, 1], and NaN becomes black. `side` is the longest
+    side of a tile in pixels; larger images are reduced to it, smaller ones kept.
     """
     images = np.concatenate([mean[None], members])
     pixels = np.round(np.clip(np.nan_to_num(images), 0, 1) * 255).astype(np.uint8)

@@ -90,16 +90,8 @@ def is_second(client: Client, where: str, tag: bytes, request: bytes) -> bool:
     """Return whether a tag was used before with a different request; if it is new, remember it with this one.
 
     The same request again, after a reply was lost, gets the same reply. What is remembered lasts, whatever a server
-    says about where the run is. In a simulation nothing is secret, and nothing kept.
-
-    Parameters
-    ----------
-    client : Client
-    where : str
-        `MASKED`, `DEALERS` or `REVEALED`.
-    tag : bytes
-    request : bytes
-        The request, as bytes.
+    says about where the run is. In a simulation nothing is secret, and nothing kept. `where` is `MASKED`, `DEALERS` or
+    `REVEALED`.
     """
     if not isinstance(client.noise, Secret):
         return False

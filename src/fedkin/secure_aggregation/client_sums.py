@@ -51,13 +51,7 @@ class ClientSums:
     def ask(self, asked: Task, payload: Payload, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor] | None:
         """Have all clients do `asked`; return the sums of their replies, float64, by name, or ``None`` without a sum.
 
-        Parameters
-        ----------
-        asked : Task
-        payload : dict
-            Payload for every client.
-        wanted : mapping of str to tuple of int
-            Shapes of the tensors of a reply that are summed.
+        `wanted` are the shapes of the tensors of a reply that are summed.
         """
         self.exchanges += 1
         payloads, totals, answered = self.fed.all(**payload), None, list[int]()

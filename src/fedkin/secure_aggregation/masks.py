@@ -68,22 +68,9 @@ def public_key(private: bytes) -> bytes:
 def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, length: int) -> Tensor:
     """Return the sum of a client's pairwise masks, int64 ``(length,)``; those of all clients in `keys` cancel mod 2^64.
 
-    Parameters
-    ----------
-    own : int
-        The client's id.
-    private : bytes
-        Its private key.
-    keys : mapping of int to bytes
-        Public keys of all that take part, by id, its own among them or not.
-    context : bytes
-        Identifies the sum. Masks of different contexts are independent; a context must never be used twice.
-    length : int
-
-    Raises
-    ------
-    ValueError
-        If a key is invalid.
+    `own` is the client's id, and `private` its key; `keys` are the public ones of all that take part, by id, its own
+    among them or not. `context` identifies the sum. Masks of different contexts are independent; a context must never
+    be used twice. An invalid key is a ValueError.
     """
     total, zeros = np.zeros(length, np.uint64), bytes(8 * length)
     for other in sorted(keys.keys() - {own}):
@@ -104,13 +91,7 @@ def own_mask(own: int, private: bytes, context: bytes, length: int) -> Tensor:
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """Return the shared secret of a private and a public key (X25519 key agreement).
-
-    Raises
-    ------
-    ValueError
-        If the public key is invalid.
-    """
+    """Return the shared secret of a private and a public key (X25519 key agreement); a ValueError if one is invalid."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
     return _loaded(private).exchange(X25519PublicKey.from_public_bytes(public))

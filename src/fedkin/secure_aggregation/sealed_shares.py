@@ -62,21 +62,8 @@ def sum_keys(secret: bytes, context: bytes) -> tuple[bytes, bytes]:
 def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> KeyShares:
     """Return a client's public keys of one sum, and encrypted shares of the private ones.
 
-    Parameters
-    ----------
-    secret : bytes
-        The secret that all keys of the client follow from.
-    own : int
-        The client's id.
-    keys : mapping of int to bytes
-        Public channel keys of all clients of the sum, by id, its own among them.
-    context : bytes
-        Identifies the sum.
-
-    Raises
-    ------
-    ValueError
-        If a key is invalid.
+    All keys of the client follow from `secret`. `own` is its id; `keys` are the public channel keys of all clients of
+    the sum, by id, its own among them; `context` identifies the sum. An invalid key is a ValueError.
     """
     needed, channel = threshold(len(keys)), channel_key(secret)
     polynomials = [_polynomial(secret, context, kind, needed) for kind in KINDS]
@@ -94,20 +81,8 @@ def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: byte
 def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:
     """Return the keys that decrypt a dealer's shares for a holder in one sum, one for each kind of mask.
 
-    Parameters
-    ----------
-    channel : bytes
-        Private channel key of either.
-    other : bytes
-        Public channel key of the other one.
-    dealer, holder : int
-        Ids.
-    context : bytes
-
-    Raises
-    ------
-    ValueError
-        If the public key is invalid.
+    `channel` is the private channel key of either, and `other` the public one of the other; an invalid one is a
+    ValueError.
     """
     shared = shared_secret(channel, other)
     both = _stream(shared, context + f"/{dealer}/{holder}".encode(), 2 * OPENER)

@@ -22,12 +22,8 @@ def threshold(holders: int) -> int:
 def split(coefficients: Sequence[int], holders: int) -> list[int]:
     """Return the shares of a secret: values of a polynomial over the field of `PRIME` at 1, 2, ..., `holders`.
 
-    Parameters
-    ----------
-    coefficients : sequence of int
-        Coefficients of the polynomial, in [0, `PRIME`): the secret, then uniform random ones, as many in all as the
-        shares that recover it.
-    holders : int
+    Its coefficients, in [0, `PRIME`), are the secret, then uniform random ones, as many in all as the shares that
+    recover it.
     """
     return [_value(coefficients, at) for at in range(1, holders + 1)]
 

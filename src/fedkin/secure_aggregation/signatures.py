@@ -51,12 +51,8 @@ class SiteIdentity:
     def objection(self, own: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
         """Return why the site refuses a secure sum with these keys; ``None`` if it accepts them.
 
-        Parameters
-        ----------
-        own : int
-            The site's id, whose own key needs no signature.
-        keys, signed
-            Keys of secure sums, and what `sign` returned for them, by id.
+        `own` is the site's id, whose own key needs no signature. `keys` of secure sums, and what `sign` returned for
+        them, are by id.
         """
         if not self.listed:
             return None
@@ -93,12 +89,7 @@ class SiteIdentity:
 def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
     """Check public keys in OpenSSH's format, and return them by name, without comments.
 
-    Parameters
-    ----------
-    given : mapping of str to str
-        The lines of ``site.key.pub``, by name.
-    where : str
-        Place of the keys in error messages.
+    `given` has the lines of ``site.key.pub``; `where` is the place of the keys in error messages.
     """
     keys = {name: " ".join(line.split()[:2]) for name, line in given.items()}
     holders: dict[str, str] = {}
@@ -123,13 +114,7 @@ def public_text(pem: bytes) -> str:
 
 
 def own_public_text(path: Path) -> str:
-    """Return the public key of the private key in a file, in OpenSSH's format.
-
-    Raises
-    ------
-    FileError
-        If the file is no OpenSSH private key of an elliptic curve, without a password.
-    """
+    """Return the public key of the private key in a file, which is OpenSSH's without a password."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return _private(path).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

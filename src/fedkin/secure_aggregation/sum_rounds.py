@@ -119,14 +119,8 @@ def hear(
 ) -> None:
     """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers.
 
-    Parameters
-    ----------
-    fed, task, payloads, terms
-        See `fedkin.secure_aggregation.sums.summed`.
-    rounds : mapping of int to SumAttempt
-        Attempts at sums, by cluster.
-    complete : bool
-        Whether all clients have to be in a sum.
+    `fed`, `task`, `payloads`, `terms` and `complete` are as for `fedkin.secure_aggregation.sums.summed`; `rounds` are
+    attempts at sums, by cluster.
     """
     length = sum(prod(term.shape) for term in terms)
     going = [one for one in rounds.values() if one.goes_on(one.held.dealers, complete)]

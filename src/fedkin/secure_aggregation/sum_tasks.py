@@ -147,13 +147,7 @@ def _is_replayed(client: Client, payload: Payload) -> bool:
 
 
 def _hidden(client: Client, reply: Payload, payload: Payload) -> Tensor:
-    """Return the client's masked values: int64 ``(length,)``.
-
-    Raises
-    ------
-    ValueError
-        If a number of the reply cannot be summed, or a key is invalid.
-    """
+    """Return the client's masked values, int64 ``(length,)``; a ValueError if they cannot be summed."""
     keys = keys_of(payload)
     values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
     whole = encode(values, len(keys)).numpy().view(np.uint64)
@@ -176,14 +170,8 @@ def _shares_context(payload: Payload, keys: Mapping[int, bytes]) -> bytes:
 def mask_context(shares: bytes, publics: Mapping[int, bytes], asked: bytes) -> bytes:
     """Return bytes that identify the masks of a sum.
 
-    Parameters
-    ----------
-    shares : bytes
-        Identifies the shares of the sum, see `context_of`.
-    publics : mapping of int to bytes
-        Public keys of those who share masks, by id.
-    asked : bytes
-        Digest of what they are all asked, see `question`.
+    `shares` identifies the shares of the sum, see `context_of`; `publics` are the public keys of those who share masks,
+    by id; `asked` is the digest of what they are all asked, see `question`.
     """
     return context_of(asked + shares, publics)
 

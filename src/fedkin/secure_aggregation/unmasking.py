@@ -78,13 +78,8 @@ def recovered(
 ) -> tuple[dict[int, bytes], list[int]]:
     """Recover one private key of every dealer; return the keys, and the dealers whose shares do not fit their key.
 
-    Parameters
-    ----------
-    held : Holdings
-    survivors : sequence of int
-        Clients whose key of the individual mask is recovered; for the others it is that of the pairwise masks.
-    revealed : mapping of int to mapping
-        Shares by dealer, for each of as many holders as the threshold.
+    Of `survivors` it is the key of the individual mask, of the others that of the pairwise masks. `revealed` are shares
+    by dealer, for each of as many holders as the threshold.
     """
     keys, wrong = {}, []
     places = {holder: held.ids.index(holder) + 1 for holder in revealed}

@@ -72,19 +72,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
     def run(self, config: Config, folder: Path, seconds: float, max_seconds: float, progress: Progress) -> bool:
         """Make or resume a run in the worker process; return whether it finished within its time.
 
-        A run that is stopped keeps its last checkpoint, from which it can be resumed.
-
-        Parameters
-        ----------
-        config : Config
-        folder : Path
-            The run's.
-        seconds : float
-            Time limit, counted from when the process is ready.
-        max_seconds : float
-            Time limit that includes the start of the process.
-        progress : Progress
-            Receives the run's progress.
+        A run that is stopped keeps its last checkpoint, from which it can be resumed. `seconds` is the time limit,
+        counted from when the process is ready; `max_seconds` includes its start.
         """
         if is_finished(folder):
             return True
@@ -197,23 +186,10 @@ def run_all(
     on_ended: OnRunEnded,
     probes: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, str]:
-    """Make all runs, several in parallel with one thread each, and measure their probes.
+    """Make all runs, `jobs` in parallel with one thread each, and measure their probes; return why runs failed.
 
-    Parameters
-    ----------
-    experiments : mapping of str to mapping
-        `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only probed.
-    runs : Path
-    jobs : int
-        Number of runs in parallel.
-    on_ended : callable
-    probes : mapping of str to collection of str, optional
-        Names of probes by name of run; see `fedkin.studies.reproduce.probes`.
-
-    Returns
-    -------
-    dict
-        Why runs failed, by name, in one sentence each; the others finished.
+    `experiments` are `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only
+    probed. `probes` are names by name of run; see `fedkin.studies.reproduce.probes`.
     """
     failed: dict[str, str] = {}
     waiting = iter(experiments)

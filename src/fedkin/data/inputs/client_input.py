@@ -50,23 +50,10 @@ class ClientInput:
 
 
 def client_input(value: Any, where: str, label: str | None = None, seek_labels: bool = False) -> ClientInput:
-    """Convert one client's data from any supported form.
+    """Convert one client's data from any supported form, see `FORMS`.
 
-    Parameters
-    ----------
-    value : Any
-        See `FORMS`.
-    where : str
-        Name of the client, the beginning of error messages.
-    label : str, optional
-        The column, field or key of labels.
-    seek_labels : bool
-        Whether a DataFrame's column of a usual name, see `usual_label`, is taken for labels.
-
-    Raises
-    ------
-    FedkinError
-        If it is of another form; if items of a data set cannot be read, or differ in shape; if there is no `label`.
+    `where` names the client, at the beginning of error messages; `label` is the column, field or key of labels. With
+    `seek_labels` a DataFrame's column of a usual name, see `usual_label`, is taken for labels.
     """
     if isinstance(value, str | Path):
         return ClientInput(value)

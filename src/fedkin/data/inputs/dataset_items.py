@@ -38,16 +38,9 @@ class Items(NamedTuple):
 def read_items(items: Iterable[Any], count: int | None, where: str, label: str | None = None) -> Items:
     """Read items ``(x, y)``, ``{"x": x, "y": y}`` or ``x``, in order, into arrays.
 
-    Parameters
-    ----------
-    items : iterable
-        Each `x` is a tensor, an array or a picture of Pillow's, all of one shape.
-    count : int or None
-        Number of items, if it is known; the samples are then written in place instead of collected.
-    where : str
-        Name of the source, the beginning of error messages.
-    label : str, optional
-        The key of labels, where items are dicts.
+    Each `x` is a tensor, an array or a picture of Pillow's, all of one shape. With a `count` the samples are written in
+    place instead of collected. `where` names the source, at the beginning of error messages; `label` is the key of
+    labels, where items are dicts.
     """
     store: Tensor | None = None
     samples: list[Tensor] = []

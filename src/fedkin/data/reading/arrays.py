@@ -29,18 +29,10 @@ _SHAPES = "(n, features) or (n, channels, height, width)"
 def as_tensor(value: Any, where: str) -> Tensor:
     """Convert an array, tensor, DataFrame of numbers or nested lists to a new float32 tensor.
 
-    Parameters
-    ----------
-    value : array-like
-        ``(n, features)``, ``(n, height, width)`` or ``(n, channels, height, width)``, n at least 1, all numbers finite.
-    where : str
-        Name of the source, such as ``"Client 3"``; the beginning of error messages.
-
-    Returns
-    -------
-    Tensor
-        ``(n, features)`` or ``(n, channels, height, width)``; images of type uint8 are divided by 255. A float32 tensor
-        that is mapped from a file stays there and is not copied.
+    It is ``(n, features)``, or of images ``(n, channels, height, width)``, where channels may be absent in `value`; n
+    is at least 1, and all numbers are finite. Images of type uint8 are divided by 255. A float32 tensor that is mapped
+    from a file stays there and is not copied. `where` names the source, such as ``"Client 3"``, at the beginning of
+    error messages.
     """
     frame = as_frame(value)
     if frame is not None:
@@ -83,21 +75,8 @@ def as_dataset(
 ) -> Dataset:
     """Convert samples to a data set: a DataFrame to a table, anything else to an array, see `as_tensor`.
 
-    Parameters
-    ----------
-    value : DataFrame or array-like
-    name : str
-        Name of the data set.
-    where : str
-        Name of the source, the beginning of error messages.
-    label : str, optional
-        The column of a DataFrame that holds labels; no other is taken for that.
-    options : TableOptions, optional
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be used.
+    `name` is that of the data set, and `where` that of the source, at the beginning of error messages. `label` is the
+    column of a DataFrame that holds labels; no other is taken for that.
     """
     frame = as_frame(value)
     if frame is None:
@@ -106,13 +85,7 @@ def as_dataset(
 
 
 def plain_numbers(table: Table, where: str) -> Tensor:
-    """Return a table of numbers and booleans without empty cells as float32 ``(rows, columns)``.
-
-    Raises
-    ------
-    FedkinError
-        If it holds anything else; a line for each such column.
-    """
+    """Return a table of numbers and booleans without empty cells as float32 ``(rows, columns)``."""
     x = table.values.float()
     problems = []
     for at in (~torch.isfinite(x)).any(0).nonzero()[:, 0].tolist():
@@ -165,13 +138,7 @@ def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, wher
 
 
 def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that the samples of all clients have the same shape.
-
-    Parameters
-    ----------
-    shapes : mapping of str to tuple of int
-        Shape of a sample, by the client's name as the beginning of a sentence.
-    """
+    """Check that the samples of all clients have the same shape; clients are named as the beginning of a sentence."""
     if not shapes:
         return
     usual, _ = Counter(shapes.values()).most_common(1)[0]
@@ -183,13 +150,7 @@ def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
-    """Return the shape of a sample, which all clients must have in common, from their replies' ``shape``.
-
-    Raises
-    ------
-    FedkinError
-        If a client differs.
-    """
+    """Return the shape of a sample, which all clients must have in common, from their replies' ``shape``."""
     shapes = {f"Client {client}": tuple(reply["shape"]) for client, reply in replies.items()}
     check_same_shape(shapes)
     return next(iter(shapes.values()))

@@ -64,21 +64,9 @@ _SOME_MEASURED, _FRACTIONS = 10, 5
 def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) -> tuple[Column, Values]:
     """Return the kind of a DataFrame's column, and its values, float64 ``(rows,)`` with NaN for empty cells.
 
-    Parameters
-    ----------
-    cells : Series
-        Of any type that pandas has for numbers, booleans, texts, dates and categories.
-    name : str
-        The column's.
-    where : str
-        Name of the source, the beginning of error messages.
-    options : TableOptions
-
-    Raises
-    ------
-    FedkinError
-        If it holds anything else, a few texts among numbers, or a level that `options` does not name; a
-        `DecimalCommaError` if numbers have a comma where `options` say a point.
+    The column may be of any type that pandas has for numbers, booleans, texts, dates and categories. A few texts among
+    numbers are refused, a level that `options` does not name, and with a `DecimalCommaError` numbers with a comma where
+    `options` say a point. `where` names the source, at the beginning of error messages.
     """
     from pandas import CategoricalDtype
     from pandas.api import types

@@ -217,10 +217,7 @@ def _whole_numbers(frame: pd.DataFrame) -> list[int]:
 def _check_thousands(frame: pd.DataFrame, text: str, options: dict[str, Any], where: str) -> None:
     """Refuse columns in which a point seems to separate thousands, such as 937 beside 1.937 and 12.500.
 
-    Raises
-    ------
-    FedkinError
-        A line for each. Fractions with three decimals all, beside whole numbers, are refused with them.
+    Fractions with three decimals all, beside whole numbers, are refused with them.
     """
     import pandas as pd
 

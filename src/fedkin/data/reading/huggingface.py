@@ -33,26 +33,12 @@ def read_huggingface(
     cluster: str | None = None,
     options: TableOptions = NO_OPTIONS,
 ) -> Dataset:
-    """Read one split of a data set that ``datasets.load_dataset`` can load.
+    """Read one split of a data set that ``datasets.load_dataset`` can load, from a directory or by its name on the hub.
 
     If a column holds images, the first such column is `x` and all others but the label's and the cluster's are ignored.
-    Else all columns but these are those of a table.
-
-    Parameters
-    ----------
-    source : str
-        A directory or a hub name.
-    name : str
-        Name that the user gave.
-    label : str, optional
-        The column of labels; by default the one of a usual name, see `usual_label`, else the only ``ClassLabel``
-        column, else, with images, the only integer column, else none.
-    split : str
-        Usually ``"train"`` or ``"test"``.
-    cluster : str, optional
-        A column for `Dataset.clusters`.
-    options : TableOptions, optional
-        Options for reading a table's columns.
+    Else all columns but these are those of a table. Without a `label` it is the column of a usual name, see
+    `usual_label`, else the only ``ClassLabel`` column, else, with images, the only integer column, else none. `name` is
+    the one that the user gave.
     """
     require(f"Reading '{name}', a data set in Hugging Face layout,", "datasets", "datasets")
     import datasets
@@ -98,14 +84,8 @@ def with_named_classes(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.D
 def decode_images(files: list[dict[str, Any]], where: str) -> Tensor:
     """Decode images of one size to float32 ``(n, channels, height, width)`` in [0, 1].
 
-    Grey images have one channel; if any of them is in colour, all become RGB.
-
-    Parameters
-    ----------
-    files : list of dict
-        Each with the content of a file as ``bytes``, or its ``path``.
-    where : str
-        Name of the source, the beginning of error messages.
+    Grey images have one channel; if any of them is in colour, all become RGB. Each file has its content as ``bytes``,
+    or its ``path``. `where` names the source, at the beginning of error messages.
     """
     pixels = [_decode(file, row, where) for row, file in enumerate(files)]
     height, width = pixels[0].shape[:2]

@@ -40,13 +40,7 @@ _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
 def read_table(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
-    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be read, has no rows or no header, or a column cannot be used; a line for each such column.
-    """
+    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file."""
     where = f"'{path}'"
     csv = path.suffix.lower() in (".csv", ".tsv")
     frame = read_csv(path, where, options.decimal, options.encoding) if csv else _read_parquet(path, where)
@@ -67,22 +61,8 @@ def frame_to_dataset(
 ) -> Dataset:
     """Convert a DataFrame to a data set; the columns `label` and `cluster` are not part of its table.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    name : str
-        Name of the data set.
-    where : str
-        Name of the source, the beginning of error messages.
-    label, cluster : str, optional
-        Columns of labels and of clusters.
-    options : TableOptions, optional
-
-    Raises
-    ------
-    FedkinError
-        If there is no such column, it has no rows or columns, or a column cannot be used; a line for each such column.
-        It is a `TableError` with what could be read.
+    `name` is that of the data set, and `where` that of the source, at the beginning of error messages. Where columns
+    cannot be used, there is a line for each, in a `TableError` with what could be read.
     """
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
     dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))

@@ -111,18 +111,12 @@ class Ambiguous:
 
 
 def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
-    """Parse texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
+    """Parse distinct texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
 
     Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31, and
     English names of months, as in 31 Dec 2024; all but the last also with a time of day. Months, as in 2024-12, 12/2024
-    and Dec 2024, and quarters such as 2024-Q4 are their first days. One column may have several forms.
-
-    Parameters
-    ----------
-    words : ndarray of str
-        The distinct texts.
-    filled : int
-        Cells that are not empty; many different dates with years of two digits are ambiguous.
+    and Dec 2024, and quarters such as 2024-Q4 are their first days. One column may have several forms. Many different
+    dates with years of two digits are ambiguous, where so many cells are `filled`.
     """
     import pandas as pd
 
@@ -257,12 +251,7 @@ def _too_diverse(distinct: int, filled: int) -> bool:
 def with_unit(words: Words, filled: int) -> str | None:
     """Return an example of a number with a unit or sign, if a column holds only such and is too diverse for categories.
 
-    Parameters
-    ----------
-    words : ndarray of str
-        The distinct texts.
-    filled : int
-        Cells that are not empty.
+    `words` are the distinct texts, and `filled` is the number of cells that are not empty.
     """
     if not _too_diverse(len(words), filled):
         return None

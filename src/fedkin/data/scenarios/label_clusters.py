@@ -77,13 +77,7 @@ class LabelClusters(PartitionScenario):
         return self.populated(data, parts, seed, clusters=clusters)
 
     def hidden_clusters(self) -> Tensor:
-        """Return the hidden cluster of each client, int64 ``(clients,)``; it does not depend on data.
-
-        Raises
-        ------
-        FedkinError
-            If there are fewer than 3 clients.
-        """
+        """Return the hidden cluster of each client, int64 ``(clients,)``; it does not depend on data."""
         return torch.arange(3).repeat_interleave(torch.tensor(self._sizes()))
 
     def _sizes(self) -> list[int]:

@@ -70,23 +70,9 @@ class OwnClass(DataSetScenario):
 def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:
     """Partition samples so that a fraction `heterogeneity` of client c's samples is of class c.
 
-    Parameters
-    ----------
-    y : Tensor
-        int64 ``(n,)``, classes in ``0..clients-1``.
-    clients : int
-        Number of clients, which is that of classes.
-    heterogeneity : float
-        In [0, 1].
-    rng : torch.Generator
-        Allocates what is not allocated by class.
-
-    Returns
-    -------
-    list of Tensor
-        Rows of each client, int64; every row is in exactly one of them. Below a heterogeneity of 1 all have
-        ``n / clients`` samples, or one more: the first of the client's class in the order of `y`, then others at
-        random.
+    `y` is int64 ``(n,)``, classes in ``0..clients-1``. Every row is in exactly one of the clients' rows, int64. Below a
+    heterogeneity of 1 all have ``n / clients`` samples, or one more: the first of the client's class in the order of
+    `y`, then others at random.
     """
     members = [(y == label).nonzero()[:, 0] for label in range(clients)]
     if heterogeneity == 1.0:

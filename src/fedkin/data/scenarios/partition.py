@@ -21,34 +21,18 @@ def label_skew(
 ) -> list[Tensor]:
     """Partition samples so that each client has a few classes with the same number of samples (FedCRef, section 5.2).
 
-    Client after client, the number of classes K is drawn uniformly from `classes_per_client`, then K distinct classes.
-    The set of classes must be one that no earlier client has, until all sets of that size are taken; from then on
-    sets of that size may be taken once more. Samples of a class are allocated without replacement. When too few are
-    left for a client, that class (and no other) is allocated anew, the remaining samples first; so two clients may
+    Client after client, the number of classes K is drawn uniformly from `classes_per_client`, the minimum and the
+    maximum (see `class_range`), then K distinct classes. The set of classes must be one that no earlier client has,
+    until all sets of that size are taken; from then on sets of that size may be taken once more. Samples of a class are
+    allocated without replacement, `samples_per_class` to a client, at most the size of the smallest class. When too few
+    are left for a client, that class (and no other) is allocated anew, the remaining samples first; so two clients may
     share a sample, but no client ever holds one twice.
 
     With an `overlap` of p, each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q samples to a
     common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it holds.
 
-    Parameters
-    ----------
-    y : Tensor
-        int64 ``(n,)``, class of each sample.
-    n_clients : int
-        At least 1.
-    classes_per_client : (int, int)
-        Minimum and maximum of K, see `class_range`.
-    samples_per_class : int
-        At most the size of the smallest class.
-    rng : torch.Generator
-        Random generator of all draws.
-    overlap : float
-        In [0, 1].
-
-    Returns
-    -------
-    list of Tensor
-        Per client, int64 indices into `y`, shuffled.
+    `y` is int64 ``(n,)``, the class of each sample; what is returned are each client's indices into it, int64,
+    shuffled.
     """
     classes, sizes = torch.unique(y, return_counts=True)
     low, high = class_range(len(classes), *classes_per_client)
@@ -106,14 +90,8 @@ def fitting_samples_per_class(y: Tensor, n_clients: int, classes_per_client: tup
 def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
     """Corrupt starting labels: each sample moves to another cluster with probability `dirtiness`.
 
-    Parameters
-    ----------
-    labels : Tensor
-        int64 ``(n,)`` in ``0..K-1``. With K = 1 there is no other cluster, and all stay.
-    dirtiness : float
-        In [0, 1].
-    rng : torch.Generator
-        Random generator; a sample moves to one of the client's other clusters with equal probability.
+    `labels` are int64 ``(n,)`` in ``0..K-1``; a sample moves to one of the client's other clusters with equal
+    probability. With K = 1 there is no other, and all stay.
     """
     check_fraction("dirtiness", dirtiness)
     n_clusters = int(labels.max()) + 1 if len(labels) else 0

@@ -88,13 +88,7 @@ class DataSetScenario(ABC):
 
     @abstractmethod
     def build(self, seed: int) -> Population:
-        """Build the clients and the ground truth; the same for the same seed.
-
-        Raises
-        ------
-        FedkinError
-            If the data cannot be loaded or have no labels, or an option does not suit them.
-        """
+        """Build the clients and the ground truth; the same for the same seed."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +122,7 @@ class PartitionScenario(DataSetScenario):
 
 
 def load_labelled(source: str, label: str | None = None, options: TableOptions = NO_OPTIONS) -> Labelled:
-    """Load a data set with labels, and its split ``test`` if it has one.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be loaded, or has no labels.
-    """
+    """Load a data set with labels, and its split ``test`` if it has one."""
     train, test = load(source, label, options=options), _test_split(source, label, options)
     y = labels_of(train)
     if test is None:
@@ -183,14 +171,10 @@ def populate(
     clusters: Tensor | None = None,
     change: SampleTransform | None = None,
 ) -> Population:
-    """Build the population from the samples allocated to each client.
+    """Build the population from the samples allocated to each client: `parts`, int64 indices into the training samples.
 
     Parameters
     ----------
-    data : Labelled
-        The partitioned data.
-    parts : sequence of Tensor
-        Per client, int64 indices into the training samples.
     seed : int
         Seed of the scenario; decides what is held out and left out.
     test_fraction : float

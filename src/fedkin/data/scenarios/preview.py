@@ -17,21 +17,11 @@ _SEED = 0
 
 
 def preview(population: Population, clients: int = 6) -> str:
-    """Return a table of training samples per client and class, at most 96 columns wide.
+    """Return a table of training samples per client and class, at most 96 columns wide, without a final line break.
 
-    Parameters
-    ----------
-    population : Population
-        Clusters and classes, where there are any, are shown; and the cluster that a client drifts to, and the step at
-        which it joins.
-    clients : int
-        Minimum number of clients to show, where there are so many; in any case one of every cluster, and one of every
-        cluster that drifts or joins late.
-
-    Returns
-    -------
-    str
-        Lines without a final line break.
+    Clusters and classes, where there are any, are shown; and the cluster that a client drifts to, and the step at which
+    it joins. At least so many `clients` are shown, where there are so many; in any case one of every cluster, and one
+    of every cluster that drifts or joins late.
     """
     shown = _chosen(_kinds(population), len(population.clients), clients)
     columns = _columns(population, shown)

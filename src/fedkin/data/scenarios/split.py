@@ -20,13 +20,7 @@ _ATTEMPTS = 1000
 
 
 def iid_split(n_samples: int, num_partitions: int, rng: torch.Generator) -> list[Tensor]:
-    """Partition samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``.
-
-    Raises
-    ------
-    FedkinError
-        Unless there is a sample for each part.
-    """
+    """Partition samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``."""
     _check_partitions(n_samples, num_partitions)
     return list(torch.randperm(n_samples, generator=rng).tensor_split(num_partitions))
 
@@ -42,30 +36,18 @@ def dirichlet_split(
 ) -> list[Tensor]:
     """Partition each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
 
+    Return each part's indices into `y`, int64, shuffled.
+
     Parameters
     ----------
     y : Tensor
         int64 ``(n,)``, class of each sample; all are allocated.
-    num_partitions : int
-        At least 1.
     alpha : float or sequence of float
         Concentration, above 0: small values give every part few classes. One value, or one per part.
-    rng : torch.Generator
-        Random generator of all draws.
     min_partition_size : int
         Proportions are drawn anew until every part has so many samples, up to 1,000 times.
     self_balancing : bool
         A part with more samples than the average gets none of the classes that follow.
-
-    Returns
-    -------
-    list of Tensor
-        Per part, int64 indices into `y`, shuffled.
-
-    Raises
-    ------
-    FedkinError
-        If a parameter is out of its range or no draw gave every part enough.
     """
     full = operator.gt if self_balancing else None
     return allocate(y, _dirichlet_counts(y, num_partitions, alpha, rng, min_partition_size, full), rng)
@@ -91,25 +73,16 @@ def shard_split(
 ) -> list[Tensor]:
     """Partition into random blocks of samples sorted by class (McMahan et al. 2017); the ``ShardPartitioner``.
 
+    Return each part's indices into `y`, int64, shuffled. `y` is int64 ``(n,)``, the class of each sample.
+
     Parameters
     ----------
-    y : Tensor
-        int64 ``(n,)``, class of each sample.
-    num_partitions : int
-        At least 1.
-    rng : torch.Generator
-        Random generator of all draws.
     num_shards_per_partition : int, optional
         Without it, all shards are allocated, and the first parts get one more where they do not divide evenly.
     shard_size : int, optional
         Without it, as large as the data allow. One of the two must be given.
     keep_incomplete_shard : bool
         Whether the samples left over at the end make a smaller shard; without effect if both numbers are given.
-
-    Returns
-    -------
-    list of Tensor
-        Per part, int64 indices into `y`, shuffled.
     """
     n, per = len(y), num_shards_per_partition
     _check_partitions(n, num_partitions)
@@ -128,21 +101,10 @@ def shard_split(
 
 
 def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
-    """Allocate the given number of random samples of each class to each client.
+    """Allocate the given number of random samples of each class to each client; return indices into `y`, shuffled.
 
-    Parameters
-    ----------
-    y : Tensor
-        int64 ``(n,)`` in ``0..classes-1``.
-    counts : Tensor
-        int64 ``(classes, clients)``; no row may ask for more than its class has.
-    rng : torch.Generator
-        Random generator of the allocation.
-
-    Returns
-    -------
-    list of Tensor
-        Per client, int64 indices into `y`, shuffled.
+    `y` is int64 ``(n,)`` in ``0..classes-1``, and `counts` int64 ``(classes, clients)``; no row may ask for more than
+    its class has.
     """
     mixed = torch.randperm(len(y), generator=rng)
     by_class = mixed[y[mixed].argsort(stable=True)].split(torch.bincount(y, minlength=len(counts)).tolist())
@@ -155,19 +117,9 @@ def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
 def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[Tensor]:
     """Allocate each class in the proportions in which clients have it already; for the tests of a partition.
 
-    Parameters
-    ----------
-    y : Tensor
-        int64 ``(n,)``, class of each sample to allocate.
-    held : sequence of Tensor
-        Per client, the int64 classes of its samples. Classes that no client has are allocated to none.
-    rng : torch.Generator
-        Random generator of the allocation.
-
-    Returns
-    -------
-    list of Tensor
-        Per client, int64 indices into `y`, shuffled; empty where it holds too little for one.
+    `y` is int64 ``(n,)``, the class of each sample to allocate, and `held` the classes of each client's samples;
+    classes that no client has are allocated to none. Return each client's indices into `y`, int64, shuffled; empty
+    where it holds too little for one.
     """
     classes = 1 + max(int(own.max()) for own in (y, *held) if len(own))
     weights = torch.stack([torch.bincount(own, minlength=classes) for own in held], dim=1).double()

@@ -66,16 +66,10 @@ class Member:
 
 
 def introduced(reply: Message, node: int, key: str) -> Member:
-    """Return the member that a site's introduction describes.
+    """Return the member that a site's introduction describes, see `fedkin.engines.site.Site.introduction`.
 
-    Parameters
-    ----------
-    reply : Message
-        Its introduction, see `fedkin.engines.site.Site.introduction`.
-    node : int
-        Flower's number of the node that was asked.
-    key : str
-        The node's public key as Flower knows it, see `Member.key`.
+    `node` is Flower's number of the node that was asked, and `key` the node's public key as Flower knows it, see
+    `Member.key`.
     """
     if reply.has_error():
         raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")

@@ -26,14 +26,8 @@ Keep = Callable[[Site, Request, Payload], None]
 def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
     """Return a ClientApp that introduces a site, runs tasks on its data, and saves its results.
 
-    Any error at the site reaches the server as one sentence and nothing more.
-
-    Parameters
-    ----------
-    site_of : callable
-        The site that a node stands for.
-    keep : callable
-        See `Keep`.
+    `site_of` gives the site that a node stands for. Any error at the site reaches the server as one sentence and
+    nothing more.
     """
     app = ClientApp()
 

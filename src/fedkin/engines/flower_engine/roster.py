@@ -215,22 +215,11 @@ class Roster:
     def gather(self, wanted: int, patience: float) -> list[Member]:
         """Wait until `wanted` sites whose data agree are connected; return them in order of name.
 
-        Their data agree if all are tables, or arrays of one shape.
+        Their data agree if all are tables, or arrays of one shape. `wanted` is at least 1, with those that are
+        forgotten, which are not waited for; `patience` is the maximum of seconds.
 
         No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
-        over; the others are missing until they come back. Forgotten sites are not waited for.
-
-        Parameters
-        ----------
-        wanted : int
-            At least 1, with those that are forgotten.
-        patience : float
-            Seconds to wait at most.
-
-        Raises
-        ------
-        FedkinError
-            If they are not connected in time.
+        over; the others are missing until they come back.
         """
         end, last, enough = time.monotonic() + patience, "", self._enough(wanted)
         while True:

@@ -29,15 +29,8 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
     """Yield a grid of simulated nodes that run `app`, for as long as the context lasts.
 
     Flower's simulation wants to be the caller of the server's code; here it runs in a thread beside it, so that a
-    simulated run shows its progress and is interrupted like any other.
-
-    Parameters
-    ----------
-    app : ClientApp
-    nodes : int
-        Number of nodes; ``node_config["partition-id"]`` counts them from 0.
-    workers : int
-        Number of Ray processes that do the nodes' work.
+    simulated run shows its progress and is interrupted like any other. ``node_config["partition-id"]`` counts nodes
+    from 0; `workers` are Ray processes that do their work.
     """
     grids: Queue[Grid | BaseException] = Queue()
     done = Event()

@@ -24,18 +24,11 @@ def push(grid: Grid, messages: Mapping[Key, Message]) -> dict[str, Key]:
 def poll(
     grid: Grid, waiting: dict[str, Key], timeout: float, between: Callable[[bool], None] = lambda arrived: None
 ) -> Iterator[tuple[Key, Message]]:
-    """Yield (key, reply) as replies arrive, until all have arrived or the time is up.
+    """Yield (key, reply) as replies arrive, until all have arrived or the `timeout`, in seconds, is up.
 
-    Parameters
-    ----------
-    grid : Grid
-    waiting : dict
-        Keys by message id, as `push` returns them. Those with a reply are removed; what is left had none in time.
-    timeout : float
-        Seconds.
-    between : callable, optional
-        Called after every poll that leaves something to wait for, with whether it brought a reply; it may change
-        `waiting`.
+    `waiting` has the keys by message id, as `push` returns them. Those with a reply are removed; what is left had none
+    in time. `between` is called after every poll that leaves something to wait for, with whether it brought a reply; it
+    may change `waiting`.
     """
     end, pause = time.monotonic() + timeout, _FIRST_PAUSE
     while waiting:

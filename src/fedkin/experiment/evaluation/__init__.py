@@ -30,12 +30,8 @@ Evaluator = Callable[[Any, Population, Federation, Any], dict[str, Any]]
 def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | None:
     """Return the function ``(method, population, federation, state) -> metrics`` for a method; ``None`` without one.
 
-    Parameters
-    ----------
-    method : Method
-        Its class attributes `clusters` and `has_local_clusters` say what is evaluated.
-    models_too : bool
-        Whether models are evaluated on test samples, too, which takes time.
+    The method's class attributes `clusters` and `has_local_clusters` say what is evaluated. `models_too` says whether
+    models are evaluated on test samples, too, which takes time.
     """
     if method.has_local_clusters:
         return evaluate_associations
@@ -49,12 +45,6 @@ def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | N
 def with_oracle(method: Method[Any], truth: Callable[[int], Tensor], fed: Federation) -> Method[Any]:
     """Give an upper-bound method the true classes of local clusters; other methods are returned unchanged.
 
-    Parameters
-    ----------
-    method : Method
-    truth : callable
-        Returns the current true classes, int64 ``(n,)``, of a client's samples by its id.
-    fed : Federation
-        Its clients hold the local clusters.
+    `truth` returns the current true classes, int64 ``(n,)``, of a client's samples by its id.
     """
     return method.with_oracle(lambda client: classes_of(truth(client), fed.clients[client].state["labels"]))

@@ -46,26 +46,16 @@ def evaluate_clusters(
     """Score client clusters against the hidden clusters, and their models on test samples.
 
     A model is evaluated once on the tests of all its clients together, and once on the common test: the data set's
-    official test set or, without one, the tests of all clients together.
-
-    Parameters
-    ----------
-    method
-        Ignored; part of every evaluator's signature.
-    population : Population
-        Knows hidden clusters and tests as of the evaluated step, and which clients drift or join late.
-    fed : Federation
-        Knows which clients are away.
-    state : ClusterState
-        Clusters and their models; clients that are labelled -1 or away are not evaluated.
-    models_too : bool
-        Whether to evaluate the models, which takes time.
+    official test set or, without one, the tests of all clients together. Models are evaluated only with `models_too`,
+    as it takes time. Clients that are labelled -1 or away are not evaluated. `method` is ignored; it is part of every
+    evaluator's signature.
 
     Returns
     -------
     dict
         ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity``: of the clients' clusters, absent without hidden
         ones; with soft clusters ``soft_ari`` and ``partition_coefficient``.
+
         ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own
         test. ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
         ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent

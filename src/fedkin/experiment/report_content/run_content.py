@@ -62,20 +62,9 @@ def view_of(
 ) -> RunView:
     """Build the content of a run's page from its records and its clients' state.
 
-    Parameters
-    ----------
-    config : Config
-        The experiment.
-    population : Population
-        Its clients; samples of those with int64 ``state["clusters"]`` are shown by cluster.
-    preparation : Preparation
-        How their data were prepared.
-    records : sequence of dict
-        The lines of ``records.jsonl``.
-    latents : LatentSample, optional
-        Some samples in the latent representation of the method.
-    profile : ClusterProfile, optional
-        Profile of the clusters of a table.
+    Samples of clients with int64 ``state["clusters"]`` are shown by cluster. `records` are the lines of
+    ``records.jsonl``; `latents` some samples in the latent representation of the method; `profile` that of the clusters
+    of a table.
     """
     clients = [client for client in population.clients if "clusters" in client.state]
     clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
@@ -123,13 +112,7 @@ def view_of(
 def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[str]) -> RunView:
     """Build the content of a page of rounds whose clients are known by name and replies alone.
 
-    Parameters
-    ----------
-    title : str
-    records : sequence of dict
-        As in ``records.jsonl``.
-    names : sequence of str
-        The clients', in order of id.
+    `records` are as in ``records.jsonl``, and `names` the clients', in order of id.
     """
     unit = "round" if not phases(records) else "step"
     population = Population([], None, [], [], list(names))

@@ -44,15 +44,8 @@ class Tracker(Protocol):
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
         """Start a tracked run, or resume the one that an earlier process began.
 
-        Parameters
-        ----------
-        known : dict or None
-            What `begin` returned to that process; ``None`` for the first.
-
-        Returns
-        -------
-        dict
-            What a later process needs to resume this tracked run; without secrets, for it is written to the folder.
+        Return what a later process needs to resume it, without secrets, for it is written to the folder. `known` is
+        what `begin` returned to the earlier process; ``None`` for the first.
         """
         ...
 

@@ -51,13 +51,7 @@ TOOLS = {
 
 
 def check_installed(settings: TrackingSection) -> None:
-    """Check that all tools of ``tracking.to`` are installed.
-
-    Raises
-    ------
-    FedkinError
-        If one is not installed.
-    """
+    """Check that all tools of ``tracking.to`` are installed."""
     for name in settings.to:
         require(f"Tracking to '{name}'", TOOLS[name].package, "tracking")
 
@@ -83,13 +77,7 @@ class Trackers(Callback):
         self._notes: dict[str, Note] = {}
 
     def begin(self) -> None:
-        """Open all tools, and send the steps they missed.
-
-        Raises
-        ------
-        FedkinError
-            If a tool cannot be opened for a new tracked run, or ``tracking.json`` is damaged.
-        """
+        """Open all tools, of which a new tracked run needs every one, and send the steps they missed."""
         if not self.config.tracking.to:
             return
         self._open()

@@ -218,18 +218,10 @@ def train_and_profile(clients: Sequence[Client], payloads: Sequence[Payload]) ->
 
 
 def gradient_matrix(profiles: Tensor, counts: Tensor) -> Tensor:
-    """Return each client's mean updates of all models, concatenated into one row per client.
+    """Return each client's mean updates of all models, concatenated: float64 ``(n, K * coordinates)``.
 
-    Parameters
-    ----------
-    profiles : Tensor, (K, n, coordinates)
-    counts : Tensor, (K, n)
-        Number of updates in each mean; where it is 0, the mean of the other clients is used.
-
-    Returns
-    -------
-    Tensor, (n, K * coordinates) float64
-        Models that no client has trained are left out.
+    `profiles` are ``(K, n, coordinates)``, and `counts` ``(K, n)`` the numbers of updates in each mean; where it is 0,
+    the mean of the other clients is used. Models that no client has trained are left out.
     """
     parts = []
     for profile, own in zip(profiles.double(), counts > 0, strict=True):

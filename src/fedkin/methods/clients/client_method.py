@@ -175,12 +175,8 @@ class ClientMethod(Method[Any]):
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
         """Return the ids of clients sampled to take part in this round, in ascending order.
 
-        They are a `fraction` of the clients present, by default `participation`.
-
-        Raises
-        ------
-        FedkinError
-            If they are too few for secure aggregation.
+        They are a `fraction` of the clients present, by default `participation`; enough for secure aggregation, where
+        it is.
         """
         present = fed.present
         count = max(1, round((self.participation if fraction is None else fraction) * len(present)))

@@ -77,19 +77,10 @@ class CLoVEMethod(ClientMethod):
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:
-    """Assign each client to a model, by k-means of the loss vectors.
+    """Assign each client to a model, by k-means of the loss vectors ``(n, K)``; return the models' indices.
 
-    Parameters
-    ----------
-    vectors : Tensor, (n, K)
-        Losses of every model on every client's data.
-    rng : torch.Generator
-
-    Returns
-    -------
-    list of int
-        Index of each client's model. The K clusters of k-means are matched to models by minimal total loss; if k-means
-        finds fewer clusters, some models have no client.
+    The K clusters of k-means are matched to models by minimal total loss; if k-means finds fewer clusters, some models
+    have no client.
     """
     parts = k_means(vectors.double(), vectors.shape[1], rng).labels
     members = torch.nn.functional.one_hot(parts).double()

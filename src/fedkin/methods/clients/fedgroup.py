@@ -69,18 +69,9 @@ class FedGroupMethod(OneSplitMethod):
 
 
 def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
-    """Return the cosines of updates with their principal directions (EDC).
+    """Return the cosines of updates ``(n, size)`` with their principal directions (EDC): float64 ``(n, m)``.
 
-    Parameters
-    ----------
-    updates : Tensor, (n, size)
-    directions : int
-        Number of singular vectors.
-
-    Returns
-    -------
-    Tensor, (n, m) float64
-        m is `directions` or the rank of the updates, if less; rows of zeros for updates of length 0.
+    m is `directions` or the rank of the updates, if less; rows of zeros are for updates of length 0.
     """
     wide = updates.double()
     _, values, vectors = torch.linalg.svd(wide, full_matrices=False)

@@ -216,21 +216,11 @@ def sample_losses(classifier: Classifier, models: Tensor, x: Tensor, y: Tensor) 
 
 
 def shares_of(losses: Tensor, memberships: Tensor, frequencies: Tensor, y: Tensor) -> Tensor:
-    """Return each sample's memberships in the clusters (the gamma of FedRC's paper).
+    """Return each sample's memberships in the clusters, float32 ``(n, K)`` (the gamma of FedRC's paper).
 
-    Parameters
-    ----------
-    losses : Tensor, (n, K)
-        Loss of every model on every sample.
-    memberships : Tensor, (K,)
-        Memberships of the client.
-    frequencies : Tensor, (K, classes)
-    y : Tensor, (n,) int64
-
-    Returns
-    -------
-    Tensor, (n, K) float32
-        Proportional to ``memberships * exp(-loss) / frequency``; rows sum to 1. A model that has diverged gets 0.
+    They are proportional to ``memberships * exp(-loss) / frequency``, with `losses` ``(n, K)`` of every model on every
+    sample, `memberships` ``(K,)`` of the client and `frequencies` ``(K, classes)``; rows sum to 1. A model that has
+    diverged gets 0.
     """
     logits = memberships.clamp_min(_RAREST).log() - losses - frequencies.clamp_min(_RAREST).log().T[y]
     return logits.nan_to_num(nan=-1e4, posinf=1e4, neginf=-1e4).softmax(1)

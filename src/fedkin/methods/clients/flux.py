@@ -193,13 +193,8 @@ def moments_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     """Return means and standard deviations of a client's projected latents, float32 ``(1 + classes, dimensions)``.
 
     The first row is that of all samples, others are those of each class; a class with fewer than two samples has -1,
-    and so has every class of a client without labels.
-
-    Parameters
-    ----------
-    client : Client
-    how : mapping
-        ``module``, ``reference`` and ``projection`` as in `FLUXState`.
+    and so has every class of a client without labels. ``module``, ``reference`` and ``projection`` are as in
+    `FLUXState`.
     """
     classifier = Classifier.of(how["module"])
     latents = classifier.latents(how["reference"], client.x).double() @ how["projection"].double()
@@ -240,16 +235,8 @@ def nearest_distances(points: Tensor) -> list[float]:
 def bend(heights: Sequence[float]) -> float:
     """Return the knee of a rising curve, the height at which it bends up (Kneedle; Satopaa et al. 2011; sensitivity 1).
 
-    Parameters
-    ----------
-    heights : sequence of float
-        In ascending order.
-
-    Returns
-    -------
-    float
-        Of the points farthest below the straight line from the first to the last, the last one that the following
-        points confirm. The last height if all are equal or there are fewer than three; 0 for none.
+    Of the points farthest below the straight line from the first to the last, it is the last one that the following
+    points confirm. The last height if all are equal or there are fewer than three; 0 for none.
     """
     if len(heights) < 3 or heights[-1] <= heights[0]:
         return heights[-1] if heights else 0.0

@@ -170,16 +170,9 @@ def choose_and_step(client: Client, payload: Payload) -> Payload:
 def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payload) -> Tensor:
     """Return a client's score of each model, ``(K,)``: similarity weighed against loss (eqs. 3 and 4).
 
-    Parameters
-    ----------
-    losses : Tensor, (K,)
-        Mean loss of each model on the batch (eq. 1).
-    gradients : Tensor, (K, parameters)
-        Gradient of each of these losses.
-    moves : Tensor, (K, parameters)
-        Each model's change in the last round (eq. 2).
-    payload : dict
-        ``balance``, ``sign``, ``similarity`` and ``learning_rate``, see `GradientLossMethod`.
+    `losses` ``(K,)`` are each model's mean on the batch (eq. 1), `gradients` ``(K, parameters)`` theirs, and `moves`
+    ``(K, parameters)`` each model's change in the last round (eq. 2). The payload has ``balance``, ``sign``,
+    ``similarity`` and ``learning_rate``, see `GradientLossMethod`.
     """
     directions = -gradients if payload["sign"] == "descent" else gradients
     lengths = moves.norm(dim=1)

@@ -137,11 +137,7 @@ def describe_style(client: Client, payload: Payload) -> Payload:
 def style_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
     """Return a client's style, float32 ``(segments * channels * side * side,)``, and the filling of missing classes.
 
-    Parameters
-    ----------
-    client : Client
-    how : mapping
-        ``style`` and ``window``, see `LADDMethod`, and the number of ``segments``.
+    `how` has ``style`` and ``window``, see `LADDMethod`, and the number of ``segments``.
     """
 
     def describe(x: Tensor) -> Tensor:

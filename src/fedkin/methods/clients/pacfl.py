@@ -184,11 +184,7 @@ def describe_subspace(client: Client, payload: Payload) -> Payload:
 def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
     """Return a client's singular vectors, float32 ``(segments * count * features,)``, each of length 1 or 0.
 
-    Parameters
-    ----------
-    client : Client
-    how : mapping
-        ``bases`` as in `PACFLMethod`, the ``count`` of vectors, and the number of ``segments``: classes, or 1.
+    `how` has ``bases`` as in `PACFLMethod`, the ``count`` of vectors, and the number of ``segments``: classes, or 1.
     """
     x = client.x.flatten(1)
     found = torch.zeros(how["segments"], how["count"], x.shape[1])
@@ -206,24 +202,10 @@ def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
 def cut_angles(
     angles: Tensor, method: AngleLinkage, threshold: float | None
 ) -> tuple[Tensor, float | None, list[float]]:
-    """Cut the tree of the angles between clients.
+    """Cut the tree of the angles ``(n, n)`` between clients at `threshold`, or in the middle of the widest gap.
 
-    Parameters
-    ----------
-    angles : Tensor, (n, n)
-    method : {"average", "complete", "single"}
-        Linkage.
-    threshold : float or None
-        Height of the cut; ``None`` for the middle of the widest gap.
-
-    Returns
-    -------
-    labels : Tensor, (n,) int64
-        0..k-1 in order of first appearance.
-    cut : float or None
-        Height of the cut; ``None`` if there are too few clients for a gap.
-    heights : list of float
-        The greatest heights, greatest first, at most 40.
+    Return the labels, int64 ``(n,)`` in order of first appearance; the height of the cut, ``None`` if there are too few
+    clients for a gap; and the greatest heights, greatest first, at most 40.
     """
     if len(angles) < 2:
         return torch.zeros(len(angles), dtype=torch.int64), threshold, []

@@ -25,17 +25,8 @@ def add_sums(
 ) -> Participation:
     """Have clients train from `starts`, and add the secure sum of each cluster's updates to `means`.
 
-    Parameters
-    ----------
-    means : Means
-    method : ClientMethod
-        Method that defines how clients train, and the weight of an update.
-    fed : Federation
-    state : ClientMethodState
-    starts : mapping of int to Tensor
-        Models ``(size,)`` by client.
-    clusters : mapping of int to int
-        Cluster by client.
+    `method` defines how clients train, and the weight of an update. `starts` are models ``(size,)``, and `clusters` the
+    clusters, both by client.
     """
     by = "samples" if method.weighting == "samples" else None
     terms = [Term("update", (state.models.shape[1],), by), Term("samples"), Term("loss")]

@@ -59,14 +59,9 @@ class UpdateMethod(ClientMethod):
     def divided(self, fed: Federation, state: Any, part: Round) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
         """Decide whether and how to divide one cluster.
 
-        Returns
-        -------
-        parts : list of int or None
-            The part, 0..m-1, that each of the round's clients goes to; ``None`` if the cluster stays whole.
-        distances : Tensor, (n, n)
-            Distances between their updates.
-        values : dict
-            Values for the record, such as the temperature; dictionaries of several clusters are merged.
+        Return the part, 0..m-1, that each of the round's clients goes to, ``None`` if the cluster stays whole; the
+        distances ``(n, n)`` between their updates; and values for the record, such as the temperature, of which
+        dictionaries of several clusters are merged.
         """
 
     def kept(self, state: Any, watched: Sequence[UpdateDistances]) -> dict[str, Any]:

@@ -153,24 +153,12 @@ class DECMethod(SampleMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the cluster of samples ``(n, *shape)``: the centroid nearest to the code; int64 ``(n,)``.
-
-        Raises
-        ------
-        FedkinError
-            With ``scope="client"``, where new samples have no cluster.
-        """
+        """Return the cluster of samples, int64 ``(n,)``; with ``scope="client"`` new samples have none."""
         return _found(result).assign(x.flatten(1))
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return the samples' largest soft assignment minus the second largest, float32 ``(n,)``.
-
-        Raises
-        ------
-        FedkinError
-            With ``scope="client"``, where new samples have no cluster.
-        """
+        """Return the samples' largest soft assignment minus the second largest, float32 ``(n,)``; see `predict`."""
         return share_margin(_found(result).memberships(x.flatten(1)))
 
     @staticmethod

@@ -34,29 +34,19 @@ SAMPLES_PER_CLUSTER = 5  # minimum, when the number of clusters is estimated
 
 
 def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Generator, max_clusters: int = 10) -> Tensor:
-    """Cluster one client's samples into local clusters.
+    """Cluster one client's samples ``(n, ...)``, n >= 1, into local clusters; return labels ``0..k-1``, none empty.
+
+    Three samples or fewer, and identical samples, are one cluster. DEC may end with fewer clusters than asked for.
 
     Parameters
     ----------
-    x : Tensor
-        float32 ``(n, ...)``, finite, n >= 1, one sample per row; further dimensions are flattened.
     how : {"embedding", "kmeans", "dec"}
         Ward's method on a map of neighbours, k-means on principal components, or Deep Embedded Clustering.
     n_clusters : int or None
         Clusters to find, at most the number of distinct samples. ``None`` estimates it from
         the map: a merge of Ward's tree joins two clusters if it is taller than 0.3 of the tallest and both
         have at least 5 samples. The estimate is 2 or more unless samples are very few, and tends to be too low above
-        six clusters.
-    rng : torch.Generator
-        The only source of randomness.
-    max_clusters : int
-        Largest estimate allowed.
-
-    Returns
-    -------
-    Tensor
-        int64 ``(n,)``; labels are ``0..k-1`` and each occurs. Three samples or fewer, and identical samples, are one
-        cluster. DEC may end with fewer clusters than asked for.
+        six clusters; `max_clusters` is the largest estimate allowed.
     """
     rows = x.detach().flatten(1).numpy()
     distinct = len(np.unique(rows, axis=0))

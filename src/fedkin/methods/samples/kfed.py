@@ -141,18 +141,11 @@ class KFedMethod(KeptPointsMethod):
 
 
 def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partition:
-    """Cluster one client's points (Awasthi and Sheffet 2012).
+    """Cluster one client's points ``(n, width)`` (Awasthi and Sheffet 2012).
 
     Points are projected on their leading singular vectors, where k-means++ draws seeds. Points at least three times
     nearer to one seed than to any other are averaged, and Lloyd's algorithm on all points starts from the averages.
-
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, width)``.
-    count : int
-        Clusters to find; fewer if there are fewer distinct points.
-    rng : torch.Generator
+    There are fewer clusters than `count` if there are fewer distinct points.
     """
     directions = leading_directions(points, min(count, *points.shape), rng)
     projected = points @ directions

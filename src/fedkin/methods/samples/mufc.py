@@ -217,20 +217,8 @@ def drawn_rows(
 ) -> list[int]:
     """Draw rows as k-means++ seeds: each with probability proportional to its squared distance from those before.
 
-    Parameters
-    ----------
-    points : Tensor, (n, width)
-    present : Tensor, (n,) bool
-        Rows that may be drawn.
-    count : int
-        Number of rows in all; fewer if there are not so many distinct points.
-    rng : torch.Generator
-    kept : sequence of int
-        The first rows, which were drawn before.
-
-    Returns
-    -------
-    list of int
+    Only rows that are `present`, bool ``(n,)``, may be drawn. There are `count` rows in all, fewer if there are not so
+    many distinct points; the first are those `kept`, which were drawn before.
     """
     rows = list(kept)
     wide = points.double()

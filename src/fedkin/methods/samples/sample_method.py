@@ -74,11 +74,8 @@ class SampleMethod(Method[Any]):
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return the confidence of the clusters that `predict` gives to samples ``(n, *shape)``.
 
-        Returns
-        -------
-        Tensor or None
-            float32 ``(n,)`` in [0, 1]: 0 halfway between two clusters, 1 without doubt. It is not a probability, and
-            not comparable between methods. ``None``, as by default, if the method has no such number.
+        It is float32 ``(n,)`` in [0, 1]: 0 halfway between two clusters, 1 without doubt. It is not a probability, and
+        not comparable between methods. ``None``, as by default, if the method has no such number.
         """
         return None
 
@@ -86,11 +83,8 @@ class SampleMethod(Method[Any]):
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return memberships of samples ``(n, *shape)`` in each cluster; see `soft`.
 
-        Returns
-        -------
-        Tensor or None
-            float32 ``(n, n_clusters)``, at least 0; each row sums to 1. ``None``, as by default, if a sample belongs
-            to one cluster alone.
+        They are float32 ``(n, n_clusters)``, at least 0; each row sums to 1. ``None``, as by default, if a sample
+        belongs to one cluster alone.
         """
         return None
 
@@ -119,13 +113,7 @@ def describe(client: Client, payload: Payload) -> Payload:
 
 
 def describe_clients(fed: Federation) -> Facts:
-    """Ask all clients for facts about their data.
-
-    Raises
-    ------
-    FedkinError
-        If samples of two clients differ in shape, or a client cannot be reached.
-    """
+    """Ask all clients for facts about their data; shapes of samples must agree."""
     replies = fed.agreeing(fed.ask_until_all_reply(describe, {}))
     unit = all(reply["lowest"] >= 0.0 and reply["highest"] <= 1.0 for reply in replies.values())
     return Facts(common_shape(replies), {client: reply["samples"] for client, reply in replies.items()}, unit)

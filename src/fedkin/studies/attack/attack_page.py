@@ -52,12 +52,7 @@ def level_name(flip: float | None) -> str:
 def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
     """Return the report on the attacks as one self-contained HTML page.
 
-    Parameters
-    ----------
-    tree : mapping
-        What ``attack.json`` holds.
-    pictures : sequence of PictureRow
-        Originals, then reconstructions by level; may be empty.
+    `tree` is what ``attack.json`` holds. `pictures` are originals, then reconstructions by level; there may be none.
     """
     found = tree["reconstruction"]
     guarantees = _figure(

@@ -12,13 +12,7 @@ _MUCH = 0.1
 
 
 def verdict(tree: Mapping[str, Any]) -> str:
-    """Compare the guarantee with what the attacks achieve, at the lowest flip probability in the run.
-
-    Parameters
-    ----------
-    tree : mapping
-        What ``attack.json`` holds.
-    """
+    """Compare the guarantee with what the attacks achieve, at the lowest flip probability in the run."""
     flip = min(tree["flips"])
     noise = f"With every bit flipped with probability {100 * flip:g} %" if flip else "Without noise"
     return f"{noise}, {_guarantee(tree)}. {_in_practice(tree, flip)}"

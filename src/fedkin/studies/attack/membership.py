@@ -99,14 +99,7 @@ class Sent:
 def planned(known: KnownEncoder, pools: Sequence[Tensor], size: int, trials: int, rng: torch.Generator) -> Cases:
     """Make test cases from simulated clients with exactly `size` samples of a class: a member and a non-member each.
 
-    Parameters
-    ----------
-    known : KnownEncoder
-    pools : sequence of Tensor
-        Samples ``(n, *shape)``, more than `size` per pool; a client draws from one pool.
-    size, trials : int
-        At least 1.
-    rng : torch.Generator
+    Each of the `pools` has more than `size` samples ``(n, *shape)``; a client draws from one.
     """
     single = size == 1
     codes = [known.codes_one_by_one(x) if single else known.codes(x) for x in pools]

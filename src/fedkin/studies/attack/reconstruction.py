@@ -98,17 +98,9 @@ class KnownEncoder:
 
 
 def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator) -> Reconstruction:
-    """Attack segments of one sample each by reconstruction.
+    """Attack segments of one sample each, of `x` ``(n, *shape)``, by reconstruction.
 
-    Parameters
-    ----------
-    known : KnownEncoder
-    x : Tensor
-        float32 ``(n, *shape)``, the samples.
-    probability : float or None
-        Flip probability; ``None`` for codes that are sent without binarisation.
-    rng : torch.Generator
-        For the flips.
+    `probability` is that of a flip; ``None`` for codes that are sent without binarisation.
     """
     pictures = known.decoded(known.codes_one_by_one(x), probability, rng)
     distances = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double())
@@ -119,13 +111,7 @@ def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng
 def reconstructed_messages(
     known: KnownEncoder, parts: Sequence[Tensor], probability: float | None, rng: torch.Generator
 ) -> MessageReconstruction:
-    """Attack segments as clients send them by reconstruction.
-
-    Parameters
-    ----------
-    parts : sequence of Tensor
-        For each segment the samples ``(n, *shape)`` it is the mean code of; the others are those of `reconstructed`.
-    """
+    """Attack segments as clients send them by reconstruction; `parts` are the samples each is the mean code of."""
     pictures = known.decoded(torch.stack([known.codes(part).mean(0) for part in parts]), probability, rng)
     means = torch.stack([part.mean(0) for part in parts])
     to_mean = (pictures - means).square().flatten(1).mean(1)

@@ -77,25 +77,9 @@ def benchmarked(
 ) -> list[CellResult]:
     """Make the missing runs of a benchmark until the budget is spent, append results, and write the page.
 
-    Parameters
-    ----------
-    options : BenchmarkOptions
-    out : Path
-        The benchmark's folder. Results in it with the same data and settings are not computed again.
-    worker : RunWorker, optional
-        Makes the runs; by default a process of one thread.
-    shows : bool
-        Whether to show the progress on a terminal.
-
-    Returns
-    -------
-    list of CellResult
-        All known results of the scenarios and methods.
-
-    Raises
-    ------
-    FedkinError
-        If an option is out of range, a name unknown, or the folder holds another benchmark.
+    Return all known results of the scenarios and methods. Results in `out` with the same data and settings are not
+    computed again. By default the `worker` is a process of one thread. `shows` says whether to show the progress on a
+    terminal.
     """
     options.check()
     methods = variants_of(options.family, options.methods)

@@ -170,13 +170,7 @@ def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
 
 
 def variants_of(family: Family, names: Sequence[str]) -> list[str]:
-    """Return the methods that take part, the cheapest first; each of `names` may be followed by settings.
-
-    Raises
-    ------
-    FedkinError
-        If a name is unknown or of the other family, or a setting is not ``OPTION=VALUE``.
-    """
+    """Return the methods that take part, the cheapest first; each of `names` may be followed by settings."""
     by_method: dict[str, list[str]] = {}
     for name in names:
         by_method.setdefault(_parted(name)[0], []).append(name)

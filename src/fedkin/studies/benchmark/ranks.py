@@ -46,15 +46,10 @@ class Ranking:
 
 
 def ranked(scores: Scores) -> Ranking:
-    """Rank methods by their mean over seeds, scenario by scenario.
+    """Rank methods by their mean over seeds, scenario by scenario; more is better.
 
     Seeds of one scenario are not independent, so each scenario counts once. Methods that lack a result for a scenario
     that another method has are left out, unless they are the only ones.
-
-    Parameters
-    ----------
-    scores : mapping of (scenario, method) to sequence of float
-        One per seed; more is better.
     """
     scenarios = list(dict.fromkeys(scenario for scenario, _ in scores))
     methods = [

@@ -66,16 +66,9 @@ def chance_test(
     no clusters. Their best clusters are those of k-means with several numbers, and of Louvain's method on the graph of
     neighbours.
 
-    Parameters
-    ----------
-    x : ndarray
-        float64 ``(m, width)``, samples in order of client; at most 600 of them, evenly spaced, are used.
-    blocks : sequence of (str, int, int)
-        Which of its columns come from one original column.
-    sizes : sequence of int
-        Samples of each client.
-    found : sequence of sequence of ndarray
-        By candidate, the clusters of the samples run by run: int64 ``(m,)``, -1 for none.
+    `x`, float64 ``(m, width)``, has samples in order of client, so many of each as `sizes` say; at most 600 of them,
+    evenly spaced, are used. `blocks` say which of its columns come from one original column. `found` has by candidate
+    the clusters of the samples run by run: int64 ``(m,)``, -1 for none.
     """
     rows = np.arange(len(x)) if len(x) <= _MAX_ROWS else np.linspace(0, len(x) - 1, _MAX_ROWS).astype(np.int64)
     x = x[rows]

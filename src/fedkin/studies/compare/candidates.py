@@ -18,13 +18,7 @@ Role = Literal["", "centralised", "synthetic", "baseline"]
 
 
 def method_named(name: str) -> type[Method[Any]]:
-    """Return the class of the method `name`.
-
-    Raises
-    ------
-    FedkinError
-        If there is none; the message suggests the nearest name.
-    """
+    """Return the class of the method `name`; if there is none, the message suggests the nearest name."""
     return registry.resolve("method", name)
 
 

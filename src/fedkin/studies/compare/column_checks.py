@@ -25,16 +25,9 @@ Numbers = NDArray[np.float64]
 def explaining_column(x: Numbers, blocks: Sequence[Block], labels: Labels) -> str | None:
     """Return the column that alone predicts the clusters while all others together do not; ``None`` without one.
 
-    Clusters are predicted by decision trees, and on samples that these were not fitted on.
-
-    Parameters
-    ----------
-    x : ndarray
-        float64 ``(m, width)``.
-    blocks : sequence of (str, int, int)
-        Columns of `x` by original column; with a single original column the result is ``None``.
-    labels : ndarray
-        int64 ``(m,)``: the clusters, -1 for none. Those with fewer than three samples are left out.
+    Clusters are predicted by decision trees, and on samples that these were not fitted on. `blocks` are the columns of
+    `x` ``(m, width)`` by original column; with a single one the result is ``None``. `labels` are int64 ``(m,)``, -1 for
+    none; clusters with fewer than three samples are left out.
     """
     values, counts = np.unique(labels[labels >= 0], return_counts=True)
     known = np.isin(labels, values[counts >= _FOLDS])

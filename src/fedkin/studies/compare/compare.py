@@ -75,16 +75,7 @@ def compared(
 ) -> Comparison:
     """Compare methods on the same clients; an interrupted comparison of the same question in `out` is resumed.
 
-    Parameters
-    ----------
-    question : Question
-    options : Options
-    out : Path
-        Folder for the runs and the results.
-    show : callable
-        See `Schedule.show`.
-    worker : RunWorker, optional
-        Makes the runs, and is left running; by default a new one.
+    `show` is as in `Schedule.show`. The `worker` makes the runs, and is left running; by default it is a new one.
     """
     options.check()
     budget = TimeBudget(parsed_duration(options.budget))

@@ -81,12 +81,8 @@ def silhouette(points: SamplePoints, labels: Labels) -> float:
 def consensus(runs: Sequence[Labels], others: Mapping[str, Sequence[Labels]]) -> float | None:
     """Return the mean ARI with the clusters of every other method; ``None`` without another.
 
-    Parameters
-    ----------
-    runs : sequence of ndarray
-        Clusters of the same samples or clients by one method, run by run.
-    others : mapping of str to sequence of ndarray
-        The same of other methods; each counts once, however many runs it has.
+    `runs` are clusters of the same samples or clients by one method, run by run, and `others` the same of other
+    methods; each counts once, however many runs it has.
     """
     each = [mean(agreement(one, other) for one in runs for other in theirs) for theirs in others.values() if theirs]
     return mean(each) if each else None

@@ -72,14 +72,9 @@ def kept(links: NeighbourLinks, labels: Labels) -> KeptLinks | None:
 
 
 def linked(points: SamplePoints, sizes: Sequence[int]) -> tuple[NeighbourLinks, NeighbourLinks]:
-    """Link points to their nearest neighbours among all clients, and among the same client's.
+    """Link points ``(m, width)`` to their nearest neighbours among all clients, and among the same client's.
 
-    Parameters
-    ----------
-    points : ndarray
-        float64 ``(m, width)``, client after client.
-    sizes : sequence of int
-        Points of each client.
+    Points come client after client, so many of each as `sizes` say.
     """
     within = [_near(points, np.arange(start, end), _OF_SITE) for start, end in pairwise([0, *accumulate(sizes)])]
     at_client = NeighbourLinks(*(np.concatenate([getattr(one, end) for one in within]) for end in ("here", "there")))

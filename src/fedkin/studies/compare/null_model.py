@@ -47,13 +47,7 @@ def floors_of(points: SamplePoints, sizes: Sequence[int]) -> tuple[KappaFloor, K
 
     The points are drawn three times, as many at each client as there are, from one normal distribution with the mean
     and covariance of all. In few dimensions their clusters keep many links, and the more, the fewer clusters there are.
-
-    Parameters
-    ----------
-    points : ndarray
-        float64 ``(m, width)``, client after client.
-    sizes : sequence of int
-        Points of each client.
+    `points` ``(m, width)`` come client after client, so many of each as `sizes` say.
     """
     rng = np.random.default_rng(0)
     found: dict[int, list[tuple[KeptLinks | None, KeptLinks | None]]] = {}

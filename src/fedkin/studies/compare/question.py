@@ -71,13 +71,7 @@ class Question:
         return f"Which {self.family} belong together? ({here}; --question {other} asks the other question.)"
 
     def config(self, candidate: Candidate, seed: int) -> Config:
-        """Build the configuration of one run.
-
-        Raises
-        ------
-        FedkinError
-            If a key or value is not allowed.
-        """
+        """Build the configuration of one run."""
         data = {"seed": self.seed, **self.tables["data"]}
         method = candidate.settings(self.settings)
         return config_of({**self.tables, "data": data, "method": method, "seed": seed})
@@ -136,8 +130,6 @@ def question_of(
     asked : {"auto", "samples", "clients"}
         What is to be clustered. By default what the methods named cluster; without names, clients where the scenario
         gives them labels to learn from, and samples otherwise, files of clients included.
-    methods : sequence of str
-        Names, or ``("all",)``.
     """
     if asked not in ("auto", "samples", "clients"):
         raise FedkinError(f"--question is '{asked}'; it should be samples, clients or auto.")

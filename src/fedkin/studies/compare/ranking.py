@@ -82,12 +82,7 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     before fewer bytes; one that forms no clusters is chosen only if none that forms some is as good. Where stability is
     unknown because every candidate has run only once, the best score decides.
 
-    Parameters
-    ----------
-    selection : Selection
-        Says which methods may be recommended.
-    verdicts : mapping
-        One candidate per method.
+    `selection` says which methods may be recommended, and `verdicts` has one candidate per method.
     """
     family, able_ones = selection.family, able(selection, verdicts)
     if not able_ones:

@@ -100,15 +100,10 @@ def message(folder: Path) -> dict[str, float]:
 def flips(folder: Path) -> dict[str, float]:
     """Return the ARI and number of clusters by clustering algorithm and flip probability (embedding, figure 4).
 
-    The run's encoder makes the clients' bits, which are flipped anew for every probability. ``exact@0.1`` is the ARI of
-    the method's own algorithm, ``bayes@0.1`` that of the published search where clusters may have two clients, as in
-    the authors' study, and ``given@0.1`` that of k-means given the number of clusters; ``exact-clusters@0.1`` is their
-    number.
-
-    Raises
-    ------
-    FedkinError
-        If the run is not one of `embedding` in a scenario with hidden clusters.
+    The run, of a scenario with hidden clusters, has an encoder that makes the clients' bits, which are flipped anew for
+    every probability. ``exact@0.1`` is the ARI of the method's own algorithm, ``bayes@0.1`` that of the published
+    search where clusters may have two clients, as in the authors' study, and ``given@0.1`` that of k-means given the
+    number of clusters; ``exact-clusters@0.1`` is their number.
     """
     config = run_config(folder)
     bits, truth = _clean_bits(folder, config)

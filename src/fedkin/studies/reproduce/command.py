@@ -82,30 +82,10 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, d
 def reproduce(
     plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher, only: Collection[str] = ()
 ) -> tuple[list[EntryTable], dict[str, str]]:
-    """Make the missing runs of some plans, and write their tables.
+    """Make the missing runs of some plans of one scale, and write their tables; return these, and why runs failed.
 
-    Parameters
-    ----------
-    plans : sequence of Plan
-        Plans of one scale.
-    out : Path
-        Folder for runs, shared by all entries, and for tables.
-    jobs : int
-        Number of runs in parallel.
-    watcher : Watcher
-    only : collection of str
-        Names of the rows and columns to run; by default all.
-
-    Returns
-    -------
-    list of EntryTable
-    dict
-        Why runs failed, by name.
-
-    Raises
-    ------
-    FedkinError
-        If no plan has a row or column of a name in `only`, or any run could not begin, before the first does.
+    `out` is the folder for runs, shared by all entries, and for tables; `jobs` run in parallel. `only` are names of the
+    rows and columns to run; by default all. A run that could not begin is an error before the first does.
     """
     check_lines(plans, only)
     grid, runs = Grid(plans, only), out / RUNS

@@ -80,13 +80,7 @@ def probe_of(measure: str) -> str | None:
 
 
 def measured(run: FinishedRun, measure: str) -> float | None:
-    """Return the value of `measure` in a finished run; ``None`` if the run has none.
-
-    Raises
-    ------
-    FedkinError
-        If there is no such measure, or its probe does not apply to the run.
-    """
+    """Return the value of `measure` in a finished run; ``None`` if the run has none."""
     check(measure)
     if "/" in measure:
         probe, key = measure.split("/", 1)

@@ -142,19 +142,12 @@ def plan_of(
     ----------
     name : str
         Name of the entry, for messages.
-    entry : Entry
-    scale_name : {'quick', 'paper'}
     seeds : int, optional
         Number of seeds, if not the scale's: the first of those, then the numbers that follow the greatest.
     asked : str
         Name by which a user requests it, if not the entry's.
     device : str
         Device of the networks, for methods that have any; runs on another device are different runs.
-
-    Raises
-    ------
-    FedkinError
-        If the settings do not form a valid experiment.
     """
     scale: RunScale = getattr(entry.scales, scale_name)
     drawn = _seeds(scale.seeds, seeds)

@@ -24,13 +24,7 @@ _NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
 def probed(folder: Path, name: str) -> Figures:
-    """Return what the probe `name` measures on the run in `folder`; repeated calls read the stored result.
-
-    Raises
-    ------
-    FedkinError
-        If the run is not one for this probe.
-    """
+    """Return what the probe `name` measures on the run in `folder`; repeated calls read the stored result."""
     file = _kept(folder, name)
     if not file.exists():
         write_atomically(file, json.dumps(PROBES[name](folder), sort_keys=True) + "\n")
@@ -82,16 +76,8 @@ def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
 def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[int, ...]) -> list[float]:
     """Return the accuracy of a majority vote of nearest neighbours on the held-out samples, by number of neighbours.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, width)``; compared by cosine.
-    y : Tensor
-        int64 ``(n,)``.
-    held_out : Tensor
-        bool ``(n,)``: these are classified by the others.
-    neighbours : tuple of int
-        Numbers of neighbours, at most all. The lowest class wins a tie.
+    `points` ``(n, width)`` are compared by cosine; those that are `held_out`, bool ``(n,)``, are classified by the
+    others. The lowest class wins a tie.
     """
     points = torch.nn.functional.normalize(points, dim=1)
     known, classes = points[~held_out], y[~held_out]

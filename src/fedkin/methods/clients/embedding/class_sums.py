@@ -81,15 +81,10 @@ class ClassSums:
         return SENSITIVITY / (self.budget * math.sqrt(1 - _CENTRE_FRACTION))
 
     def centre(self, fed: Federation, how: Payload) -> tuple[Tensor, float, list[int]]:
-        """Ask all clients for the noisy sum of their codes' directions, and return their common mean.
+        """Ask all clients for the noisy sum of their codes' directions; return their mean, a radius, and who answered.
 
-        Returns
-        -------
-        centre : Tensor
-            float32 ``(width,)``, the mean of all directions; empty if no client replied.
-        radius : float
-            Distance from the centre that directions are clipped to, in (0, 1].
-        answered : list of int
+        The mean is float32 ``(width,)``, empty if no client replied. The radius, in (0, 1], is the distance from it
+        that directions are clipped to.
         """
         deviation = SENSITIVITY / (self.budget * math.sqrt(_CENTRE_FRACTION))
         asked = how | {"deviation": deviation, "budget": self.budget}

@@ -57,13 +57,9 @@ def send_class_sums(client: Client, payload: Payload) -> Payload:
 def class_sums_of(client: Client, how: Mapping[str, Any]) -> Tensor | None:
     """Return a client's noisy sums, float32 ``(segments, width + 1)``; ``None`` if its budget does not suffice.
 
-    Parameters
-    ----------
-    client : Client
-        With labels; classes beyond the segments are left out.
-    how : mapping
-        ``encoder`` and ``vector``; ``centre`` ``(width,)`` of all directions and ``radius``, the distance from it that
-        is scaled to 1 in these sums; ``segments``; ``deviation`` of the noise, and the ``budget`` of the run.
+    Labels beyond the segments are left out. `how` has ``encoder`` and ``vector``; ``centre`` ``(width,)`` of all
+    directions and ``radius``, the distance from it that is scaled to 1 in these sums; ``segments``; ``deviation`` of
+    the noise, and the ``budget`` of the run.
     """
     y = labels_of(client)
     rows = _counted(clipped((directions(client.x, how) - how["centre"].double()) / how["radius"]))

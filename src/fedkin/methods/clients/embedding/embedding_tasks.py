@@ -79,20 +79,10 @@ def embed(client: Client, payload: Payload) -> Payload:
 
 
 def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return a client's randomised bits, and the random draws it must remember to repeat them.
+    """Return a client's randomised bits, uint8 ``(segments * width,)``, and the random draws to repeat them.
 
-    Parameters
-    ----------
-    client : Client
-    how : mapping
-        ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
-        `EmbeddingMethod`.
-
-    Returns
-    -------
-    message : Tensor
-        uint8 bits ``(segments * width,)``.
-    remembered : dict of str to Tensor
+    `how` has ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
+    `EmbeddingMethod`.
     """
     segments, remembered = true_bits(client, how)
     answer, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)

@@ -75,23 +75,11 @@ class FlippedBits:
 
 
 def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
-    """Put the prototypes of all messages in a common order.
+    """Put the prototypes of all messages in a common order; return their mean in it, ``(segments, width)``, and them.
 
-    The order of the message that the others match best comes first; then every message is matched to the mean of all,
-    until nothing changes. Only messages already sent are used, so matching costs no privacy.
-
-    Parameters
-    ----------
-    messages : Tensor
-        uint8 ``(n, segments * width)``, each in its own order.
-    segments : int
-
-    Returns
-    -------
-    template : Tensor
-        float32 ``(segments, width)``, the mean of all in the common order.
-    messages : Tensor
-        As given, in the common order.
+    Messages are uint8 ``(n, segments * width)``, each in its own order. The order of the message that the others match
+    best comes first; then every message is matched to the mean of all, until nothing changes. Only messages already
+    sent are used, so matching costs no privacy.
     """
     parts = messages.unflatten(1, (segments, -1))
     template = _most_central(parts).float()

@@ -97,19 +97,9 @@ class _Part:
 def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) -> Clustering:
     """Cluster clients by their classes and by the means of the classes they have in common.
 
-    Parameters
-    ----------
-    found : ClassMeans
-    min_size : int
-        Minimum number of clients in a cluster, at least 1.
-    rng : torch.Generator
-        Random generator of the simulated noise that heights are compared with.
-
-    Returns
-    -------
-    Clustering
-        With the heights, the cut and the noise level of the tree if all clients have about the same classes; otherwise
-        there is more than one tree, and none is reported.
+    A cluster has `min_size` clients or more; `rng` simulates the noise that heights are compared with. The heights, the
+    cut and the noise level are those of the tree if all clients have about the same classes; otherwise there is more
+    than one tree, and none is reported.
     """
     n = len(found.counts)
     if n > MAX_CLIENTS:
@@ -129,19 +119,11 @@ def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) 
 
 
 def nearest_by_class_means(centroids: Tensor, message: Tensor, segments: int, deviation: float) -> int:
-    """Return the cluster whose class means are nearest to a message.
+    """Return the cluster whose class means are nearest to a message ``(segments * (width + 1),)``.
 
     Only clusters with a similar set of classes count: their Jaccard similarity to the message's classes is at least
-    half the greatest one.
-
-    Parameters
-    ----------
-    centroids : Tensor (K, segments * (width + 1))
-        Mean messages of the clusters.
-    message : Tensor (segments * (width + 1),)
-    segments : int
-    deviation : float
-        Standard deviation of the noise of one message.
+    half the greatest one. `centroids` ``(K, ...)`` are the mean messages of the clusters, and `deviation` the standard
+    deviation of the noise of one message.
     """
     own, clusters = (ClassMeans.of(one, segments, deviation) for one in (message[None], centroids))
     common = own.present & clusters.present

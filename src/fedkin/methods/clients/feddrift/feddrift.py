@@ -147,13 +147,7 @@ class FedDriftMethod(ClientMethod):
     def placed(self, state: FedDriftState, rows: Sequence[int], judged: Tensor) -> tuple[FedDriftState, set[int]]:
         """Assign clients to their best models, or to new ones if they have drifted; return the state and who drifted.
 
-        Parameters
-        ----------
-        state : FedDriftState
-        rows : sequence of int
-            Positions of the clients.
-        judged : Tensor, (m, K) float64
-            Error of every model at each client.
+        `rows` are the positions of the clients, and `judged`, float64 ``(m, K)``, the error of every model at each.
         """
         now = state.steps // self.period
         alone = state.until > now
@@ -195,12 +189,7 @@ class FedDriftMethod(ClientMethod):
     def merged(self, state: FedDriftState, between: Tensor, members: Tensor) -> tuple[FedDriftState, list[list[int]]]:
         """Average similar models into one each; return the state and the lists of models merged.
 
-        Parameters
-        ----------
-        state : FedDriftState
-        between : Tensor, (K, K) float64
-            Error of every model on every model's clients.
-        members : Tensor, (m, K) bool
+        `between` and `members` are as in `errors_between`.
         """
         judged = members.any(0).nonzero()[:, 0]
         if len(judged) < 2:
@@ -241,20 +230,10 @@ def _without_unused(state: FedDriftState) -> FedDriftState:
 
 
 def errors_between(judged: Tensor, weights: Tensor, members: Tensor) -> Tensor:
-    """Return the mean error of every model on every model's clients.
+    """Return the mean error of every model (row) on every model's clients (column): float64 ``(K, K)``.
 
-    Parameters
-    ----------
-    judged : Tensor, (m, K) float64
-        Error of every model at each client.
-    weights : Tensor, (m,) float64
-        Numbers of samples.
-    members : Tensor, (m, K) bool
-
-    Returns
-    -------
-    Tensor, (K, K) float64
-        Row: the model; column: the model whose clients it is evaluated on. 0 for models without clients.
+    It is 0 for models without clients. `judged`, float64 ``(m, K)``, is the error of every model at each client;
+    `weights` ``(m,)`` are numbers of samples, and `members`, bool ``(m, K)``, each model's clients.
     """
     shares = members.double() * weights[:, None]
     return judged.T @ shares / shares.sum(0).clamp_min(1e-12)

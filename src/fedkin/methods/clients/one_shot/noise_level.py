@@ -25,17 +25,10 @@ def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, 
     For more than 500 clients the trees are those of a sample of 500, and the level is extrapolated by a power law in
     the number of clients, fitted to the growth of the mean height from a quarter of the sample to all of it.
 
-    Parameters
-    ----------
-    x : (n, d)
-    labels : int64 (n,)
-        0..k-1, the clusters found so far.
-    finer : int64 (n,)
-        Labels after the next split, in whose clusters the clients' own variance is measured: before the split, the
-        variance that it explains would count as noise.
-    flips : float or None
-        Probability of a flip. If None, as for embeddings other than bits, all variance is taken to be the clients' own.
-    draws : Generator
+    `labels` ``(n,)`` in ``0..k-1`` are the clusters of the points ``(n, d)`` found so far. `finer` are those after the
+    next split, in which the clients' own variance is measured: before the split, the variance that it explains would
+    count as noise. `flips` is the probability of a flip; if None, as for embeddings other than bits, all variance is
+    taken to be the clients' own.
     """
     n = len(x)
     rows = draws.permutation(n)[:_SAMPLE] if n > _SAMPLE else np.arange(n)

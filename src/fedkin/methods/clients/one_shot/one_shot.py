@@ -245,23 +245,12 @@ class OneShotMethod(FedAvgMethod):
 
 
 def circles(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
-    """Return the centroid and the radius of each cluster of messages.
+    """Return the centroid ``(K, d)`` and the radius ``(K,)`` of each cluster of messages ``(n, d)``, both float64.
 
-    Parameters
-    ----------
-    messages : Tensor, (n, d)
-    labels : Tensor, (n,) int64
-        -1 for clients without a cluster.
-    clusters : int
-        K.
-
-    Returns
-    -------
-    centroids : Tensor, (K, d) float64
-        Infinite for a cluster without members, so that no client is near it.
-    reach : Tensor, (K,) float64
-        Mean distance of a member from the centroid of the others, plus four standard deviations, which are pooled over
-        all clusters because small ones estimate their own badly. A client beyond is far from the cluster.
+    `labels` are -1 for clients without a cluster. The centroid is infinite for a cluster without members, so that no
+    client is near it. The radius is the mean distance of a member from the centroid of the others, plus four standard
+    deviations, which are pooled over all clusters because small ones estimate their own badly. A client beyond is far
+    from the cluster.
     """
     centroids = torch.full((clusters, messages.shape[1]), torch.inf, dtype=torch.float64)
     distances: dict[int, Tensor] = {}

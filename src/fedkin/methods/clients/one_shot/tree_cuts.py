@@ -83,26 +83,15 @@ def cluster(
     objective: Objective = "noise",
     flips: float | None = None,
 ) -> Clustering:
-    """Cluster clients by their embeddings, with a Ward tree.
+    """Cluster clients by their embeddings, with a Ward tree; `mode` is explained in the module.
 
     Of more than 10,000 points the tree is one of 5,000 of them, drawn at random, with `min_size` in proportion but at
     least 2; all others join the cluster with the nearest mean, and k-means over everyone follows.
 
-    Parameters
-    ----------
-    points : Tensor (n, d)
-        Bits of 0 and 1 (any dtype), or other finite numbers; n and d at least 1.
-    mode : {"bayes", "exact", "gap"}
-        See the module.
-    min_size : int
-        Minimum number of clients in a cluster, at least 1; if n is below twice that, the result is one cluster.
-    rng : torch.Generator
-        Random generator of the permutations and the sample; the search of ``bayes`` has the authors' fixed seed.
-    objective : {"noise", "paper"}
-        Objective of ``exact``.
-    flips : float or None
-        Probability of a flip, in [0, 0.5], if points are bits with equal flips for all: variance that flips do not
-        cause is the clients' own.
+    `points` ``(n, d)`` are bits of 0 and 1 (any dtype), or other finite numbers. If n is below twice `min_size`, the
+    result is one cluster. `rng` draws the permutations and the sample; the search of ``bayes`` has the authors' fixed
+    seed. `objective` is that of ``exact``. `flips`, in [0, 0.5], is given if points are bits with equal flips for all:
+    variance that flips do not cause is the clients' own.
     """
     by_tree = partial(_by_tree, mode=mode, rng=rng, objective=objective, flips=flips)
     return by_tree(points, min_size) if len(points) <= _LIMIT else _by_sample(points, min_size, rng, by_tree)

@@ -182,10 +182,7 @@ class AFCLMethod(NearestCentroidMethod):
 def centroids_of(state: AFCLState) -> Tensor:
     """Return the centroids of a state: one for seeds that have met, none for seeds without a nearest mean.
 
-    Returns
-    -------
-    Tensor
-        float32 ``(k, width)``, in units of the features.
+    They are float32 ``(k, width)``, in units of the features.
     """
     seeds = state.seeds.double()
     near = (seeds[:, None] - seeds[None]).abs().amax(2) < _MET
@@ -198,12 +195,7 @@ def centroids_of(state: AFCLState) -> Tensor:
 def _balanced(times: Mapping[str, int], answered: Sequence[str]) -> dict[str, float]:
     """Return the weight of each client's means: lower for frequent clients; rare clients' last means are used again.
 
-    Parameters
-    ----------
-    times : mapping of str to int
-        Number of rounds in which each client's means have moved seeds.
-    answered : sequence of str
-        Clients that sent means in this round.
+    `times` are the numbers of rounds in which each client's means have moved seeds.
     """
     so_far = {**times, **{name: times.get(name, 0) + 1 for name in answered}}
     total = max(1, sum(so_far.values()))

@@ -22,14 +22,8 @@ def pull(seeds: Points, means: Points, counts: NDArray[np.int64], rates: Points)
     """Move `seeds` ``(k, width)``, in place, towards each of `means` ``(g, width)`` in turn.
 
     The winner of a mean is the nearest seed, where squared distances are multiplied by the seed's number of wins. All
-    seeds that are at most as far from the winner as the mean move.
-
-    Parameters
-    ----------
-    counts : array
-        int64 ``(g,)``: number of moves by each mean, made at once.
-    rates : array
-        ``(width,)`` in [0, 1]: fraction of the distance that a seed moves.
+    seeds that are at most as far from the winner as the mean move: by `rates` ``(width,)``, fractions of the distance
+    in [0, 1], and as often as `counts` ``(g,)`` say, at once.
     """
     wins = np.ones(len(seeds))
     for mean, count in zip(means, counts, strict=True):
@@ -50,17 +44,8 @@ def spread_of(means: Tensor, seeds: Tensor) -> float:
 def feature_weights(gaps: Tensor, weights: Tensor) -> Tensor:
     """Return weights of features, with sum 1: larger for features in which samples are closer to their seeds.
 
-    Parameters
-    ----------
-    gaps : Tensor
-        float64 ``(g, width)``: means minus their nearest seeds.
-    weights : Tensor
-        float64 ``(width,)``, the weights so far.
-
-    Returns
-    -------
-    Tensor
-        float64 ``(width,)``; 0 for features in which samples do not differ, equal weights if they differ in none.
+    `gaps`, float64 ``(g, width)``, are means minus their nearest seeds, and `weights` ``(width,)`` those so far. They
+    are 0 for features in which samples do not differ, and equal if they differ in none.
     """
     spread = (gaps * weights).abs().sum(0)
     differs = spread > 0

@@ -69,19 +69,9 @@ def by_scored_pairs(
 ) -> AssociationGraph:
     """Associate local clusters by the held-out rule or the paper's, if only some pairs were scored.
 
-    Only scored pairs can be associated.
-
-    Parameters
-    ----------
-    nodes : list of [client, local cluster]
-    pairs : Tensor
-        int64 ``(p, 2)``, positions in `nodes`, the lower one first.
-    statistics : Tensor
-        float32 ``(p, 2)``, in both directions.
-    cut : float, optional
-        Cut of the held-out rule, see `match_scored`.
-    threshold : float, optional
-        Threshold of the paper's rule, which is used if this is given.
+    Only scored pairs can be associated: `pairs`, int64 ``(p, 2)``, positions in `nodes`, the lower one first, with
+    `statistics` ``(p, 2)`` in both directions. `cut` is that of the held-out rule, see `match_scored`; with a
+    `threshold` it is the paper's rule.
     """
     clients = [client for client, _ in nodes]
     if threshold is not None:

@@ -42,19 +42,9 @@ class PairScores:
     statistics: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     def both_ways(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return the pairs that were scored in both directions, with both statistics.
+        """Return the pairs that were scored in both directions, int64 ``(p, 2)``, and both statistics ``(p, 2)``.
 
-        Parameters
-        ----------
-        count : int
-            Number of local clusters.
-
-        Returns
-        -------
-        pairs : Tensor
-            int64 ``(p, 2)``, the lower position first, in order.
-        statistics : Tensor
-            float32 ``(p, 2)``, of the lower one's samples first.
+        The lower position comes first, and the statistic of its samples. `count` is the number of local clusters.
         """
         first, second = self.pairs.unbind(1)
         forth, order = (first * count + second).sort()
@@ -87,22 +77,11 @@ def profiles_of(x: Tensor, labels: Tensor) -> Tensor:
 
 
 def candidate_pairs(profiles: Tensor, clients: Sequence[int], count: int) -> Tensor:
-    """Return the pairs of local clusters to compare, by the distances of their profiles.
+    """Return the pairs of local clusters to compare, by the distances of their profiles ``(m, width)``.
 
-    Parameters
-    ----------
-    profiles : Tensor
-        ``(m, width)``, in order of the nodes.
-    clients : sequence of m ints
-        The client of each local cluster.
-    count : int
-        Number of nearest local clusters of other clients that each is compared with, besides those at 2, 4, 8, ...
-        times this rank.
-
-    Returns
-    -------
-    Tensor
-        int64 ``(p, 2)``, the lower position first, in order.
+    They are int64 ``(p, 2)``, the lower position first, in order. Each of the local clusters, which are of these
+    `clients`, is compared with the `count` nearest ones of other clients, and with those at 2, 4, 8, ... times this
+    rank.
     """
     points, owners = profiles.double(), torch.tensor(clients)
     pairs = [torch.zeros(0, 2, dtype=torch.int64)]
@@ -130,22 +109,10 @@ def score_candidates(
     """Send every client the models of its local clusters' candidates whose scores are not yet `known`.
 
     A client's scores of all its own local clusters with these models are kept. Clients are asked in batches, so that
-    few models are in transit at once.
+    few models are in transit at once. Clients without a usable reply are added to `lost`, with the reason.
 
-    Parameters
-    ----------
-    fed : Federation
-    task : Task
-        Takes `rule` and ``models`` ``(c, replicas, size)``; answers ``statistics`` ``(own local clusters, c)``.
-    rule : dict
-    candidates : Tensor
-        int64 ``(p, 2)``, see `candidate_pairs`.
-    nodes : list of [client, local cluster]
-    models : mapping of int to Tensor
-        By client, ``(local clusters, replicas, size)``.
-    known : PairScores
-    lost : dict of int to str
-        Modified: clients without a usable reply are added, with the reason.
+    `task` takes `rule` and ``models`` ``(c, replicas, size)``, and answers ``statistics`` ``(own local clusters, c)``.
+    `candidates` are as from `candidate_pairs`, and `models` by client, ``(local clusters, replicas, size)``.
     """
     position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(nodes)}
     wanted = _wanted(candidates, nodes, known)

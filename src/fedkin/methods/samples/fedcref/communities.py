@@ -88,13 +88,7 @@ def average_models(
     replies: dict[int, Payload],
     aggregation: Aggregation = "mean",
 ) -> None:
-    """Average models per community, weighted by samples, in place; without replies a community keeps its model.
-
-    Raises
-    ------
-    DivergedError
-        If a model is not finite, or has exploded.
-    """
+    """Average models per community, weighted by samples, in place; without replies a community keeps its model."""
     clusters, size = models.shape
     means, received = Means(clusters, size, aggregation=aggregation), set()
     for client, reply in replies.items():

@@ -43,19 +43,10 @@ def split_halves(labels: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def held_out_errors(model: Autoencoder, pairs: Tensor, x: Tensor, halves: Tensor) -> Tensor:
-    """Return errors of all clusters' models on all samples, by half-models not trained on the sample's half.
+    """Return errors ``(clusters, n)`` of all clusters' models, by half-models not trained on the sample's half.
 
-    Parameters
-    ----------
-    pairs : Tensor, (clusters, 2, size)
-        Each cluster's two half-models.
-    x : Tensor, (n, features)
-    halves : Tensor, (n,) int64
-        Samples of half 0 are reconstructed by models of half 1, and vice versa.
-
-    Returns
-    -------
-    Tensor, (clusters, n)
+    `pairs` ``(clusters, 2, size)`` are each cluster's two half-models. Samples of half 0 are reconstructed by models of
+    half 1, and vice versa.
     """
     errors = torch.empty(len(pairs), len(x))
     for half in (0, 1):
@@ -77,17 +68,8 @@ def held_out_rows(labels: Tensor, halves: Tensor) -> Tensor:
 def loss_rates(own: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
     """Return the fraction of each own cluster's samples that each foreign model reconstructs worse; ties count half.
 
-    Parameters
-    ----------
-    own : Tensor, (n,)
-        Held-out error of each sample with its own cluster's model.
-    foreign : Tensor, (m, n)
-        Errors with the foreign clusters' models.
-    labels : Tensor, (n,) int64
-
-    Returns
-    -------
-    Tensor, (n_clusters, m) in [0, 1]
+    `own` ``(n,)`` is the held-out error of each sample with its own cluster's model, and `foreign` ``(m, n)`` are those
+    with the foreign ones. The fractions are ``(n_clusters, m)``.
     """
     lost = (foreign > own).float() + 0.5 * (foreign == own).float()
     return torch.stack([lost[:, labels == cluster].mean(dim=1) for cluster in range(n_clusters)])
@@ -96,22 +78,11 @@ def loss_rates(own: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int) ->
 def match_by_linkage(
     losses: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
 ) -> tuple[list[list[int]], float]:
-    """Match local clusters by average linkage on their mutual loss rates.
+    """Match local clusters by average linkage on their mutual loss rates; return the clusters, and the cut.
 
-    Parameters
-    ----------
-    losses : array, (m, m)
-        ``losses[a, b]``: fraction of the samples of local cluster a for which b's model is worse. NaN if not scored.
-    clients : sequence of m ints
-        The client of each local cluster.
-    cut : float, optional
-        Clusters merge while the average loss rate is below this; by default `choose_cut` of the merge heights.
-
-    Returns
-    -------
-    clusters : list of lists of int
-        Members of every community, singletons included, largest first.
-    cut : float
+    ``losses[a, b]`` is the fraction of the samples of local cluster a for which b's model is worse; NaN if not scored.
+    `clients` are those of the local clusters. Clusters merge while the average loss rate is below `cut`, by default
+    `choose_cut` of the merge heights. They are lists of members, singletons included, largest first.
     """
     count = len(clients)
     if count < 2:

@@ -29,24 +29,11 @@ _Links = list[dict[int, tuple[float, int]]]
 def match_scored(
     pairs: NDArray[np.int64], losses: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
 ) -> tuple[list[list[int]], float]:
-    """Match local clusters by average linkage on the loss rates of scored pairs.
+    """Match local clusters by average linkage on the loss rates of scored pairs; return the clusters, and the cut.
 
-    Parameters
-    ----------
-    pairs : array
-        ``(p, 2)``, positions of local clusters of different clients, each pair once.
-    losses : array
-        ``(p,)``, mean loss rate of both directions.
-    clients : sequence of m ints
-        The client of each local cluster.
-    cut : float, optional
-        Communities merge if the average loss rate is at most this; by default `choose_cut` of the merge heights.
-
-    Returns
-    -------
-    clusters : list of lists of int
-        Members of every community, singletons included, largest first.
-    cut : float
+    `pairs` ``(p, 2)`` are positions of local clusters of different clients, each pair once, and `losses` ``(p,)`` mean
+    loss rates of both directions. Communities merge if the average loss rate is at most `cut`, by default `choose_cut`
+    of the merge heights. They are lists of members, singletons included, largest first.
     """
     if cut is None:
         cut = choose_cut(np.array([height for height, _, _ in _merges(pairs, losses, clients, np.inf)]))
