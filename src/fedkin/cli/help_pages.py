@@ -18,13 +18,7 @@ SECTIONS = ("Runs", "Finished runs", "Many runs", "More")
 
 
 class Argument(click.Argument):
-    """Argument with a description, for every version of click that fedkin supports.
-
-    Parameters
-    ----------
-    help : str
-        Description, in a sentence.
-    """
+    """Argument with a description, `help`, for every version of click that fedkin supports."""
 
     def __init__(self, param_decls: Sequence[str], help: str = "", **more: Any) -> None:
         super().__init__(param_decls, **more)
@@ -37,13 +31,7 @@ class Argument(click.Argument):
 
 
 class Command(click.Command):
-    """Command of fedkin.
-
-    Parameters
-    ----------
-    section : str
-        Where `fedkin --help` lists it, one of `SECTIONS`.
-    """
+    """Command of fedkin; `section` is where `fedkin --help` lists it, one of `SECTIONS`."""
 
     def __init__(self, *args: Any, section: str = "More", **more: Any) -> None:
         super().__init__(*args, **more)
@@ -90,14 +78,9 @@ class Group(click.Group):
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions alone
-    """Parameter type of a text that the shell completes to one of some names, or to a file.
+    """Parameter type of a text that the shell completes to one of some names or, with `files`, to a path.
 
-    Parameters
-    ----------
-    names : callable
-        Returns the names; called only for completion, as importing them may take time.
-    files : bool
-        Whether paths are completed, too.
+    `names` is called only for completion, as importing them may take time.
     """
 
     name = "text"

@@ -24,12 +24,8 @@ class RefusalError(FedkinError):
 class DivergedError(FedkinError):
     """Error of a model whose parameters are not finite or have exploded.
 
-    Attributes
-    ----------
-    what : str
-        What happened, as the beginning of a sentence.
-    culprits : dict of int to str
-        Clients whose updates stand out, and how; empty if none does, or if it is not known.
+    `what` happened is the beginning of a sentence. `culprits` are the clients whose updates stand out, and how; empty
+    if none does, or if it is not known.
     """
 
     def __init__(

@@ -22,12 +22,7 @@ class Secret:
     """Pseudo-random numbers from a secret key: SHAKE-256 of the key and a counter.
 
     torch's own generators hide nothing: 32 bits of their seed determine all their numbers, and all 2^32 seeds can be
-    tried.
-
-    Parameters
-    ----------
-    key : bytes, optional
-        32 bytes that nobody else can guess; by default from the system.
+    tried. The key is 32 bytes that nobody else can guess; by default from the system.
     """
 
     def __init__(self, key: bytes | None = None) -> None:

@@ -22,16 +22,8 @@ _BOUNDS = ((Gt, "gt", ">"), (Ge, "ge", ">="), (Lt, "lt", "<"), (Le, "le", "<="))
 class Option:
     """A field of a method or a scenario that a user can set.
 
-    Attributes
-    ----------
-    name : str
-        The field's.
-    kind : Any
-        Its type, with the range it carries.
-    default : Any
-        `dataclasses.MISSING` if it must be given.
-    meaning : str
-        Description from the docstring, on one line, with code in single backticks; empty if there is none.
+    Its `kind` is its type, with the range it carries; its `default` is `dataclasses.MISSING` if it must be given. Its
+    `meaning` is the description from the docstring, on one line, with code in single backticks; empty if there is none.
     """
 
     name: str

@@ -31,14 +31,8 @@ _MAX_NAME = 256
 class Array:
     """Specification of a tensor: its shape, type and range.
 
-    Attributes
-    ----------
-    shape : tuple
-        Sizes and names of sizes as in `Expected`; ``None`` for any shape.
-    dtype : torch.dtype or None
-        ``None`` for any of real numbers.
-    minimum, maximum : float
-        Range of its elements.
+    `shape` has sizes and names of sizes as in `Expected`; ``None`` is any shape. A `dtype` of ``None`` is any of real
+    numbers.
     """
 
     shape: Shape | None

@@ -17,14 +17,8 @@ Kind = Literal["number", "boolean", "ordinal", "category", "date"]
 class Column:
     """One column of a client's table.
 
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "boolean", "ordinal", "category", "date"}
-        Numbers are held as they are, dates as days since 1970-01-01 with fractions, all others as indices into
-        `categories`.
-    categories : tuple of str
-        The client's own values of a boolean, ordinal or category column, in order; empty for others.
+    Numbers are held as they are, dates as days since 1970-01-01 with fractions, all others as indices into
+    `categories`: the client's own values of a boolean, ordinal or category column, in order; empty for others.
     """
 
     name: str
@@ -41,14 +35,8 @@ class Column:
 class Table:
     """Table of a client: named columns of numbers, dates and categories.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-    values : Tensor
-        float64 ``(n, columns)``, see `Column.kind`; NaN where a cell is empty.
-    id : str
-        Name of the column that identifies rows, as who holds the table says; "auto" where it is to be recognised, and
-        "none" where no column does.
+    `values` are float64 ``(n, columns)``, see `Column`; NaN where a cell is empty. `id` is the name of the column that
+    identifies rows, as who holds the table says; "auto" where it is to be recognised, and "none" where no column does.
     """
 
     columns: tuple[Column, ...]

@@ -24,8 +24,6 @@ class Drift:
     ----------
     step : int
         The first step that sees the change; steps count from 1.
-    clients : Tensor
-        int64, ids of the clients that drift, in order.
     change : callable
         ``(client, x, y) -> (x, y)``, for training and test samples alike. It must commute with an affine scaling per
         column or channel, since samples may be scaled by then; rotating images and relabelling do.

@@ -52,15 +52,9 @@ class Sites:
 
 
 class Attendance(Callback):
-    """Callback that writes ``sites.json`` after every step.
+    """Callback that writes ``sites.json`` to a run's folder after every step.
 
-    Parameters
-    ----------
-    folder : Path
-        The run's.
-    fed : FlowerFederation
-    on_joined : callable
-        Called when sites have joined, before the step's checkpoint.
+    `on_joined` is called when sites have joined, before the step's checkpoint.
     """
 
     def __init__(self, folder: Path, fed: FlowerFederation, on_joined: Callable[[], None]) -> None:

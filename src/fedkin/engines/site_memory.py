@@ -30,12 +30,8 @@ _KEY, _LASTING_FILE = "key", "lasting.safetensors"
 class Memory:
     """Private state of a client in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
 
-    What must never be forgotten is in ``lasting.safetensors``. As a context manager it locks out other processes.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of one site and one run.
+    What must never be forgotten is in ``lasting.safetensors``. As a context manager it locks out other processes. The
+    folder is that of one site and one run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,14 +104,7 @@ class Memory:
 class WatchedSites:
     """Copies of clients that run in other processes, updated from the folders of their memories.
 
-    Parameters
-    ----------
-    clients : dict of int to Client
-        Copies, whose state is brought up to date.
-    folders : mapping of int to Path
-        Folders of the clients' memories.
-    prepare : callable
-        See `Site`; called with a copy once there is a state.
+    `prepare` is as in `Site`; it is called with a copy once there is a state.
     """
 
     def __init__(

@@ -23,14 +23,7 @@ from fedkin.experiment.evaluation import evaluate_clusters
 class Following:
     """Evaluation and callbacks of a fit.
 
-    Attributes
-    ----------
-    held_out : tuple of HeldOut
-        Samples on which models are evaluated after every round.
-    callbacks : tuple of Callback
-        Called as the fit goes on.
-    metrics : OwnMetrics
-        Metrics besides accuracy.
+    Models are evaluated on `held_out` samples after every round, by `metrics` besides accuracy.
     """
 
     held_out: tuple[HeldOut, ...] = ()
@@ -39,15 +32,7 @@ class Following:
 
 
 class Rounds:
-    """Rounds of a fit, evaluated and reported to callbacks.
-
-    Attributes
-    ----------
-    history : list of dict
-        One entry per round, see `FitOutcome`.
-    judged : list of dict
-        See `FitOutcome`.
-    """
+    """Rounds of a fit, evaluated and reported to callbacks; `history` and `judged` are as in `FitOutcome`."""
 
     def __init__(
         self, method: Method[Any], fed: LocalFederation, judges: Mapping[str, Population], callbacks: Callbacks,

@@ -27,16 +27,10 @@ Samples = tuple[Callable[[Preparation], Tensor], Tensor]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Samples of one held-out split.
+    """Samples of one held-out split, which is named in metrics, such as ``"test"``.
 
-    Attributes
-    ----------
-    split : str
-        Name in metrics, such as ``"test"``.
-    clients : list of Samples or None
-        Samples of each client, ``None`` where it has none; empty where all clients share `common`.
-    common : Samples or None
-        Samples of no client, on which every cluster's model is evaluated.
+    `clients` has the samples of each client, ``None`` where it has none; it is empty where all clients share `common`,
+    samples of no client, on which every cluster's model is evaluated.
     """
 
     split: str

@@ -29,17 +29,7 @@ _TAKEN = (
 
 @dataclass(frozen=True)
 class OwnMetrics:
-    """User-defined metrics by name, and what is needed to measure them.
-
-    Attributes
-    ----------
-    functions : dict of str to callable
-        See `Metric`.
-    classes : ndarray, (n_classes,)
-        Labels of the classes.
-    names : sequence of str
-        The clients, in order of id.
-    """
+    """User-defined metrics by name, with the labels of classes and the names of clients to measure them."""
 
     functions: Mapping[str, Metric] = field(default_factory=dict)
     classes: NDArray[Any] = field(default_factory=lambda: np.zeros(0))

@@ -29,17 +29,7 @@ _numbers = itertools.count(1)
 class Registered:
     """Object of a user's, registered under a unique name for as long as this wrapper exists.
 
-    Unpickling registers it again, under another name.
-
-    Parameters
-    ----------
-    label : str
-        First part of its name; a number follows.
-
-    Attributes
-    ----------
-    name : str
-        Name under which it is registered.
+    Unpickling registers it again, under another name. A name is the `label` and a number.
     """
 
     def __init__(self, label: str) -> None:
@@ -53,14 +43,7 @@ class Registered:
 class GivenNetwork(Registered):
     """User-defined module or factory, registered under a name for `fedkin.nn.build`.
 
-    Parameters
-    ----------
-    label : str
-        See `Registered`.
-    factory : callable
-        ``factory(shape, classes)`` returns a new module.
-    loss : callable or None
-        Training loss; ``None`` for cross-entropy.
+    ``factory(shape, classes)`` returns a new module; `loss` is the training loss, ``None`` for cross-entropy.
     """
 
     def __init__(self, label: str, factory: ModuleFactory, loss: Criterion | None = None) -> None:
@@ -116,18 +99,7 @@ def _arguments(function: Callable[..., Any], shape: tuple[int, ...], classes: in
 
 
 class Renewed:
-    """Factory of copies of one module with newly initialised parameters.
-
-    Parameters
-    ----------
-    module : nn.Module
-        Module to copy; later changes to it have no effect.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be copied, or a layer has parameters but cannot initialise them.
-    """
+    """Factory of copies of one module with newly initialised parameters; later changes to it have no effect."""
 
     def __init__(self, module: nn.Module) -> None:
         for name, layer in module.named_modules():
@@ -168,15 +140,7 @@ def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> Given
 
 
 class GivenFeatures(Registered):
-    """User-defined module or function of features, registered under a name for `fedkin.features.extractors.extract`.
-
-    Parameters
-    ----------
-    label : str
-        See `Registered`.
-    function : callable
-        Maps samples to their features.
-    """
+    """User-defined module or function of features, registered under a name for `fedkin.features.extractors.extract`."""
 
     def __init__(self, label: str, function: Callable[[Tensor], Any]) -> None:
         super().__init__(label)

@@ -58,7 +58,6 @@ class DescribedColumn:
 
     Attributes
     ----------
-    name : str
     effect : float
         Effect size of the differences between clusters, in [0, 1]: epsilon squared (the share of the variance that
         lies between them, corrected for chance), or the bias-corrected square of Cramér's V.
@@ -74,8 +73,6 @@ class DescribedColumn:
     typical : list of str
         By cluster, the value of a typical sample: the mean over the rows in the middle of the cluster, or their most
         frequent category or truth value.
-    kind : str
-        Kind of the column, see `SchemaColumn`.
     """
 
     name: str

@@ -27,29 +27,10 @@ Way = Literal["exact", "retrained"]
 class ForgettingPlan:
     """Plan of forgetting clients: how it will be done, and what it costs.
 
-    Attributes
-    ----------
-    folder : Path
-        The run's.
-    config : Config
-        The experiment of the run without the clients.
-    clients : tuple of int
-        Positions of the clients to forget, in order.
-    names : list of str
-        Names of all clients; empty if they have positions only.
-    way : {"exact", "retrained"}
-    begins : int
-        Steps that are kept as they are.
-    steps : int
-        Steps that are repeated.
-    others : int
-        How many clients are left.
-    checkpoint : dict or None
-        Checkpoint from which the run is repeated; ``None`` for the start.
-    seconds : float
-        Time that the repeated steps took in the original run.
-    traffic : int
-        Bytes that these steps sent and received.
+    `config` is the experiment of the run without the clients, and `names` those of all clients; empty if they have
+    positions only. `begins` steps are kept as they are, and `steps` are repeated, with so many `others` left, from
+    `checkpoint`, ``None`` for the start. `seconds` and `traffic`, in bytes, are what the repeated steps took in the
+    original run.
     """
 
     folder: Path

@@ -91,19 +91,8 @@ def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
 class SavedResult:
     """Result of a finished run, ready to predict new samples and new clients.
 
-    Attributes
-    ----------
-    folder : Path
-    name : str
-        The method's.
-    method : type
-        Its class, whose static functions take `result`.
-    result : dict
-        What `Method.result` returned.
-    preparation : Preparation
-        How samples were prepared.
-    classes, clients : list of str
-        Names of the classes and of the clients; may be empty.
+    `name` is the method's, and `method` its class, whose static functions take `result`. Names of `classes` and
+    `clients` may be empty.
     """
 
     folder: Path

@@ -44,16 +44,9 @@ _SECONDS = ("seconds", "client_seconds")
 class RunFiles(Callback):
     """Callback that writes a run's records, timing and checkpoints to its folder; its cost per step is constant.
 
-    Parameters
-    ----------
-    folder : Path
-        The run's.
-    steps : int or None
-        Steps of the checkpoint that the run resumes from; ``None`` if it starts from the beginning.
-    on_damage : callable, optional
-        Called with a sentence if ``timing.jsonl`` is incomplete, which affects nothing else.
-    every : int
-        Interval, in steps, of the checkpoints that are kept; 0 keeps the last one only.
+    `steps` are those of the checkpoint that the run resumes from; ``None`` if it starts from the beginning. `on_damage`
+    is called with a sentence if ``timing.jsonl`` is incomplete, which affects nothing else. `every` is the interval, in
+    steps, of the checkpoints that are kept; 0 keeps the last one only.
     """
 
     def __init__(

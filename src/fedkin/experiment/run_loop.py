@@ -111,24 +111,8 @@ def prepare(
 class Run:
     """Loop of a run, made by `prepare`.
 
-    Attributes
-    ----------
-    config : Config
-        The experiment.
-    folder : Path
-        The run's folder.
-    population : Population
-        The clients, with prepared data.
-    fed : Federation
-        Reaches the clients.
-    preparation : Preparation
-        How their data were prepared.
-    checkpoint : dict or None
-        The checkpoint that the run resumes from.
-    callbacks : Callbacks
-        Follow the run; the first keeps its files.
-    began : float
-        Time at which its preparation began, by `time.perf_counter`.
+    Its clients have prepared data. The first of the callbacks keeps its files. `checkpoint` is what the run resumes
+    from, if any; `began` is the time at which its preparation began, by `time.perf_counter`.
     """
 
     config: Config

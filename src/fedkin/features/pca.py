@@ -30,16 +30,9 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class FeatureMoments:
-    """Moments of a client's features: their count, sum and scatter.
+    """Moments of a client's features: their count, sum ``(width,)`` and scatter ``(width, width)``, in float64.
 
-    Attributes
-    ----------
-    count : float
-        Number of samples; noisy where the moments are.
-    total : Tensor
-        float64 ``(width,)``: sum of features.
-    scatter : Tensor
-        float64 ``(width, width)``: sum of outer products about the mean of these samples.
+    The scatter is the sum of outer products about the mean of these samples. The count is noisy where the moments are.
     """
 
     count: float
@@ -85,16 +78,10 @@ def symmetric(triangle: Tensor, width: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Components:
-    """Principal components, as a projection of features: ``(features - mean) @ directions``.
+    """Principal components, as a projection of features: ``(features - mean) @ directions``, in float32.
 
-    Attributes
-    ----------
-    mean : Tensor
-        float32 ``(width,)``.
-    directions : Tensor
-        float32 ``(width, d)``; unit length, unless features were standardised or components scaled.
-    variances : Tensor
-        float32 ``(d,)``: of the components before any scaling, largest first.
+    `directions` ``(width, d)`` have unit length, unless features were standardised or components scaled; `variances`
+    ``(d,)`` are those before any scaling, largest first.
     """
 
     mean: Tensor

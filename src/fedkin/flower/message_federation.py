@@ -41,11 +41,6 @@ class MessageFederation(Federation):
 
     Parameters
     ----------
-    grid : Grid
-    layout : ArrayLayout
-        Layout of the client app's model.
-    terms : Terms
-    seed : int
     seats : int, optional
         Maximum number of clients; by default 1000 more than are connected.
     known : sequence of Name

@@ -30,23 +30,9 @@ class NodeAssignment:
     """Numbering of nodes as clients, in the order in which they were first seen; those seen together in order of name.
 
     A client keeps its number while it is away. A node that reports a name gets the number of that name back under
-    another node id; without names, a new id is a new client.
-
-    Parameters
-    ----------
-    count : int
-        Maximum number of clients.
-    ask : callable or None
-        See `Ask`; ``None`` if a node is known by its id.
-    names : sequence of Name
-        Clients of the run that is resumed.
-
-    Attributes
-    ----------
-    names : list of Name
-        Name of each client.
-    nodes : list of int
-        Node id of each client, or `NOWHERE`.
+    another node id; without names, a new id is a new client. `count` is the maximum number of clients, and `names`
+    those of the run that is resumed. A node is known by its id if `ask` is ``None``. `nodes` has the node id of each
+    client, or `NOWHERE`.
     """
 
     def __init__(self, count: int, ask: Ask | None = None, names: Sequence[Name] = ()) -> None:

@@ -24,11 +24,6 @@ class NodeNetwork:
 
     A copy in another process, such as a simulation's, has the same name there; all copies in a process refer to the
     first one.
-
-    Parameters
-    ----------
-    make : callable
-        See `MakeNetwork`.
     """
 
     def __init__(self, make: MakeNetwork) -> None:

@@ -16,18 +16,10 @@ ByRound = dict[int, MetricRecord]
 class RoundLog:
     """Records and metrics of the rounds so far; clients are numbers.
 
-    Attributes
-    ----------
-    done : int
-        Rounds of training.
-    records : list of dict
-        See `ClusterResult.records`.
-    trained, evaluated, evaluated_here : dict of int to MetricRecord
-        Means over nodes of training and evaluation, and the server's own evaluation, by round.
-    evaluated_by_cluster, evaluated_by_client : dict of int to dict of int to MetricRecord
-        By round, then by cluster or client.
-    last_trained : dict of int to MetricRecord
-        Metrics of the last training of each client.
+    `done` is the number of rounds of training; `records` are as in `ClusterResult`. `trained`, `evaluated` and
+    `evaluated_here` are means over nodes of training and evaluation, and the server's own evaluation, by round; the
+    others of evaluation are by round, then by cluster or client. `last_trained` has the metrics of the last training of
+    each client.
     """
 
     done: int = 0

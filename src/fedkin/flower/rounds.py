@@ -59,17 +59,7 @@ class RoundOptions(Protocol):
 
 
 class RoundLoop:
-    """Loop of a strategy's rounds, for one run.
-
-    Parameters
-    ----------
-    strategy : RoundOptions
-    method : ClientMethod
-    fed : GridFederation
-    evaluate_fn : callable or None
-    folder : StrategyFolder or None
-        Keeps a checkpoint after every step.
-    """
+    """Loop of a strategy's rounds, for one run; the folder keeps a checkpoint after every step."""
 
     def __init__(
         self,

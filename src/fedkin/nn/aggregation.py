@@ -52,14 +52,8 @@ class Means:
     """Averages of updates or models, one per cluster.
 
     Weighted means are summed in double precision as updates come in. For the other ways to aggregate, updates are kept
-    until they are asked for, and their weights do not count.
-
-    Parameters
-    ----------
-    clusters, size : int
-    shared : int
-        Number of leading parameters that are averaged over all clusters together.
-    aggregation : {"mean", "median", "trimmed-mean"}
+    until they are asked for, and their weights do not count. `shared` leading parameters are averaged over all clusters
+    together.
     """
 
     def __init__(self, clusters: int, size: int, shared: int = 0, aggregation: Aggregation = "mean") -> None:

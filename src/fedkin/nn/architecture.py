@@ -26,23 +26,9 @@ GLOBAL_RANDOMNESS = threading.Lock()
 class Architecture(ABC):
     """Base of network architectures whose models are float32 vectors ``(size,)``: parameters, then buffers.
 
-    Safe to use from several threads: each works on a module of its own while it needs one.
-
-    Parameters
-    ----------
-    name : str
-        Name of the module.
-    shape : tuple of int
-        Shape of one sample.
-
-    Attributes
-    ----------
-    size : int
-        Length of a model's vector.
-    parameters : int
-        Length of its trainable part, which comes first.
-    floats : int
-        Length of its trainable part and floating buffers, such as a batch norm's statistics; counters come after.
+    Safe to use from several threads: each works on a module of its own while it needs one. `shape` is that of one
+    sample. The trainable part of a vector, of length `parameters`, comes first; `floats` is the length of this and
+    floating buffers, such as a batch norm's statistics; counters come after.
     """
 
     criterion: Criterion

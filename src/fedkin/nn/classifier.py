@@ -24,14 +24,7 @@ _FIRST, _PIECE = 64, 128
 class Classifier(Architecture):
     """An `Architecture` whose module returns logits of classes, trained with the loss registered for its name.
 
-    Parameters
-    ----------
-    name : str
-        Registered model or dotted path, see `fedkin.nn.build`.
-    shape : tuple of int
-        Shape of one sample.
-    classes : int
-        Number of logits.
+    `name` is a registered model or dotted path, see `fedkin.nn.build`.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], classes: int) -> None:

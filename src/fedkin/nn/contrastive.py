@@ -65,17 +65,8 @@ class Design:
 class ContrastiveNetwork(nn.Module):
     """Contrastive network of an encoder f (backbone and projector) and a predictor h.
 
-    Parameters
-    ----------
-    design : Design
-        With a backbone that is named.
-
-    Attributes
-    ----------
-    encoder : nn.Module
-        From float32 ``(n, *shape)`` to representations z, ``(n, latent)``.
-    predictor : nn.Module
-        From these to predictions p, ``(n, latent)``.
+    The encoder turns samples into representations z, ``(n, latent)``, and the predictor these into predictions p, ``(n,
+    latent)``. The design has a backbone that is named.
     """
 
     def __init__(self, design: Design) -> None:

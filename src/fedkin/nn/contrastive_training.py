@@ -57,13 +57,7 @@ class ContrastiveTraining:
 
 
 class Contrastive(Architecture):
-    """An `Architecture` of a `ContrastiveNetwork`.
-
-    Parameters
-    ----------
-    design
-        The fields of a `Design` with a backbone that is named.
-    """
+    """An `Architecture` of a `ContrastiveNetwork`, from the fields of a `Design` with a backbone that is named."""
 
     criterion = staticmethod(negative_cosine)
 

@@ -25,14 +25,8 @@ from fedkin.nn.resident import Resident
 class DeepEncoder(Encoder):
     """Fully connected autoencoder of DCN: 784-500-500-2000-code and back for 28 x 28 images, ReLU on all but the code.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of one sample. Below 256 numbers the hidden layers shrink in proportion, to no fewer than 32 units.
-    output : {"sigmoid", "linear"}
-        "sigmoid" for data in [0, 1].
-    code : int
-        Numbers in a code; at most as many as in a sample.
+    For samples of fewer than 256 numbers the hidden layers shrink in proportion, to no fewer than 32 units. "sigmoid"
+    is for data in [0, 1]. A code has at most as many numbers as a sample.
     """
 
     def __init__(self, shape: tuple[int, ...], output: Output = "sigmoid", code: int = 10) -> None:
@@ -59,11 +53,8 @@ class DeepClustering:
         With the clusters; 0 leaves k-means on the codes of an autoencoder.
     weight : float
         Weight of a code's squared distance from its centroid, at least 0.
-    batch_size : int
     min_steps : int
         Steps of an optimiser that an epoch has at least: few samples are passed over more than once.
-    learning_rate : float
-        Adam's, in both.
     restarts : int
         k-means runs on the first codes, of which the best is kept.
     """

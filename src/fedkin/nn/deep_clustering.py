@@ -26,20 +26,11 @@ _BATCH = 4096
 
 @dataclass(frozen=True)
 class DeepClusters:
-    """Result of DEC: an encoder, and centroids in its latent space.
+    """Result of DEC: an encoder, and centroids ``(k, code)`` in its latent space.
 
-    Attributes
-    ----------
-    widths : tuple of int
-        Features, hidden units layer by layer, and length of the code.
-    centre : Tensor
-        ``(features,)``, subtracted from samples.
-    spread : float
-        Standard deviation that centred samples are divided by.
-    encoder : Tensor
-        ``(size,)``: weights and biases of layer after layer.
-    centroids : Tensor
-        ``(k, code)``.
+    `widths` are the features, hidden units layer by layer, and the length of the code. `centre` ``(features,)`` is
+    subtracted from samples, which are then divided by `spread`. `encoder` ``(size,)`` has weights and biases of layer
+    after layer.
     """
 
     widths: tuple[int, ...]

@@ -29,13 +29,7 @@ _BATCH = 500
 
 
 class Autoencoding(nn.Module):
-    """Autoencoder module: an encoder and its decoder; calling it reconstructs samples ``(n, *shape)``.
-
-    Parameters
-    ----------
-    encoder, decoder : nn.Module
-        From samples to codes ``(n, width)``, and back.
-    """
+    """Autoencoder module: an encoder, from samples to codes ``(n, width)``, and its decoder."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
         super().__init__()
@@ -111,21 +105,9 @@ def choose_autoencoder(shape: Sequence[int]) -> str:
 
 
 class Encoder(Architecture):
-    """An `Architecture` that compresses samples to codes and reconstructs them.
+    """An `Architecture` that compresses samples to codes of `width` numbers and reconstructs them.
 
-    Parameters
-    ----------
-    name : str
-        See `build_autoencoder`.
-    shape : tuple of int
-        Shape of one sample.
-    output : {"sigmoid", "linear"}
-        "sigmoid" for data in [0, 1].
-
-    Attributes
-    ----------
-    width : int
-        Numbers in a code.
+    `name` is as in `build_autoencoder`; "sigmoid" is for data in [0, 1].
     """
 
     criterion = staticmethod(mse_loss)
@@ -169,16 +151,10 @@ class Encoder(Architecture):
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A trained encoder with its metadata, which can be saved to a file.
+    """A trained encoder, which can be saved to a file.
 
-    Attributes
-    ----------
-    spec : dict
-        Arguments of the `Encoder`.
-    vector : Tensor
-        The encoder's model.
-    about : dict
-        Plain values that say how it was trained.
+    `spec` has the arguments of the `Encoder`, `vector` is its model, and `about` has plain values that say how it was
+    trained.
     """
 
     spec: dict[str, Any]

@@ -25,12 +25,8 @@ _BATCH = 500
 class Coupling(nn.Module):
     """Affine coupling layer: scales one half by ``exp(s)`` and shifts it by ``t``, both computed from the other half.
 
-    Parameters
-    ----------
-    given, changed : int
-        Length of either half; `changed` at least 1.
-    width, depth : int
-        Units of a hidden layer, and number of hidden layers, of the network that computes s, bounded by a tanh, and t.
+    `given` and `changed` are the lengths of both, `changed` at least 1. The network that computes s, bounded by a tanh,
+    and t has `depth` hidden layers of `width` units.
     """
 
     def __init__(self, given: int, changed: int, width: int, depth: int) -> None:
@@ -52,18 +48,7 @@ class RealNVP(nn.Module):
 
     The halves of an image are the black and the white squares of a checkerboard; those of a vector are its even and its
     odd positions. A coupling's network takes only the unchanged half and returns values only for the changed half: the
-    same as masking whole samples, without work on what the mask removes.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of one sample: (features,) or (channels, height, width).
-    width : int
-        Units of a hidden layer.
-    depth : int
-        Hidden layers of each coupling.
-    couplings : int
-        Number of couplings.
+    same as masking whole samples, without work on what the mask removes. It has `depth` hidden layers of `width` units.
     """
 
     def __init__(self, shape: Sequence[int], width: int = 512, depth: int = 3, couplings: int = 6) -> None:
@@ -121,15 +106,7 @@ def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Ten
 
 
 class Flow(Architecture):
-    """An `Architecture` whose module returns the log-density of samples, trained by maximum likelihood.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of one sample.
-    width, depth, couplings : int
-        See `RealNVP`.
-    """
+    """An `Architecture` of a `RealNVP`, which returns the log-density of samples, trained by maximum likelihood."""
 
     def __init__(self, shape: tuple[int, ...], width: int, depth: int, couplings: int) -> None:
         self.width, self.depth, self.couplings = width, depth, couplings

@@ -25,19 +25,9 @@ _BATCH = 500
 class Blueprint:
     """Settings of a client's generator and discriminator, as plain values.
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of one sample.
-    output : {"sigmoid", "linear"}
-        "sigmoid" for data in [0, 1].
-    noise : int
-        Number of standard normal values in a latent.
-    kinds : int
-        Length of the one-hot part of a latent, whose values are equally frequent. It is not tied to a class; it lets a
-        generator make distinct kinds of samples although the noise is continuous.
-    capacity : float
-        Units and channels as a fraction of the paper's.
+    A latent has `noise` standard normal values and a one-hot part of length `kinds`, whose values are equally frequent.
+    It is not tied to a class; it lets a generator make distinct kinds of samples although the noise is continuous.
+    `capacity` is the fraction of the paper's units and channels; "sigmoid" is for data in [0, 1].
     """
 
     shape: tuple[int, ...]

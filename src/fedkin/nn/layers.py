@@ -19,24 +19,9 @@ from fedkin.core.errors import FedkinError
 class Dropout(nn.Module):
     """Dropout that draws only from its own `generator`; identity in evaluation mode.
 
-    Kept values are divided by ``1 - p``, so that their expectation stays (Srivastava et al. 2014).
-
-    Parameters
-    ----------
-    p : float
-        Fraction of the values to drop, in [0, 1].
-    whole_channels : bool
-        Drop ``x[i, c]`` as a whole, as torch's Dropout1d, Dropout2d and Dropout3d do.
-
-    Attributes
-    ----------
-    generator : torch.Generator or None
-        Set by the training code. A copy of the module starts without one, so that no two modules share a generator.
-
-    Raises
-    ------
-    FedkinError
-        If `p` is not in [0, 1].
+    Kept values are divided by ``1 - p``, so that their expectation stays (Srivastava et al. 2014). With
+    `whole_channels`, ``x[i, c]`` is dropped as a whole, as torch's Dropout1d, Dropout2d and Dropout3d do. The training
+    code sets the generator. A copy of the module starts without one, so that no two modules share a generator.
     """
 
     def __init__(self, p: float = 0.5, whole_channels: bool = False) -> None:

@@ -16,14 +16,9 @@ _NAMES = ("adam_mean", "adam_square", "adam_steps")
 
 @dataclass
 class AdamMoments:
-    """State of Adam: running moments of the gradient, and the number of steps.
+    """State of Adam: running means of the gradient and its square, and the number of steps.
 
-    Attributes
-    ----------
-    mean, square : Tensor
-        float32 ``(parameters,)``, or of many models ``(K, parameters)``: running means of the gradient and its square.
-    steps : Tensor
-        float32 scalar, or ``(K,)``: steps done.
+    They are ``(parameters,)`` and a scalar, or of many models ``(K, parameters)`` and ``(K,)``.
     """
 
     mean: Tensor

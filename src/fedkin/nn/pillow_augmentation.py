@@ -44,15 +44,9 @@ _WHITE = 255
 class PillowAugmentation:
     """Random augmentation that makes a view of a grey image. The defaults are those of CCFC's authors for MNIST.
 
-    Attributes
-    ----------
-    crop : float
-        Smallest fraction of an image's area that is kept, in (0, 1], before the sides are rounded to pixels. The ratio
-        of the sides is 3/4 to 4/3, whatever that of the image.
-    turn : float
-        Largest angle in degrees, in both directions.
-    blur : float
-        Fraction of views that are blurred, with a radius of 0.1 to 2 pixels.
+    `crop` is the smallest fraction of an image's area that is kept, before the sides are rounded to pixels; the ratio
+    of the sides is 3/4 to 4/3, whatever that of the image. `turn` is the largest angle in degrees, in both directions.
+    `blur` is the fraction of views that are blurred, with a radius of 0.1 to 2 pixels.
     """
 
     crop: float = 0.5

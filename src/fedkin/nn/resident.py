@@ -37,19 +37,11 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 class Resident:
     """A module in memory that can load any model of its architecture, on the current `device`.
 
-    Parameters
-    ----------
-    module : nn.Module
-        Its parameters and floating buffers must be float32. It is copied.
-    channels_last : bool
-        Whether images use the channels-last memory format.
-    criterion : callable
-        Loss, from the module's output and a batch's targets.
+    The module, whose parameters and floating buffers must be float32, is copied. `channels_last` says whether images
+    use that memory format.
 
     Attributes
     ----------
-    device : torch.device
-        Device of the module, `params` and `grad`.
     params, grad : Tensor
         float32: all parameters, and their gradient. Optimisers change `params` in place. On a CPU they lie one after
         another, ``(parameters,)``; on an accelerator, which needs every tensor at a multiple of some bytes, there are

@@ -58,14 +58,7 @@ def resnet(
 class Block(nn.Module):
     """Residual basic block: two 3 x 3 convolutions and a shortcut, a 1 x 1 convolution where the shape changes.
 
-    Parameters
-    ----------
-    inputs, outputs : int
-        Channels.
-    stride : int
-        Stride of the first convolution.
-    norm : callable
-        Function from a number of channels to a normalisation layer.
+    `stride` is that of the first convolution; `norm` turns a number of channels into a normalisation layer.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:

@@ -32,16 +32,8 @@ from fedkin.nn.stacked_autoencoder import Autoencoder, Gradient
 class StackTraining:
     """Settings of a stack's training: Adam on the mean squared error of shuffled mini-batches.
 
-    Parameters
-    ----------
-    epochs : int
-        Passes over the data.
-    min_steps : int
-        Minimum number of optimiser steps; small data sets get more epochs to reach it.
-    batch_size : int
-    learning_rate : float
-    epsilon : float
-        Adam's; 1e-7 is the default of the framework FedCRef was written in.
+    Small data sets get more epochs to reach `min_steps` optimiser steps. The default of `epsilon` is that of the
+    framework FedCRef was written in.
     """
 
     epochs: int = 20

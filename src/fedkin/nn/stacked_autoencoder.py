@@ -24,12 +24,8 @@ _FLOAT = 4
 class Autoencoder:
     """Shape of a mirrored autoencoder with ReLU on every hidden layer, the code included.
 
-    Parameters
-    ----------
-    widths : tuple of int
-        Input, hidden layers and code; the decoder mirrors them. FedCRef (Table 2) uses ``(784, 100, 64, 32)``.
-    output : {"sigmoid", "linear"}
-        "sigmoid" for data in [0, 1], "linear" for standardised data.
+    `widths` are those of input, hidden layers and code; the decoder mirrors them. FedCRef (Table 2) uses ``(784, 100,
+    64, 32)``. "sigmoid" is for data in [0, 1], "linear" for standardised data.
     """
 
     widths: tuple[int, ...]
@@ -108,12 +104,7 @@ class Autoencoder:
 class Gradient:
     """Gradient of a stack of autoencoders on one batch per model, with all working memory allocated once.
 
-    Parameters
-    ----------
-    model : Autoencoder
-    stack : Tensor, (K, size)
-        The parameters, read at every call; updated in place by the optimiser between calls.
-    batch_size : int
+    The parameters `stack` ``(K, size)`` are read at every call; the optimiser updates them in place between calls.
     """
 
     def __init__(self, model: Autoencoder, stack: Tensor, batch_size: int) -> None:

@@ -18,16 +18,10 @@ class Descent:
 
     Attributes
     ----------
-    epochs : int
-        Passes over the data.
     steps : int or None
         Number of optimiser steps, which replaces `epochs`.
-    batch_size : int
     optimizer : {"sgd", "adam"}
         Adam with the usual betas 0.9 and 0.999 and epsilon 1e-8.
-    learning_rate : float
-    momentum : float
-        Momentum of "sgd", in [0, 1).
     weight_decay : float
         Added to the gradient as ``weight_decay * w``.
     proximal : float
@@ -50,18 +44,9 @@ class Descent:
 class UpdateRule:
     """Update rule of a `Descent`: the penalties it adds to gradients, and the step it takes by them.
 
-    Parameters
-    ----------
-    start : Tensor, (parameters,) or (K, parameters)
-        Initial parameters, on the device that trains; not modified, and not to be modified if `proximal` is set.
-    descent : Descent
-    frozen : sequence of slice
-        Positions of parameters that do not train.
-
-    Attributes
-    ----------
-    is_plain : bool
-        Whether a step is the gradient times the learning rate and nothing else.
+    `start` ``(parameters,)`` or ``(K, parameters)`` is on the device that trains; it is not modified, and must not be
+    if `proximal` is set. `frozen` are positions of parameters that do not train. A step `is_plain` if it is the
+    gradient times the learning rate and nothing else.
     """
 
     def __init__(self, start: Tensor, descent: Descent, frozen: Sequence[slice] = ()) -> None:

@@ -25,22 +25,10 @@ class _AccountFile:
 
 @dataclass(frozen=True)
 class Account:
-    """Account of a client's privacy budget in a file, kept from one run to the next.
+    """Account of a client's privacy budget, of all runs together, in a file of its private folder.
 
     A run is charged all that it may spend before it gets anything: otherwise too little might be left for its last
     exchange, and what it had spent would be lost. It is charged once, however far it comes.
-
-    Attributes
-    ----------
-    folder : Path
-        The client's private folder.
-    epsilon, delta : float
-        Budget of all runs together.
-
-    Raises
-    ------
-    FedkinError
-        If epsilon or delta is out of range.
     """
 
     folder: Path

@@ -21,9 +21,6 @@ class ClusterDescriptions:
 
     Attributes
     ----------
-    clusters : sequence of int
-    sentences : sequence of str
-        One per cluster.
     columns : sequence of str
         Columns of the table, most distinctive first.
     effects : sequence of float

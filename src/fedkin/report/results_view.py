@@ -20,21 +20,8 @@ tell, or of one seed and near, above or below; or the best of its column, or rec
 class TableCell:
     """Cell of a table of results.
 
-    Attributes
-    ----------
-    text : str
-        Such as ``'0.947 ± 0.012'``; ``'–'`` where there is nothing.
-    beside : str
-        Small text beneath: a value to compare with, a unit, a note.
-    verdict : CellVerdict
-        Shown by a colour and by a sign.
-    tip : str
-        Shown when pointing at the cell.
-
-    Raises
-    ------
-    FedkinError
-        If there is no such verdict.
+    `text` is such as ``'0.947 ± 0.012'``; ``'–'`` where there is nothing. `beside` is small text beneath: a value to
+    compare with, a unit, a note. `verdict` is shown by a colour and by a sign, `tip` when pointing at the cell.
     """
 
     text: str
@@ -50,23 +37,10 @@ class TableCell:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Table of results with a title and named rows.
+    """Table of results with a title, a caption that says what to see, and named rows.
 
-    Attributes
-    ----------
-    title, caption : str
-        The caption says what to see.
-    corner : str
-        Heading of the column of row names.
-    columns : sequence of str
-    rows : sequence of (name, cells)
-    links : mapping of str to str
-        Addresses of pages by name of row, best relative to the page; rows may be absent.
-
-    Raises
-    ------
-    FedkinError
-        If a row has more or fewer cells than there are columns.
+    `corner` is the heading of the column of row names. `links` are addresses of pages by name of row, best relative to
+    the page; rows may be absent.
     """
 
     title: str
@@ -88,20 +62,8 @@ class ResultTable:
 class PagePart:
     """Section of a page; empty attributes are omitted, the others are shown in the order listed.
 
-    Attributes
-    ----------
-    anchor : str
-        The part's name in links; not ``'settings'``.
-    title : str
-    paragraphs : sequence of str
-        Plain text; what stands in backticks is shown as code.
-    tables : sequence of ResultTable
-    curves : sequence of Curve
-    bars : sequence of Bars
-    notes : sequence of str
-        Shown as a list; backticks as in `paragraphs`.
-    commands : sequence of str
-        Lines for a shell.
+    `anchor` is the part's name in links; not ``'settings'``. Paragraphs are plain text; what stands in backticks is
+    shown as code. So it is in notes, which are shown as a list. `commands` are lines for a shell.
     """
 
     anchor: str
@@ -118,22 +80,9 @@ class PagePart:
 class PageView:
     """Content of a page of results.
 
-    Attributes
-    ----------
-    title : str
-    lead : str
-        What was found, in one or two sentences of plain language; a second line is set smaller. Backticks as in
-        `PagePart.paragraphs`.
-    summary : sequence of (label, value, explanation)
-        Headline numbers.
-    parts : sequence of PagePart
-    settings : mapping
-        Nested or flat, shown folded and in order of name.
-
-    Raises
-    ------
-    FedkinError
-        If two parts have the same anchor, or one that the page itself uses.
+    `lead` says what was found, in one or two sentences of plain language; a second line is set smaller, and backticks
+    are as in `PagePart`. `summary` has headline numbers as (label, value, explanation). `settings`, nested or flat, are
+    shown folded and in order of name.
     """
 
     title: str

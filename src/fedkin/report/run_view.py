@@ -22,24 +22,11 @@ from fedkin.report.timeline import NO_EVENTS, Curve, Timeline
 
 @dataclass(frozen=True)
 class Bars:
-    """Bar chart of a few numbers.
+    """Bar chart of a few numbers, with a caption that says what to see.
 
-    Attributes
-    ----------
-    title, caption : str
-        The caption says what to see.
-    names : sequence of str
-        Short names of the bars.
-    values : sequence of float
-        Finite.
-    strong : sequence of bool
-        Which bars are highlighted.
-    x_label : str
-        What the bars stand for.
-    line : float or None
-        Value of a dashed line, labelled `line_name`.
-    errors : sequence of (float or None)
-        Half-width of each error bar, at least 0; ``None`` where it is not known, and empty if none is known.
+    Names are short, and values finite; `strong` bars are highlighted. `x_label` says what the bars stand for. There may
+    be a dashed `line`. `errors` are half-widths of error bars, at least 0; ``None`` where it is not known, and empty if
+    none is known.
     """
 
     title: str
@@ -97,20 +84,11 @@ class GraphView:
 
 @dataclass(frozen=True, eq=False)
 class ClusterTable:
-    """Number of samples by client and cluster.
+    """Number of samples by client (rows) and cluster (columns).
 
-    Attributes
-    ----------
-    clients : sequence of str
-        Rows.
-    clusters : sequence of int
-        Columns.
-    counts : ndarray of int, shape (clients, clusters)
-    caption : str
-    keys : sequence of str
-        The clients' names in graphs, where they are shorter than those of the rows; hovering over one highlights both.
-    mostly : sequence of str
-        By cluster, its most frequent true class and that class's share of the samples; empty without true classes.
+    `keys` are the clients' names in graphs, where they are shorter than those of the rows; hovering over one highlights
+    both. `mostly` is by cluster its most frequent true class and that class's share of the samples; empty without true
+    classes.
     """
 
     clients: Sequence[str]
@@ -132,22 +110,9 @@ class ClusterTable:
 class ClientClusters:
     """Cluster of each client at every step.
 
-    Attributes
-    ----------
-    clients : sequence of str
-        Short names in order of id.
-    steps : sequence of float
-        Increasing.
-    clusters : ndarray of int, shape (clients, steps)
-        -1 where a client has no cluster yet.
-    hidden : sequence of str
-        Name of each client's true cluster; empty if there are none.
-    scores : mapping of int to float
-        Score of each of the last clusters; clusters may be absent.
-    caption, score : str
-        A sentence on what to see; the heading of `scores`.
-    x_label : str
-        What a step is.
+    Clients have short names, in order of id; steps increase. `clusters` ``(clients, steps)`` are -1 where a client has
+    none yet. `hidden` are names of each client's true cluster; empty if there are none. `scores` are those of the last
+    clusters, some of which may be absent, under the heading `score`. `x_label` says what a step is.
     """
 
     clients: Sequence[str]
@@ -167,18 +132,10 @@ class ClientClusters:
 
 @dataclass(frozen=True, eq=False)
 class ClusterPictures:
-    """Mean image and some members of a cluster of images.
+    """Mean image and some members of a cluster of images, with its number, and how many samples and clients it has.
 
-    Attributes
-    ----------
-    cluster, size, clients : int
-        Its number, and how many samples and clients it has.
-    mean : ndarray of float, shape (H, W) or (H, W, 3)
-        Mean image, in [0, 1].
-    members : ndarray of float, shape (m, H, W) or (m, H, W, 3)
-        Some members, in [0, 1]; 11 or 16 fill a card.
-    mostly : str
-        Its true classes in words; empty if there are none.
+    Images are ``(H, W)`` or ``(H, W, 3)``, in [0, 1]; 11 or 16 members fill a card. `mostly` are its true classes in
+    words; empty if there are none.
     """
 
     cluster: int
@@ -196,15 +153,9 @@ class ClusterPictures:
 
 @dataclass(frozen=True, eq=False)
 class Profiles:
-    """Mean of every standardised feature, by cluster.
+    """Mean of every standardised feature, by cluster: ``(clusters, features)``.
 
-    Attributes
-    ----------
-    features : sequence of str
-    clusters : sequence of int
-    means : ndarray of float, shape (clusters, features)
-        In standard deviations from the mean of all samples; NaN where unknown.
-    caption : str
+    They are in standard deviations from the mean of all samples; NaN where unknown.
     """
 
     features: Sequence[str]
@@ -218,20 +169,10 @@ class Profiles:
 
 @dataclass(frozen=True, eq=False)
 class SampleMap:
-    """Samples as points in the plane, by t-SNE or principal components.
+    """Samples as points ``(n, 2)`` in the plane, by t-SNE or principal components.
 
-    Attributes
-    ----------
-    places : ndarray of float, shape (n, 2)
-        Finite.
-    clusters : ndarray of int, shape (n,)
-    truth : ndarray of int, shape (n,), or None
-        Their classes, where they are known, as positions in `classes`.
-    classes : sequence of str
-        Names; a class beyond them is called by its number.
-    caption : str
-    colours : mapping of int to int
-        By class, the cluster whose colour and mark it has; by default that of the same number.
+    `truth` are their classes, where they are known, as positions in `classes`; a class beyond these names is called by
+    its number. `colours` are by class the cluster whose colour and mark it has; by default that of the same number.
     """
 
     places: NDArray[np.floating[Any]]
@@ -251,27 +192,11 @@ class SampleMap:
 class RunView:
     """Content of a run's page; an empty attribute omits its section.
 
-    Attributes
-    ----------
-    title : str
-    lead : str
-        What was found, in one or two sentences of plain language; a second line is set smaller.
-    summary : sequence of (label, value, explanation)
-        Headline numbers.
-    findings : sequence of str
-        Sentences on how clusters were found.
-    bars : sequence of Bars
-        Criteria by which they were found.
-    scales : ScaleTree or None
-        Clusters at coarser and finer resolutions than those found.
-    changes : sequence of ClientEvent
-        In order of step.
-    timeline : Timeline
-        Timeline of `curves` and `clients`.
-    notes : sequence of str
-        Sentences on missing clients, and on what the numbers mean.
-    settings : mapping
-        The resolved configuration, nested or flat, shown folded and in order of name.
+    `lead` says what was found, in one or two sentences of plain language; a second line is set smaller. `summary` has
+    headline numbers as (label, value, explanation); `findings` are sentences on how clusters were found, and `bars`
+    criteria by which they were; `scales` are coarser and finer clusters. `changes` are in order of step; `timeline` is
+    that of `curves` and `clients`. `notes` are sentences on missing clients, and on what the numbers mean. `settings`
+    are the resolved configuration, nested or flat, shown folded and in order of name.
     """
 
     title: str

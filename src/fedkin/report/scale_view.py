@@ -10,18 +10,11 @@ from fedkin.core.errors import FedkinError
 
 @dataclass(frozen=True)
 class Scale:
-    """Partition of the samples at one resolution.
+    """Partition of the samples at one resolution, with numbers of samples by cluster.
 
-    Attributes
-    ----------
-    samples : sequence of int
-        Samples of each cluster.
-    parents : sequence of int
-        For each cluster, the one of the scale before that it is part of; empty in the first scale.
-    stability : float or None
-        Stability of the partition when some micro-clusters are left out, at most 1.
-    chosen : bool
-        Whether these are the clusters found; exactly one scale of a tree.
+    `parents` are by cluster the one of the scale before that it is part of; empty in the first scale. `stability`, at
+    most 1, is that of the partition when some micro-clusters are left out. Exactly one scale of a tree is `chosen`, as
+    the clusters found.
     """
 
     samples: Sequence[int]
@@ -32,20 +25,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class ScaleTree:
-    """Hierarchy of partitions of the same samples, from coarse to fine.
-
-    Attributes
-    ----------
-    title, caption : str
-        The caption says what to see.
-    scales : sequence of Scale
-        Those with fewest clusters first; all of the same samples.
-
-    Raises
-    ------
-    FedkinError
-        If parents are not clusters of the scale before, or not one scale is chosen.
-    """
+    """Hierarchy of partitions of the same samples, from coarse to fine, with a caption that says what to see."""
 
     title: str
     caption: str

@@ -14,31 +14,12 @@ Unit = Literal["number", "count", "share", "percent", "bytes"]
 
 @dataclass(frozen=True)
 class Curve:
-    """Quantity over the steps of a run, as one series or a few in the same unit.
+    """Quantity over the steps of a run, as one series or a few in the same unit, with a caption that says what to see.
 
-    Attributes
-    ----------
-    title, caption : str
-        The caption says what to see.
-    x : sequence of float
-        Steps, in increasing order.
-    series : mapping of str to sequence of (float or None)
-        Values by name, as many as steps; ``None``, NaN and infinities leave a gap. Drawn in order of name.
-    unit : Unit
-        Unit of all series.
-    x_label : str
-        What a step is.
-    intervals : mapping of str to sequence of ((low, high) or None)
-        Interval of a series at every step, such as 95 % confidence; drawn as a band behind it.
-    reference : mapping of str to sequence of (float or None)
-        Values to compare with, as many as steps; drawn thin, those of a series' name in its colour.
-    reference_name : str
-        Source of the reference values of a series' name.
-
-    Raises
-    ------
-    FedkinError
-        If there are more or fewer values than steps, or an interval is reversed or of no series.
+    Steps `x` increase. A series has as many values as steps; ``None``, NaN and infinities leave a gap. They are drawn
+    in order of name. `intervals` of a series, such as 95 % confidence, are drawn as a band behind it. `reference` has
+    values to compare with, drawn thin, those of a series' name in its colour; `reference_name` is their source.
+    `x_label` says what a step is.
     """
 
     title: str
@@ -88,15 +69,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """Phases and events of a run, shared by all charts over its steps.
+    """Phases and events of a run, shared by all charts over its steps; the caption has both in words.
 
-    Attributes
-    ----------
-    bands : sequence of Band
-        In order, without overlaps; empty for a run without phases.
-    marks : sequence of Mark
-    caption : str
-        Both in words.
+    Bands are in order, without overlaps; there are none for a run without phases.
     """
 
     bands: Sequence[Band] = ()

@@ -29,16 +29,8 @@ def can_hide(clients: int) -> bool:
 class ClientSums:
     """Sums over all clients present, one exchange after another, and the clients that took part.
 
-    Attributes
-    ----------
-    hidden : bool
-        Whether the server sees sums alone.
-    answered : list of int
-        Clients in every sum so far.
-    missing : dict of int to str
-        Clients that are not, and why.
-    exchanges : int
-        Number of sums asked for.
+    `hidden` says whether the server sees sums alone. `answered` are clients in every sum so far, and `missing` those
+    that are not, and why. `exchanges` is the number of sums asked for.
     """
 
     def __init__(self, fed: Federation) -> None:

@@ -34,14 +34,9 @@ _EVEN = 2 * KEY
 
 @dataclass(frozen=True)
 class KeyShares:
-    """What a client distributes for a sum: its public keys and encrypted shares of the private ones.
+    """What a client distributes for a sum: its public keys, by kind (see `public_of`), and shares of the private ones.
 
-    Attributes
-    ----------
-    publics : tuple of bytes
-        Public values of the keys of the sum, by kind, see `public_of`.
-    shares : list of tuple of bytes
-        Encrypted shares by kind, for each client of the sum, in order of id.
+    The encrypted shares are by kind, too, for each client of the sum, in order of id.
     """
 
     publics: tuple[bytes, bytes]

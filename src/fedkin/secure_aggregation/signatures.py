@@ -24,14 +24,8 @@ _PURPOSE = b"fedkin key of secure sums"
 class SiteIdentity:
     """Signing identity of a site: signs its keys for secure sums and checks the signatures of other sites.
 
-    Attributes
-    ----------
-    run : str
-        Token of the run; a signature is good for one run.
-    key : Path or None
-        File of the site's private key; without one it signs nothing.
-    listed : dict of str to str
-        Public keys of the sites that it shares a sum with, by name, see `public_keys`; empty: anybody.
+    A signature is good for one run, whose token is `run`. Without the file of a private key it signs nothing. `listed`
+    are public keys of the sites that it shares a sum with, by name, see `public_keys`; empty: anybody.
     """
 
     run: str

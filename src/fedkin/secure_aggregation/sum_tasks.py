@@ -51,16 +51,9 @@ STILL_SEALED = "it cannot open its shares of others' keys"
 
 @dataclass(frozen=True)
 class Term:
-    """A tensor or number of a reply that is summed over clients.
+    """A tensor or number of a reply that is summed over clients; its shape is ``()`` for a number.
 
-    Attributes
-    ----------
-    name : str
-        Name of a tensor or number in the reply.
-    shape : tuple of int
-        Its shape; ``()`` for a number.
-    factor : str or None
-        Name of a number in the reply that it is multiplied by, at the client.
+    `factor` is the name of a number in the reply that it is multiplied by, at the client.
     """
 
     name: str

@@ -33,15 +33,7 @@ _TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
 
 @dataclass(frozen=True)
 class Sum:
-    """Result of a secure sum over clients.
-
-    Attributes
-    ----------
-    clients : list of int
-        The clients it is over, in order of id.
-    totals : dict of str to Tensor
-        float64, by name of the term.
-    """
+    """Result of a secure sum over clients, in order of id: totals, float64, by name of the term."""
 
     clients: list[int]
     totals: dict[str, Tensor]

@@ -20,12 +20,8 @@ from fedkin.secure_aggregation.shamir import combine
 class Holdings:
     """Encrypted shares of one sum, which the server holds for the clients.
 
-    Attributes
-    ----------
-    ids : list of int
-        The clients that shares are distributed among, in order.
-    publics, shares : dict of int to Tensor
-        By dealer, uint8 ``(2, 32)`` and ``(clients, 2, 48)``.
+    They are distributed among the clients `ids`, in order. By dealer, `publics` are uint8 ``(2, 32)``, and `shares`
+    ``(clients, 2, 48)``.
     """
 
     ids: list[int]

@@ -29,16 +29,8 @@ _HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "cl
 class Cost:
     """Cost of some steps of a run.
 
-    Attributes
-    ----------
-    steps : int
-        Number of steps.
-    sent, received : int
-        Bytes to the clients and from them.
-    client_seconds : float or None
-        Computing time of all clients together; ``None`` if unknown.
-    seconds : float or None
-        Wall-clock time without evaluation of the models; ``None`` if unknown.
+    Bytes are `sent` to the clients and `received` from them. `client_seconds` is the computing time of all clients
+    together, `seconds` wall-clock time without evaluation of the models; ``None`` if unknown.
     """
 
     steps: int = 0
@@ -81,16 +73,8 @@ class CostTarget:
 class Costs:
     """Costs of one run, in total or until it reached a target.
 
-    Attributes
-    ----------
-    run : str
-        The run's folder, as given.
-    phases : dict of str to Cost
-        By phase, in order of first appearance; empty if the target was not reached.
-    rounds : int or None
-        Number of training steps; ``None`` if the target was not reached.
-    step : int or None
-        The last step counted; ``None`` if the target was not reached.
+    `run` is the folder, as given. `phases` are in order of first appearance; empty if the target was not reached.
+    `rounds` are those of training, and `step` is the last one counted; both are ``None`` if the target was not reached.
     """
 
     run: str

@@ -37,21 +37,10 @@ OnRunEnded = Callable[[str, str | None], None]
 class RunWorker(AbstractContextManager["RunWorker"]):
     """Worker process that makes one run at a time; it starts when first needed.
 
-    Parameters
-    ----------
-    threads : int, optional
-        Threads of torch in the process; by default as many as torch chooses.
-    arrivals : SimpleQueue, optional
-        Queue for its messages, shared with other workers; by default a queue of its own.
-    warned : set of str, optional
-        Warnings that were shown and are not repeated, as runs on the same data give the same ones.
-
-    Attributes
-    ----------
-    start : float
-        Seconds that the process took to start the last time.
-    memory : int
-        Peak resident memory of the process during the last run, in bytes; 0 where the system does not count it.
+    By default it has as many threads as torch chooses, and a queue of its own. `warned` are warnings that were shown
+    and are not repeated, as runs on the same data give the same ones. `start` are the seconds that the process took to
+    start the last time; `memory` is its peak resident memory during the last run, in bytes; 0 where the system does not
+    count it.
     """
 
     def __init__(

@@ -31,13 +31,7 @@ from fedkin.studies.peak_memory import forget_peak, peak_memory
 
 
 class SentProgress(Progress):
-    """Progress that is sent to the parent process, one message per line.
-
-    Parameters
-    ----------
-    messages : file
-        Open for text.
-    """
+    """Progress that is sent to the parent process, one message per line of text."""
 
     def __init__(self, messages: TextIO) -> None:
         self._messages = messages

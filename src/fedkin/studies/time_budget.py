@@ -31,13 +31,7 @@ def duration(seconds: float) -> str:
 
 
 class TimeBudget:
-    """Wall-clock time budget that starts when this is made.
-
-    Parameters
-    ----------
-    seconds : float
-        Above 0.
-    """
+    """Wall-clock time budget, in seconds, that starts when this is made."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

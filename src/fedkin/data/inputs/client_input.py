@@ -34,14 +34,9 @@ FORMS = (
 class ClientInput:
     """Data and labels of one client, in a form that `fedkin.data.reading` reads.
 
-    Attributes
-    ----------
-    x : Any
-        A path, a DataFrame, or samples as `fedkin.data.reading.arrays.as_tensor` takes them.
-    y : Any
-        One label per sample, of any plain type; ``None`` where there are none, or they are still in a file.
-    label : str or None
-        Name of the column of the DataFrame `x` that holds `y`.
+    `x` is a path, a DataFrame, or samples as `fedkin.data.reading.arrays.as_tensor` takes them. `y` has one label per
+    sample, of any plain type; ``None`` where there are none, or they are still in a file. `label` is the column of the
+    DataFrame `x` that holds `y`.
     """
 
     x: Any

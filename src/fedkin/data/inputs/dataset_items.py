@@ -22,13 +22,8 @@ LABEL_KEYS = LABEL_NAMES
 class Items(NamedTuple):
     """Samples and labels that were read from items.
 
-    Attributes
-    ----------
-    x : Tensor
-        ``(n, *shape)``; floats are float32, bytes of images fractions, where their number is known, and other types as
-        they were. A large one lies on disk, see `fedkin.data.reading.disk_store`.
-    y : ndarray or None
-        ``(n,)`` labels, if items have any.
+    `x` is ``(n, *shape)``; floats are float32, bytes of images fractions, where their number is known, and other types
+    as they were. A large one lies on disk, see `fedkin.data.reading.disk_store`. `y` is ``(n,)``, if items have labels.
     """
 
     x: Tensor

@@ -31,15 +31,9 @@ COLLECTIONS = (
 class FederationInput:
     """Data and labels of several clients, as `fedkin.data.reading.client_files.load_clients` takes them.
 
-    Attributes
-    ----------
-    source : str, Path, list or dict
-        A folder; or the data of each client, in order or by name.
-    labels : list
-        One array of labels, of any plain type, per client; ``None`` where there are none, or they are in a file. Empty
-        for a folder.
-    label : str or None
-        The column of tables and files that holds labels.
+    `source` is a folder; or the data of each client, in order or by name. `labels` has one array of labels, of any
+    plain type, per client; ``None`` where there are none, or they are in a file; it is empty for a folder. `label` is
+    the column of tables and files that holds labels.
     """
 
     source: Any

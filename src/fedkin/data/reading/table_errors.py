@@ -14,14 +14,8 @@ from fedkin.core.table import Table
 class ReadSoFar:
     """Readable part of a table some of whose columns could not be read.
 
-    Attributes
-    ----------
-    table : Table
-        The columns that could be read, whatever their values.
-    unread : frozenset of str
-        Names of the columns that could not be read.
-    left_out : tuple of str
-        Names of the columns that were dropped.
+    `table` has those that could be read, whatever their values; `unread` are the names of the others, and `left_out`
+    those of columns that were dropped.
     """
 
     table: Table

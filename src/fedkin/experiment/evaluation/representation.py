@@ -17,16 +17,9 @@ MAX_SAMPLES = 600
 
 @dataclass(frozen=True)
 class LatentSample:
-    """Subset of all clients' samples in a method's latent representation, with clusters and classes.
+    """Subset of all clients' samples in a method's latent representation ``(m, width)``, with clusters and classes.
 
-    Attributes
-    ----------
-    points : Tensor
-        float32 ``(m, width)``.
-    clusters : Tensor
-        int64 ``(m,)``.
-    truth : Tensor or None
-        int64 ``(m,)``, their classes, where they are known.
+    The classes, `truth`, are ``None`` where they are not known.
     """
 
     points: Tensor

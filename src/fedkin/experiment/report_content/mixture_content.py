@@ -19,14 +19,7 @@ _NAMED_CLUSTERS = 3
 
 @dataclass(frozen=True)
 class ClusterMixture:
-    """Composition of a cluster: the true classes of its samples.
-
-    Attributes
-    ----------
-    cluster : int
-    fractions : tuple of (str, float)
-        Names of classes with their fractions of the samples, the largest first.
-    """
+    """Composition of a cluster: names of true classes with their fractions of its samples, the largest first."""
 
     cluster: int
     fractions: tuple[tuple[str, float], ...]

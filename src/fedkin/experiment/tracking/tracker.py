@@ -17,18 +17,9 @@ Scalar = bool | int | float | str
 class Subject:
     """Description of the run that is tracked.
 
-    Attributes
-    ----------
-    name : str
-        Its name in the tool.
-    folder : Path
-        The run's.
-    settings : Tracking
-        The section ``[tracking]``.
-    parameters : dict
-        The experiment, with keys such as ``"method.local_epochs"``.
-    tags : dict
-        What distinguishes runs: method, data, scenario, engine, seed and fedkin's version.
+    `name` is its name in the tool, and `settings` the section ``[tracking]``. `parameters` are the experiment, with
+    keys such as ``"method.local_epochs"``; `tags` are what distinguishes runs: method, data, scenario, engine, seed and
+    fedkin's version.
     """
 
     name: str

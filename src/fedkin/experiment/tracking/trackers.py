@@ -59,16 +59,8 @@ def check_installed(settings: TrackingSection) -> None:
 class Trackers(Callback):
     """Callback that sends a run to the tools of ``tracking.to``; once begun, a failing tool does not stop the run.
 
-    Parameters
-    ----------
-    config : Config
-        The experiment.
-    folder : Path
-        The run's.
-    lost : callable
-        Called once per tool that could not be reached, with a sentence without a full stop.
-    anew : bool
-        Whether to start new tracked runs instead of resuming those of ``tracking.json``.
+    `lost` is called once per tool that could not be reached, with a sentence without a full stop. `anew` starts new
+    tracked runs instead of resuming those of ``tracking.json``.
     """
 
     def __init__(self, config: Config, folder: Path, lost: Callable[[str], None], anew: bool = False) -> None:

@@ -35,15 +35,7 @@ _MIN_DIRECTIONS = 3
 
 @dataclass(frozen=True)
 class CFLGPState(ClientMethodState):
-    """State of CFL-GP: each client's mean updates of the K models.
-
-    Attributes
-    ----------
-    profiles : Tensor
-        float32 ``(K, n, coordinates)``: by model and client, its mean update of this model.
-    counts : Tensor
-        int64 ``(K, n)``: number of updates in each mean.
-    """
+    """State of CFL-GP: each client's mean updates of the K models, ``(K, n, coordinates)``, and their numbers."""
 
     profiles: Tensor = field(default_factory=lambda: torch.zeros(0, 0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))

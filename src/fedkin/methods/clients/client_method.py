@@ -35,14 +35,8 @@ PositiveFraction = Annotated[float, Interval(gt=0, le=1)]
 class ClientMethodState(State):
     """State of every method that clusters clients: one model per cluster, and the cluster of each client.
 
-    Attributes
-    ----------
-    module : dict
-        Plain values that `Classifier.of` makes the architecture from.
-    models : Tensor
-        float32 ``(K, size)``, one model per cluster.
-    labels : Tensor
-        int64 ``(n,)``, cluster of each client in order of id; -1 where it is not known yet.
+    `Classifier.of` makes the architecture from `module`; `models` are ``(K, size)``. `labels`, int64 ``(n,)``, are in
+    order of id; -1 where it is not known yet.
     """
 
     module: dict[str, Any] = field(default_factory=dict)
@@ -52,12 +46,9 @@ class ClientMethodState(State):
 
 @dataclass(frozen=True)
 class SoftState(ClientMethodState):
-    """State of a soft clustering: each client's membership in every cluster; `labels` are the largest.
+    """State of a soft clustering: each client's memberships in clusters, ``(n, K)``; `labels` are the largest.
 
-    Attributes
-    ----------
-    memberships : Tensor
-        float32 ``(n, K)``, rows sum to 1. A client predicts with all models' probabilities, weighted by its row.
+    Rows sum to 1. A client predicts with all models' probabilities, weighted by its row.
     """
 
     memberships: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

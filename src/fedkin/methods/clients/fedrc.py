@@ -38,12 +38,9 @@ _FREQUENCIES = Array(("models", "classes"), minimum=0.0, maximum=1.0)
 
 @dataclass(frozen=True)
 class FedRCState(SoftState):
-    """State of FedRC: the memberships, and the frequency of each class in each cluster.
+    """State of FedRC: the memberships, and the frequency ``(K, classes)`` of each class in each cluster.
 
-    Attributes
-    ----------
-    frequencies : Tensor
-        float32 ``(K, classes)``: fraction of a cluster's samples that each class has; rows sum to 1.
+    It is the fraction of a cluster's samples that each class has; rows sum to 1.
     """
 
     frequencies: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

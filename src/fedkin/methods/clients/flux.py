@@ -40,14 +40,9 @@ _ABSENT = -1.0
 class FLUXState(OneShotState):
     """State of FLUX: the model, projection and ranges that descriptors are made with.
 
-    Attributes
-    ----------
-    reference : Tensor
-        float32 ``(size,)``, the common model at the time of the descriptors; empty before.
-    projection : Tensor
-        float32 ``(width, dimensions)``, orthonormal columns.
-    lowest, highest : Tensor
-        float32 ``(segments,)``, the range of each segment of descriptors over the clients that were clustered.
+    `reference` ``(size,)`` is the common model at the time of the descriptors; empty before. `projection` ``(width,
+    dimensions)`` has orthonormal columns. `lowest` and `highest` ``(segments,)`` are the range of each segment of
+    descriptors over the clients that were clustered.
     """
 
     reference: Tensor = field(default_factory=lambda: torch.zeros(0))

@@ -33,12 +33,9 @@ from fedkin.nn.network_forms import CLASSIFIER, MANY
 
 @dataclass(frozen=True)
 class GradientLossState(ClientMethodState):
-    """State of gradient-loss clustering: each model's change in the last round.
+    """State of gradient-loss clustering: each model's change in the last round, ``(K, size)`` (eq. 2).
 
-    Attributes
-    ----------
-    moves : Tensor
-        float32 ``(K, size)``: change of each cluster's model in the last round (eq. 2); zeros if it did not change.
+    It is zeros if the model did not change.
     """
 
     moves: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

@@ -17,17 +17,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Participation:
-    """Clients that replied in a round, and their losses.
-
-    Attributes
-    ----------
-    answered : list of int
-        In order of id.
-    loss : float or None
-        Mean training loss of these clients.
-    losses : dict of int to float
-        Training loss by client; empty with secure sums.
-    """
+    """Clients that replied in a round, in order of id, with their mean loss and losses (none with secure sums)."""
 
     answered: list[int]
     loss: float | None

@@ -27,15 +27,10 @@ SattlerLinkage = Literal["complete", "single"]
 
 @dataclass(frozen=True)
 class SattlerState(SplitState):
-    """State of Sattler's method: the largest update norm so far, and clients' choices of cached models.
+    """State of Sattler's method: the largest update norm in any round so far, and clients' choices of cached models.
 
-    Attributes
-    ----------
-    greatest_norm : float
-        Largest norm of an update in any round so far.
-    choices : dict of str to int
-        By client, the position in `splits` of the cached model that serves it better than its cluster's; set at the
-        end.
+    A choice is the position in `splits` of the cached model that serves the client better than its cluster's; they are
+    set at the end.
     """
 
     greatest_norm: float = 0.0

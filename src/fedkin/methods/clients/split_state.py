@@ -36,19 +36,9 @@ class SplitState(ClientMethodState):
 
 @dataclass(frozen=True)
 class Round:
-    """Updates of one cluster's members in a round, the input of `UpdateMethod.divided`.
+    """Updates ``(n, size)`` of one cluster's members that replied in a round, the input of `UpdateMethod.divided`.
 
-    Attributes
-    ----------
-    cluster : int
-    clients : list of int
-        Members that replied.
-    updates : Tensor
-        float32 ``(n, size)``, in order of `clients`.
-    compared : Tensor
-        ``(n, some)``: the leading part of the updates that is compared.
-    weights : list of float
-        Weights of the updates in a mean.
+    `compared` is the leading part of the updates that is compared, and `weights` are the updates' in a mean.
     """
 
     cluster: int
@@ -61,20 +51,8 @@ class Round:
 class SplitRound:
     """Working copy of the parts of a `SplitState` that a round changes.
 
-    Parameters
-    ----------
-    state : SplitState
-    position : dict of int to int
-        Position of each client in the labels.
-    compared : int
-        Number of leading values of an update that are compared.
-    means_of : callable
-        See `ClientMethod.means_of`.
-
-    Attributes
-    ----------
-    models, labels, splits, pending
-        As in `SplitState`.
+    `position` is that of each client in the labels; `compared` is the number of leading values of an update that are
+    compared; `means_of` is as in `ClientMethod`.
     """
 
     def __init__(

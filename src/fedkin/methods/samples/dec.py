@@ -37,14 +37,8 @@ from fedkin.nn.network_forms import DEEP_SEARCH, MANY, WIDTHS
 class DECState(State):
     """State of DEC: the network and its centroids, or the clients' numbers of clusters.
 
-    Attributes
-    ----------
-    features : int
-        Length of a flattened sample.
-    clusters : dict of str to int
-        With ``scope="client"``: the number of clusters of each client.
-    found : dict
-        With ``scope="all"``: the fields of `fedkin.nn.deep_clustering.DeepClusters`; empty before there are any.
+    `features` is the length of a flattened sample. With ``scope="client"``, `clusters` are each client's; with "all",
+    `found` has the fields of `fedkin.nn.deep_clustering.DeepClusters`, once there are any.
     """
 
     features: int = 0

@@ -83,13 +83,7 @@ def move_centres(client: Client, payload: Payload) -> Payload:
 
 @dataclass(frozen=True)
 class FFCMState(CentroidState):
-    """State of FFCM: the centres, now and before the last round.
-
-    Attributes
-    ----------
-    before : Tensor
-        float32 ``(k, width)``, the centres at the start of the last round.
-    """
+    """State of FFCM: the centres, now and `before` the last round, ``(k, width)``."""
 
     before: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 

@@ -65,13 +65,7 @@ def assign_by_local_cluster(client: Client, payload: Payload) -> Payload:
 
 @dataclass(frozen=True)
 class KFedState(PointsState):
-    """State of k-FED: the clients' centres, and the cluster of each local cluster.
-
-    Attributes
-    ----------
-    clusters : dict of str to Tensor
-        By client id as text: the cluster of each of the client's local clusters, int64.
-    """
+    """State of k-FED: the clients' centres, and by client id as text the cluster of each local cluster."""
 
     clusters: dict[str, Tensor] = field(default_factory=dict)
 

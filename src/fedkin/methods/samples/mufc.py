@@ -81,13 +81,7 @@ def assign_remaining(client: Client, payload: Payload) -> Payload:
 
 @dataclass(frozen=True)
 class MUFCState(PointsState):
-    """State of MUFC: the clients' rounded centroids, and the number of requests to forget.
-
-    Attributes
-    ----------
-    requests : int
-        Requests to forget samples so far.
-    """
+    """State of MUFC: the clients' rounded centroids, and the number of requests to forget samples so far."""
 
     requests: int = 0
 

@@ -33,12 +33,7 @@ from fedkin.nn.network_forms import DEEP_ENCODER
 class PPFCGANState(SyntheticState):
     """State of PPFC-GAN: the samples' shape and, at the end, the deep clustering network.
 
-    Attributes
-    ----------
-    encoder : Tensor
-        ``(size,)``: parameters of the network.
-    centroids : Tensor
-        ``(k, code)``: centroids in the network's codes.
+    `encoder` ``(size,)`` has its parameters, and `centroids` ``(k, code)`` are in its codes.
     """
 
     encoder: Tensor = field(default_factory=lambda: torch.zeros(0))

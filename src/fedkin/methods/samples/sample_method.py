@@ -31,14 +31,8 @@ AnyState = TypeVar("AnyState", bound=State)
 class Facts:
     """Facts about the clients' data, which a method needs before its first step.
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of one sample: (features,) or (channels, height, width).
-    samples : dict of int to int
-        Number of samples by client.
-    unit : bool
-        Whether all values lie in [0, 1].
+    They are the shape of a sample, (features,) or (channels, height, width), numbers of samples by client, and whether
+    all values lie in [0, 1].
     """
 
     shape: tuple[int, ...]

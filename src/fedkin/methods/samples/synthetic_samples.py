@@ -34,12 +34,7 @@ WARNING = "Synthetic samples left the clients; they can resemble, or repeat, rea
 class SyntheticState(State):
     """State of methods that cluster synthetic samples: the shape and range of the clients' samples.
 
-    Attributes
-    ----------
-    shape : list of int
-        Shape of one sample.
-    output : {"sigmoid", "linear"}
-        "sigmoid" if all values lie in [0, 1].
+    `output` is "sigmoid" if all values lie in [0, 1].
     """
 
     shape: list[int] = field(default_factory=list)

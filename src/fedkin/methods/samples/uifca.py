@@ -43,19 +43,10 @@ from fedkin.nn.network_forms import DESCENT, FLOW, are_models
 class UIFCAState(State):
     """State of UIFCA: the flows, and what the first assignment uses.
 
-    Attributes
-    ----------
-    flow : dict
-        The flows' architecture, see `fedkin.nn.flow.Flow.of`.
-    alpha : float or None
-        Margin of the logits, see `UIFCAMethod`; None without logits.
-    models : Tensor
-        float32 ``(n_clusters, size)``.
-    centroids : dict
-        ``centroids`` of the first assignment, and the name of their ``features``; empty if it is by flows.
-    samples : dict of str to Tensor
-        By client that has assigned its samples in this cluster round: number of samples per cluster, int64
-        ``(n_clusters,)``.
+    `flow` is their architecture, see `fedkin.nn.flow.Flow.of`, and `models` are ``(n_clusters, size)``. `alpha` is the
+    margin of the logits, see `UIFCAMethod`; None without logits. `centroids` has those of the first assignment, and the
+    name of their ``features``; empty if it is by flows. `samples` are numbers per cluster, ``(n_clusters,)``, by client
+    that has assigned its samples in this cluster round.
     """
 
     flow: dict[str, Any] = field(default_factory=dict)

@@ -30,18 +30,9 @@ _SURE = 0.02
 class Cases(NamedTuple):
     """Test cases of membership inference: pairs of a segment and a sample that may or may not be a member.
 
-    Attributes
-    ----------
-    segments : Tensor
-        Bits, uint8 ``(n, width)``, not flipped.
-    codes : Tensor
-        Codes of the samples, float64 ``(n, width)`` in [0, 1].
-    members : Tensor
-        Whether the sample is a member, bool ``(n,)``.
-    kinds : Tensor
-        int64 ``(n,)``, equal for segments and samples from the same distribution.
-    blocks : Tensor
-        int64 ``(n,)``; cases of one block, such as one client, are never split between fitting and testing.
+    Segments are bits ``(n, width)``, not flipped, and `codes` those of the samples, float64 ``(n, width)`` in [0, 1].
+    `kinds` ``(n,)`` are equal for segments and samples from the same distribution. Cases of one of the `blocks`
+    ``(n,)``, such as one client, are never split between fitting and testing.
     """
 
     segments: Tensor
@@ -55,16 +46,9 @@ class Cases(NamedTuple):
 class Membership:
     """Success of membership inference.
 
-    Attributes
-    ----------
-    advantage : float
-        True positive rate less false positive rate, in [-1, 1]; 0 by chance. Score and threshold are chosen on one half
-        of the cases and tested on the other, and vice versa (two-fold cross-validation).
-    margin : float
-        Two standard errors of `advantage`, as if cases were independent.
-    area : float
-        Area under the ROC curve, in [0, 1]; 0.5 by chance.
-    cases : int
+    `advantage` is the true positive rate less the false positive rate, in [-1, 1]; 0 by chance. Score and threshold are
+    chosen on one half of the cases and tested on the other, and vice versa (two-fold cross-validation). `margin` is two
+    standard errors of it, as if cases were independent. `area` is that under the ROC curve; 0.5 by chance.
     """
 
     advantage: float
@@ -77,16 +61,9 @@ class Membership:
 class Sent:
     """Message of a client, with member and non-member samples to test on it.
 
-    Attributes
-    ----------
-    bits : Tensor
-        uint8 ``(segments, width)``, before any flip.
-    members, fresh : Tensor
-        ``(n, *shape)`` and ``(m, *shape)``: the client's samples, and others of the same distribution.
-    places : (Tensor, Tensor) or None
-        int64 ``(n,)`` and ``(m,)``, the segment of each; ``None`` if unknown: the attacker then takes the likeliest.
-    kind : int
-        Equal for clients with data of the same distribution.
+    `bits` are uint8 ``(segments, width)``, before any flip. `members` and `fresh` are the client's samples, and others
+    of the same distribution; `places` are the segments of both, or ``None`` if unknown: the attacker then takes the
+    likeliest. `kind` is equal for clients with data of the same distribution.
     """
 
     bits: Tensor

@@ -22,16 +22,10 @@ LEVELS: tuple[float | None, ...] = (None, 0.0, 0.05, 0.1, 0.15, 0.2)
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Result of reconstructing segments of one sample each.
+    """Result of reconstructing segments of one sample each: pictures ``(n, *shape)``, and mean squared errors ``(n,)``.
 
-    Attributes
-    ----------
-    pictures : Tensor
-        float32 ``(n, *shape)``.
-    errors : Tensor
-        Mean squared error of each sample, float32 ``(n,)``.
-    recognised : float
-        Share of the reconstructions that are nearer to their own sample than to any other of the n; 1 / n by chance.
+    `recognised` is the share of the reconstructions that are nearer to their own sample than to any other of the n; 1 /
+    n by chance.
     """
 
     pictures: Tensor
@@ -43,14 +37,8 @@ class Reconstruction:
 class MessageReconstruction:
     """Result of reconstructing segments as clients send them, each made of all samples of a class.
 
-    Attributes
-    ----------
-    to_samples : float
-        Mean squared error to the samples behind a segment.
-    to_mean : float
-        Mean squared error to the mean of these samples.
-    spread : float
-        Mean squared error of that mean to the samples: no single picture comes closer to them.
+    Errors are mean squared: to the samples behind a segment, to the mean of these, and of that mean to the samples,
+    `spread`: no single picture comes closer to them.
     """
 
     to_samples: float
@@ -60,16 +48,7 @@ class MessageReconstruction:
 
 @dataclass(frozen=True)
 class KnownEncoder:
-    """Encoder of a run as the attacker has it.
-
-    Attributes
-    ----------
-    encoder : Encoder
-    vector : Tensor
-        Its model, ``(size,)``.
-    batch_statistics : bool
-        How the clients' codes are made, see `Encoder.codes`.
-    """
+    """Encoder of a run as the attacker has it, and how the clients' codes are made, see `Encoder.codes`."""
 
     encoder: Encoder
     vector: Tensor

@@ -23,30 +23,13 @@ SCORES: dict[Family, str] = {"clients": "personal_accuracy", "samples": "ari"}
 
 @dataclass(frozen=True)
 class CellResult:
-    """Result of one cell of a benchmark: one line of the file.
+    """Result of one cell of a benchmark: one line of the file; seed, scenario and method are as in `Cell`.
 
-    Attributes
-    ----------
-    seed, scenario, method
-        As in `Cell`.
-    metrics : dict
-        Metrics of the last record.
-    found : int or None
-        Number of clusters at the end; of samples, clusters without a member do not count.
-    given : bool
-        Whether the method was given the number of clusters.
-    bytes : int
-        Bytes sent and received.
-    seconds : float
-        Computing time of the method, on one thread.
-    rounds : int
-        Steps.
-    memory : int
-        Peak resident memory of the run's process in bytes, Python and PyTorch included; 0 if unknown.
-    failed : str
-        Why there is no result; empty if there is one.
-    limit : float
-        Time limit in seconds of a run that did not finish; 0 otherwise.
+    `metrics` are those of the last record. `found` is the number of clusters at the end, of samples without clusters
+    that have no member; `given` says whether the method was given it. `bytes` were sent and received. `seconds` is the
+    computing time of the method, on one thread. `memory` is the peak resident memory of the run's process in bytes,
+    Python and PyTorch included; 0 if unknown. `failed` says why there is no result. `limit` is the time limit in
+    seconds of a run that did not finish; 0 otherwise.
     """
 
     seed: int

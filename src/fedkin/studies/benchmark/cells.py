@@ -21,20 +21,11 @@ _LAST = 10**6
 
 @dataclass(frozen=True)
 class BenchmarkScenario:
-    """Scenario of a benchmark.
+    """Scenario of a benchmark, with a short description and the section ``[scenario]`` of its experiments.
 
-    Attributes
-    ----------
-    about : str
-        Short description.
-    settings : mapping
-        Section ``[scenario]`` of its experiments.
-    clusters : int or None
-        Number of hidden clusters of clients; ``None``: the number of classes for samples, one for clients.
-    data : str or None
-        Data set that it requires; by default the benchmark's.
-    changes : bool
-        Whether data or clients change in the middle of a run.
+    `clusters` is the number of hidden clusters of clients; ``None``: the number of classes for samples, one for
+    clients. `data` is the data set that it requires; by default the benchmark's. `changes` says whether data or clients
+    change in the middle of a run.
     """
 
     about: str
@@ -94,15 +85,7 @@ _TABLES: dict[Family, dict[str, BenchmarkScenario]] = {"clients": CLIENTS, "samp
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """Cell of a benchmark, which is one run: scenario, method and seed.
-
-    Attributes
-    ----------
-    seed : int
-        Seed of the partition and of the run.
-    scenario, method : str
-        Names.
-    """
+    """Cell of a benchmark, which is one run: scenario, method, and the seed of the partition and of the run."""
 
     seed: int
     scenario: str
@@ -118,15 +101,8 @@ class Cell:
 class Conditions:
     """Settings that all cells of a benchmark share.
 
-    Attributes
-    ----------
-    family : {"samples", "clients"}
-    data : str
-        Data set.
-    classes : int
-        Number of classes of the data set, which is the number of clusters of samples.
-    settings : mapping
-        Settings of methods, for those that have them, such as ``rounds``; all others are defaults.
+    The number of clusters of samples is that of `classes`. `settings` are for methods that have them, such as
+    ``rounds``; all others are defaults.
     """
 
     family: Family

@@ -16,19 +16,11 @@ _ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Ranking:
-    """Mean ranks of methods over scenarios, with tests of their differences.
+    """Mean ranks of methods over scenarios, best first, with tests of their differences.
 
-    Attributes
-    ----------
-    ranks : dict of str to float
-        By method, best first: its mean rank over scenarios, 1 for the best.
-    difference : float or None
-        The critical difference at 5 %: methods whose mean ranks are nearer do not differ significantly. ``None`` with
-        fewer than two methods or scenarios.
-    p : float or None
-        p-value of Friedman's test that all methods are alike; ``None`` with fewer than three methods or two scenarios.
-    scenarios : list of str
-        Scenarios for which all ranked methods have results.
+    `difference` is the critical one at 5 %: methods whose mean ranks are nearer do not differ significantly. It is
+    ``None`` with fewer than two methods or scenarios. `p` is that of Friedman's test that all methods are alike;
+    ``None`` with fewer than three methods or two scenarios. In `scenarios` all ranked methods have results.
     """
 
     ranks: dict[str, float]

@@ -32,14 +32,8 @@ _MAX_ROWS = 600
 class ChanceTest:
     """Result of the test against chance: the best cohesion on the data, and on simulated samples without clusters.
 
-    Attributes
-    ----------
-    reached : float
-        Best cohesion of any method on the tested samples.
-    by_chance : float
-        Best cohesion on simulated samples without clusters, mean over the simulations.
-    as_good : int
-        Number of simulations, of `TIMES`, whose best cohesion is at least `reached`.
+    `by_chance` is the mean over the simulations, and `as_good` the number of these, of `TIMES`, whose best cohesion is
+    at least the one `reached`.
     """
 
     reached: float

@@ -24,14 +24,7 @@ from fedkin.studies.costs import costs_of
 
 @dataclass(frozen=True, order=True)
 class CandidateRun:
-    """Run of a candidate with one seed.
-
-    Attributes
-    ----------
-    candidate : Candidate
-    seed : int
-        Seed of the run; the data are partitioned by another one.
-    """
+    """Run of a candidate with one seed; the data are partitioned by another one."""
 
     candidate: Candidate
     seed: int
@@ -45,16 +38,9 @@ class CandidateRun:
 class Done:
     """Clusters and costs of a finished run.
 
-    Attributes
-    ----------
-    labels : ndarray
-        int64 ``(n,)``: the cluster of every sample of all clients in order, or of every client.
-    metrics : dict
-        Metrics of the last record: agreement with the truth, if any, and accuracy on clients' own tests.
-    bytes : int
-        Sent and received.
-    seconds : float
-        Computing time of the method, without evaluation.
+    `labels` ``(n,)`` are the clusters of all samples of all clients in order, or of every client. `metrics` are those
+    of the last record: agreement with the truth, if any, and accuracy on clients' own tests. `bytes` were sent and
+    received; `seconds` is the computing time of the method, without evaluation.
     """
 
     labels: Labels

@@ -40,15 +40,7 @@ def _allowed(hint: Any) -> set[Any]:
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """Candidate of a comparison: a method and the number of clusters it is given, if any.
-
-    Attributes
-    ----------
-    method : str
-        Name.
-    number : int or None
-        Of clusters.
-    """
+    """Candidate of a comparison: a method and the number of clusters it is given, if any."""
 
     method: str
     number: int | None = None
@@ -74,14 +66,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """Methods that take part in a comparison.
-
-    Attributes
-    ----------
-    family : {"samples", "clients"}
-    methods : tuple of str
-        Names, the cheapest first.
-    """
+    """Methods that take part in a comparison, the cheapest first."""
 
     family: Family
     methods: tuple[str, ...]

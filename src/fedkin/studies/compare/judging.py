@@ -31,25 +31,13 @@ _MAX_COLUMNS = 300
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """Scores of one candidate.
+    """Scores of one candidate, means over runs but for clusters and labels.
 
-    Attributes
-    ----------
-    measures : dict
-        Means over runs. Samples: ``cohesion``, ``silhouette``; clients: ``accuracy``. Both: ``stability``, absent
-        with a single run.
-    truth : dict
-        Agreement with the truth, means over runs; empty without one.
-    clients : tuple of float or None
-        Accuracy of each client's own model on its own tests, mean over runs; empty where samples are clustered.
-    clusters : tuple of int
-        Number of clusters in each run.
-    bytes, seconds : float
-        Traffic and computing time of a run, means over runs.
-    labels : tuple of ndarray
-        int64 ``(m,)`` by run: the clusters, of samples those that are looked at, -1 for none.
-    spread : float or None
-        Standard error of the cohesion, over halves of the samples that are looked at.
+    `measures` are for samples ``cohesion`` and ``silhouette``, for clients ``accuracy``, for both ``stability``, absent
+    with a single run. `truth` is agreement with it; empty without one. `clients` are accuracies of each client's own
+    model on its own tests; empty where samples are clustered. `clusters` are their numbers in each run. `labels`
+    ``(m,)`` by run are the clusters, of samples those that are looked at, -1 for none. `spread` is the standard error
+    of the cohesion, over halves of the samples that are looked at.
     """
 
     measures: dict[str, float]
@@ -63,16 +51,7 @@ class CandidateScore:
 
 
 class Judge:
-    """Scorer of the candidates of one question.
-
-    Parameters
-    ----------
-    family : {"samples", "clients"}
-    samples : PreparedSamples
-        Prepared samples of the population.
-    seed : int
-        Seed by which the scored samples are drawn.
-    """
+    """Scorer of the candidates of one question, on prepared samples, of which the seed draws those that are scored."""
 
     def __init__(self, family: Family, samples: PreparedSamples, seed: int) -> None:
         self.family, self.samples, self.seed = family, samples, seed

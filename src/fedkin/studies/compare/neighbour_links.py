@@ -21,13 +21,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class NeighbourLinks:
-    """Links from samples to their nearest neighbours, as positions in the scored subset.
-
-    Attributes
-    ----------
-    here, there : ndarray
-        int64 ``(links,)``.
-    """
+    """Links ``(links,)`` from samples to their nearest neighbours, as positions in the scored subset."""
 
     here: Places
     there: Places
@@ -37,12 +31,8 @@ class NeighbourLinks:
 class KeptLinks:
     """Agreement of clusters with links: modularity, kappa, and the effective number of clusters.
 
-    Attributes
-    ----------
-    modularity : float
-        The fraction of links that stay within a cluster less `by_chance`.
-    by_chance : float
-        The fraction that clusters of these sizes keep by chance, in [0, 1].
+    `modularity` is the fraction of links that stay within a cluster less `by_chance`, the fraction that clusters of
+    these sizes keep by chance.
     """
 
     modularity: float

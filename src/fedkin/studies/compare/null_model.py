@@ -19,14 +19,9 @@ _HIGHEST = 0.99
 
 @dataclass(frozen=True)
 class KappaFloor:
-    """Kappa that clusters of points without structure reach, by the number of clusters.
+    """Kappa that clusters of points without structure reach, by the logarithms of numbers of clusters, which ascend.
 
-    Attributes
-    ----------
-    logs : tuple of float
-        Logarithms of numbers of clusters, in ascending order; empty if unknown, and the floor is then 0.
-    kappas : tuple of float
-        Kappa at these, at least 0 and below 1.
+    They are empty if unknown, and the floor is then 0. Kappas are at least 0 and below 1.
     """
 
     logs: tuple[float, ...] = ()

@@ -28,13 +28,9 @@ _FITS, _FITTED_ON, _CLOSEST = 4, 2_000, 0.995
 class OnePeakColumn:
     """Unimodal distribution nearest to that of a column.
 
-    Attributes
-    ----------
-    edges, shares : ndarray
-        float64 ``(bins + 1,)`` and ``(bins,)``: bin edges, and the fraction of values in each bin, which are uniform
-        within it.
-    step : float
-        Distance of neighbouring values in a discrete column, such as counts and booleans; 0 for continuous values.
+    `edges` ``(bins + 1,)`` are those of bins, and `shares` ``(bins,)`` fractions of values, which are uniform within a
+    bin. `step` is the distance of neighbouring values in a discrete column, such as counts and booleans; 0 for
+    continuous values.
     """
 
     edges: Numbers
@@ -54,16 +50,9 @@ class OnePeakColumn:
 class OnePeakSamples:
     """Sampler of data without clusters: unimodal marginals joined by a Gaussian copula.
 
-    Every numeric column has the unimodal distribution nearest to its own, which keeps its skew and its tails, and the
-    rank correlation with other columns. Discrete values stay discrete. A column in which a value repeats without a
-    regular step keeps its values, and the columns that encode one category are permuted together.
-
-    Parameters
-    ----------
-    x : ndarray
-        float64 ``(m, width)``, m at least 2.
-    blocks : sequence of (str, int, int)
-        Columns of `x` by original column.
+    Every numeric column of `x` ``(m, width)`` has the unimodal distribution nearest to its own, which keeps its skew
+    and its tails, and the rank correlation with other columns. Discrete values stay discrete. A column in which a value
+    repeats without a regular step keeps its values, and the columns that encode one category are permuted together.
     """
 
     def __init__(self, x: Numbers, blocks: Sequence[Block]) -> None:

@@ -21,16 +21,10 @@ Block = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class PreparedSamples:
-    """Samples of all clients, prepared as in a run.
+    """Samples of all clients, prepared as in a run; what else a population has is as it was.
 
-    Attributes
-    ----------
-    population : Population
-        Clients with prepared `x`; the rest is as it was.
-    blocks : tuple of (str, int, int)
-        By original column: its name, and where its encoded columns begin and end; empty for images.
-    notes : tuple of str
-        What was done to the columns, in sentences.
+    `blocks` are by original column its name, and where its encoded columns begin and end; empty for images. `notes` say
+    what was done to the columns, in sentences.
     """
 
     population: Population

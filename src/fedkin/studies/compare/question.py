@@ -29,16 +29,8 @@ _HELD_OUT = 0.2
 class Question:
     """Question of a comparison: everything that its runs share, apart from the method.
 
-    Attributes
-    ----------
-    family : {"samples", "clients"}
-        What is to be clustered.
-    tables : dict
-        The experiment of all runs, without its method and seed.
-    settings : dict
-        Hyper-parameters for all methods that have them.
-    seed : int
-        Seed of the partition, and of the first run.
+    `family` is what is to be clustered. `tables` are the experiment of all runs, without its method and seed, and
+    `settings` hyper-parameters for all methods that have them. The seed is that of the partition, and of the first run.
     """
 
     family: Family

@@ -46,17 +46,9 @@ def best_numbers(family: Family, verdicts: Verdicts, score: Score = score_of) ->
 class Choice:
     """Recommended candidate, with the facts that decided.
 
-    Attributes
-    ----------
-    candidate : Candidate
-    rivals : int
-        Number of others that are as good by the score.
-    stable : int
-        Number of these that are as stable, too.
-    ahead : float or None
-        Lead of its score over the best candidate that is not as good; ``None`` if there is none, or no lead.
-    undecided : tuple of Candidate
-        Others (for samples) whose score differs from its own by less than both standard errors, the best first.
+    So many `rivals` are as good by the score, and of these so many as `stable`, too. `ahead` is the lead of its score
+    over the best candidate that is not as good; ``None`` if there is none, or no lead. `undecided` are others (for
+    samples) whose score differs from its own by less than both standard errors, the best first.
     """
 
     candidate: Candidate

@@ -55,28 +55,11 @@ ShowRun = Callable[[CandidateRun, int, int, float], AbstractContextManager[Progr
 
 @dataclass
 class Schedule:
-    """Schedule of a comparison, and its runs.
+    """Schedule of a comparison, and its runs, of which each candidate has so many as `seeds`.
 
-    Attributes
-    ----------
-    question : Question
-    selection : Selection
-    judge : Judge
-    clusters : int or None
-        Number of clusters, if it is known.
-    seeds : int
-        Runs of each candidate.
-    out : Path
-        The comparison's folder.
-    budget : Budget
-    show : callable
-        Returns the progress of each run.
-    worker : RunWorker
-        Makes the runs.
-    score : callable
-        Score by which numbers of clusters are chosen.
-    refused : dict
-        Error message by candidate, for methods that cannot be applied.
+    `clusters` is their number, if it is known. `show` returns the progress of each run, and `worker` makes them.
+    Numbers of clusters are chosen by `score`. `refused` has an error message by candidate, for methods that cannot be
+    applied.
     """
 
     question: Question

@@ -26,18 +26,11 @@ _COMPONENTS = 30
 
 @dataclass(frozen=True)
 class Space:
-    """Subset of all clients' samples as points in feature space, with links to their neighbours.
+    """Subset of all clients' samples as points ``(m, width)`` in feature space, with links to their neighbours.
 
-    Attributes
-    ----------
-    rows : ndarray
-        int64 ``(m,)``, ascending: positions in the samples of all clients.
-    points : ndarray
-        float64 ``(m, width)``.
-    links : tuple of NeighbourLinks
-        To the nearest neighbours of all clients, and to the nearest of the same client.
-    floors : tuple of KappaFloor
-        Floors of both kinds of links: the kappa of clusters of points without structure.
+    `rows` ``(m,)``, ascending, are positions in the samples of all clients. `links` are to the nearest neighbours of
+    all clients, and to the nearest of the same client; `floors`, of both kinds, are the kappa of clusters of points
+    without structure.
     """
 
     rows: Places

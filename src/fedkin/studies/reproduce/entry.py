@@ -32,16 +32,8 @@ Better = Annotated[str, Field(pattern=r"^(higher|lower|near:-?[0-9.]+)$")]
 class EntryLine(BaseModel):
     """Row or column of an entry.
 
-    Attributes
-    ----------
-    name : str
-        Heading.
-    set : dict
-        Settings on top of the entry's ``[run]``.
-    measure, better, digits, factor, tolerance
-        Override those of the entry; a column's take precedence over a row's.
-    at : float or None
-        Position on the horizontal axis, for a column of a figure.
+    `set` are settings on top of the entry's ``[run]``. What it has in common with the entry overrides that; a column's
+    values take precedence over a row's. `at` is the position on the horizontal axis, for a column of a figure.
     """
 
     model_config = STRICT
@@ -58,12 +50,8 @@ class EntryLine(BaseModel):
 class EntryRow(EntryLine):
     """Row of an entry.
 
-    Attributes
-    ----------
-    paper : list of str
-        Printed figure of each column, such as ``"0.894 ± 0.031"``; empty where the paper prints nothing.
-    over : list of dict
-        Settings over which the row's figures are averaged, each on top of all others.
+    `paper` has the printed figure of each column, such as ``"0.894 ± 0.031"``; empty where the paper prints nothing.
+    The row's figures are averaged `over` settings, each on top of all others.
     """
 
     paper: list[str] = []
@@ -85,22 +73,10 @@ class EncoderFile(BaseModel):
 class RunScale(BaseModel):
     """Scale of an entry: how many of its runs are made, and how long.
 
-    Attributes
-    ----------
-    seeds : list of int
-        Seeds; every cell has one run for each.
-    core_seconds : float
-        Measured time of all runs on one core with the matrix speed `estimate.REFERENCE`.
-    differs : str
-        Deviation from the paper's set-up, in words; empty if there is none.
-    set : dict
-        Settings of all runs.
-    only : dict of dict
-        Settings of single rows or columns, by name.
-    rows, columns : list of str or None
-        Names of those that are run; by default all.
-    files : list of File or None
-        Replace the entry's files.
+    Every cell has one run for each of the seeds. `core_seconds` is the measured time of all runs on one core with the
+    matrix speed `estimate.REFERENCE`. `differs` says how the set-up deviates from the paper's. `set` are settings of
+    all runs, `only` of single rows or columns, by name. By default all rows and columns are run, with the entry's
+    files.
     """
 
     model_config = STRICT
@@ -125,14 +101,8 @@ class EntryScales(BaseModel):
 class PaperClaim(BaseModel):
     """Conclusion that a paper draws from its table, in a form that can be checked.
 
-    Attributes
-    ----------
-    text : str
-        The conclusion.
-    chain : list of str or float
-        Cells, as ``"row | column"``, and numbers; the claim holds if every one is at least the next one.
-    margin : float
-        Tolerance: how much one may be below the next.
+    `chain` has cells, as ``"row | column"``, and numbers; the claim holds if every one is at least the next one, or
+    below it by no more than `margin`.
     """
 
     model_config = STRICT
@@ -158,8 +128,6 @@ class PaperEntry(BaseModel):
     better, digits, factor, tolerance
         Which figures are better; digits shown; what ours are multiplied by, such as 100 where the paper prints percent;
         how far ours may be from one of the paper's that comes without an interval, in the paper's unit.
-    axis : str
-        Label of the horizontal axis, for a figure.
     """
 
     model_config = STRICT

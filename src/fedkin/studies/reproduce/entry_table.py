@@ -34,17 +34,9 @@ Value = TypeVar("Value")
 class Result:
     """Cell of a reproduced table: the measured figure, the paper's, and the verdict.
 
-    Attributes
-    ----------
-    row, column, measure : str
-    ours, paper : Figure or None
-        In the paper's unit; ``None`` where it has no figure, or no run is finished.
-    digits : int
-    verdict : PaperVerdict
-    values : tuple of float
-        Measured values by seed, in the order of the scale's, without unfinished runs.
-    is_better : bool or None
-        Whether the measured figure is better than the paper's, if the verdict is that they differ.
+    Figures are in the paper's unit; ``None`` where it has none, or no run is finished. `values` are measured by seed,
+    in the order of the scale's, without unfinished runs. `is_better` says whether the measured figure is better than
+    the paper's, if the verdict is that they differ.
     """
 
     row: str
@@ -62,18 +54,10 @@ class Result:
 class Checked:
     """Claim of a paper with the result of its check.
 
-    Attributes
-    ----------
-    text : str
-    holds : {"holds", "fails", "unsure", "untested"}
-        ``"unsure"`` where a link of the chain is closer than the spread over seeds tells; ``"untested"`` where there
-        are not two figures.
-    figures : tuple of (str, float)
-        Known figures of the claim's chain, with the names of their cells; numbers have an empty name.
-    on_means : bool
-        Whether the claim holds for the means, regardless of the spread.
-    one_seed : bool
-        Whether a figure is from one seed, and so without an interval.
+    It is ``"unsure"`` where a link of the chain is closer than the spread over seeds tells, ``"untested"`` where there
+    are not two figures. `figures` are the known ones of the claim's chain, with the names of their cells; numbers have
+    an empty name. `on_means` says whether the claim holds for the means, regardless of the spread; `one_seed` whether a
+    figure is from one seed, and so without an interval.
     """
 
     text: str
@@ -85,19 +69,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class EntryTable:
-    """Reproduced table of an entry at a scale.
-
-    Attributes
-    ----------
-    plan : Plan
-    results : tuple of Result
-        Row by row.
-    claims : tuple of Checked
-    finished : int
-        Number of finished runs.
-    seconds : float
-        Time of these runs in sum.
-    """
+    """Reproduced table of an entry at a scale, row by row; `seconds` is the time of the finished runs in sum."""
 
     plan: Plan
     results: tuple[Result, ...]

@@ -37,14 +37,8 @@ RUNS, FILES = "runs", "files"
 class PlannedRun:
     """Run of a plan.
 
-    Attributes
-    ----------
-    name : str
-        Name of its folder: method, data, a digest of all settings, seed; equal experiments have equal names.
-    tables : dict
-        The complete experiment, as `Config.tables`; a file that it needs is named as in the entry.
-    files : tuple of File
-        Files that the run needs.
+    The name is that of its folder: method, data, a digest of all settings, seed; equal experiments have equal names.
+    `tables` are the complete experiment, as `Config.tables`; a file that it needs is named as in the entry.
     """
 
     name: str
@@ -67,19 +61,9 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of an entry at a scale.
+    """Plan of an entry at a scale, with its cells row by row.
 
-    Attributes
-    ----------
-    name : str
-        Name of the entry.
-    asked : str
-        Name by which a user requests it: the entry's, or the path of a user's own file.
-    entry : Entry
-    scale_name, scale
-        The scale.
-    cells : tuple of Cell
-        Cells at this scale, row by row.
+    `asked` is the name by which a user requests it: the entry's, or the path of a user's own file.
     """
 
     name: str

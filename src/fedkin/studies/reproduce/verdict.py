@@ -30,15 +30,9 @@ _PRINTED = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 class Figure:
     """Mean over seeds, with its confidence interval.
 
-    Attributes
-    ----------
-    value : float
-    half : float or None
-        Half of the 95 % interval of the mean, by Student's t; ``None`` for a single seed, or where none was printed.
-    seeds : int
-        Number of values that were averaged; 0 if unknown.
-    rounding : float
-        Largest rounding error of a printed value; 0 for a measured one.
+    `half` is that of the 95 % interval of the mean, by Student's t; ``None`` for a single seed, or where none was
+    printed. `seeds` is the number of values that were averaged; 0 if unknown. `rounding` is the largest rounding error
+    of a printed value; 0 for a measured one.
     """
 
     value: float

@@ -55,14 +55,8 @@ def check_settings(method: Any) -> None:
 class ClassSums:
     """Collects clients' noisy class sums under a privacy budget per sample, and clusters them.
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        Budget of differential privacy of each sample, for both releases of its client together.
-    segments : int
-        Number of classes.
-    width : int
-        Length of a code.
+    The budget is for both releases of a client together. There is a segment for each class, and `width` is the length
+    of a code.
     """
 
     epsilon: float

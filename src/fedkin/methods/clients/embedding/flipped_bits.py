@@ -24,18 +24,9 @@ _SWEEPS = 5
 
 @dataclass(frozen=True)
 class FlippedBits:
-    """Messages of bits.
+    """Messages of so many bits, whose clients take probabilities of a flip, `flips`, in turn.
 
-    Attributes
-    ----------
-    bits : int
-        Of a message.
-    flips : list of float
-        Probabilities of a flip that clients take in turn.
-    mode : {"exact", "gap", "bayes"}
-        How the tree of messages is cut.
-    template : Tensor
-        See `EmbeddingState`.
+    `mode` is how the tree of messages is cut, and `template` as in `EmbeddingState`.
     """
 
     bits: int

@@ -42,18 +42,11 @@ _MAX_REPORTED = 40
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """Mean codes of each class of each client, with the noise of each, from noisy sums.
+    """Mean codes of each class of each client, with the noise of each, from noisy sums; in float64.
 
-    Attributes
-    ----------
-    means : float64 (n, classes, width)
-        Zero where the class is not present.
-    variances : float64 (n, classes)
-        Variance of the noise of each number of a mean.
-    counts : float64 (n, classes)
-        Noisy numbers of samples.
-    noise : float
-        Standard deviation of a count.
+    `means` ``(n, classes, width)`` are zero where the class is not present; `variances` ``(n, classes)`` are of the
+    noise of each number of a mean. `counts` ``(n, classes)`` are noisy numbers of samples, with standard deviation
+    `noise`.
     """
 
     means: Floats

@@ -36,16 +36,10 @@ _FAR = 4.0
 
 @dataclass(frozen=True)
 class OneShotState(ClientMethodState):
-    """State of one-shot clustering: the clients' messages.
+    """State of one-shot clustering: the clients' last messages ``(n, d)``, uint8 bits or float32; zeros for none.
 
-    Attributes
-    ----------
-    messages : Tensor
-        ``(n, d)``, the last message of each client, zeros if there is none; uint8 bits, or float32.
-    rounds : int
-        Rounds of training done.
-    attempts : int
-        Steps in which too few clients sent a message to form clusters.
+    `rounds` are those of training done; `attempts` are the steps in which too few clients sent a message to form
+    clusters.
     """
 
     messages: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

@@ -52,19 +52,10 @@ that are drawn for a tree beyond."""
 class Clustering:
     """Clusters of clients, and the tree cut that they come from.
 
-    Attributes
-    ----------
-    labels : Tensor
-        int64 ``(n,)``, 0..k-1 in order of first appearance.
-    separable : bool
-        False if there is nothing to separate; all labels are 0 then.
-    cut : float or None
-        Height at which the tree was cut, in the units of Euclidean distance times the square root of cluster sizes
-        (SciPy's convention); ``None`` if it was not cut.
-    heights : list of float
-        The greatest merge heights, greatest first, at most 40.
-    noise : float or None
-        The noise level at the last number of clusters tried; ``None`` for the paper's objective.
+    `labels` are int64 ``(n,)``, in order of first appearance; all are 0 if nothing is `separable`. `cut` is the height
+    at which the tree was cut, in the units of Euclidean distance times the square root of cluster sizes (SciPy's
+    convention); ``None`` if it was not cut. `heights` are the greatest merge heights, greatest first, at most 40.
+    `noise` is the noise level at the last number of clusters tried; ``None`` for the paper's objective.
     """
 
     labels: Tensor

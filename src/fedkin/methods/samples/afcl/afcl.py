@@ -38,22 +38,10 @@ _SAME = 1e-4
 class AFCLState(CentroidState):
     """State of AFCL: the seeds, and the last means of each client, in units of the range of the first seeds.
 
-    Attributes
-    ----------
-    seeds : Tensor
-        float32 ``(k, width)``.
-    lowest, span : Tensor
-        float32 ``(width,)``, the range of the first seeds.
-    weights : Tensor
-        float64 ``(width,)`` with sum 1, weights of the features.
-    means : dict of str to Tensor
-        By client id as text: the means that the client sent last, float32 ``(g, width)``.
-    counts : dict of str to Tensor
-        Number of samples in each of these means, int64 ``(g,)``.
-    times : dict of str to int
-        Number of rounds in which the client's means have moved seeds.
-    score : float
-        Davies-Bouldin index of the means by their nearest seeds, before the last round.
+    `seeds` are ``(k, width)``, and `lowest` and `span` ``(width,)`` the range of the first. `weights` ``(width,)`` of
+    the features sum to 1. By client id as text: `means` ``(g, width)`` that the client sent last, `counts` ``(g,)`` of
+    samples in each, and `times`, the number of rounds in which they have moved seeds. `score` is the Davies-Bouldin
+    index of the means by their nearest seeds, before the last round.
     """
 
     seeds: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

@@ -14,16 +14,9 @@ from fedkin.core import Payload, State
 class CCFCState(State):
     """State of CCFC: the models and the centroids.
 
-    Attributes
-    ----------
-    network : dict
-        Plain values from which `Contrastive.of` makes the network.
-    unit : bool
-        Whether all values of the samples lie in [0, 1].
-    models : dict of str to Tensor
-        The common model ``(size,)`` under "all"; with `standalone` each client's, under its id.
-    centroids : dict of str to Tensor
-        float32 ``(k, latent)`` of length 1, under the same names; empty before there are any.
+    `Contrastive.of` makes the network from `network`; `unit` says whether all values of the samples lie in [0, 1].
+    `models` has the common model ``(size,)`` under "all"; with `standalone` each client's, under its id. `centroids`
+    ``(k, latent)`` of length 1 are under the same names; empty before there are any.
     """
 
     network: dict[str, Any] = field(default_factory=dict)

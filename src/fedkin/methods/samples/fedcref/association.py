@@ -22,17 +22,8 @@ LocalCluster = list[int]
 class AssociationGraph:
     """Graph of local clusters of all clients, with edges between associated ones.
 
-    Attributes
-    ----------
-    nodes : list of [client, local cluster]
-    edges : list of [a, b]
-        Associated pairs, as positions in `nodes`, a < b.
-    communities : list of lists of int
-        Communities of two or more nodes, largest first.
-    unmatched : list of int
-        All other nodes.
-    cut : float or None
-        Height at which the dendrogram was cut, if there was one.
+    Edges are positions in `nodes`, a < b. `communities` have two or more nodes, largest first; all others are
+    `unmatched`. `cut` is the height at which the dendrogram was cut, if there was one.
     """
 
     nodes: list[LocalCluster]

@@ -27,15 +27,9 @@ _ROWS = 256  # number of local clusters whose distances to all others are in mem
 
 @dataclass(frozen=True)
 class PairScores:
-    """Statistics of the scored pairs of local clusters.
+    """Statistics ``(e,)`` of the scored pairs of local clusters, int64 ``(e, 2)``, of which none occurs twice.
 
-    Attributes
-    ----------
-    pairs : Tensor
-        int64 ``(e, 2)``: the local cluster of the samples and that of the model, as positions among the nodes. No pair
-        occurs twice.
-    statistics : Tensor
-        float32 ``(e,)``.
+    A pair is the local cluster of the samples and that of the model, as positions among the nodes.
     """
 
     pairs: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))

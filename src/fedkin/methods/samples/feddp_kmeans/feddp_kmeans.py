@@ -55,20 +55,11 @@ _CLEAR = 2.0
 
 @dataclass(frozen=True)
 class FedDPKMeansState(CentroidState):
-    """State of FedDP-KMeans, with rows in units of the bound.
+    """State of FedDP-KMeans, with rows in units of the bound, a length of features.
 
-    Attributes
-    ----------
-    bound : float
-        Length of features that is the unit.
-    points : Tensor
-        float32 ``(m, width)``: samples of the server.
-    directions : Tensor
-        float32 ``(width, rank)``: leading eigenvectors of the outer products, once found.
-    starts : Tensor
-        float32 ``(k, rank)``: initial centres in the space of the directions, once found.
-    updates : int
-        Number of times that centroids were computed.
+    `points` ``(m, width)`` are samples of the server. Once found, `directions` ``(width, rank)`` are the leading
+    eigenvectors of the outer products, and `starts` ``(k, rank)`` the initial centres in their space. `updates` is the
+    number of times that centroids were computed.
     """
 
     bound: float = 1.0
