@@ -68,11 +68,10 @@ def fit(
     training: StackTraining,
     stack_size: int | None = None,
     rows: Sequence[Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     """Train every model of `stack` on its own data; the result is as if each were trained by itself.
 
-    Return the trained parameters ``(K, size)``, on the processor, and the mean training errors ``(K,)`` in the last
-    epoch.
+    Return the trained parameters ``(K, size)``, on the processor.
 
     Parameters
     ----------
@@ -91,16 +90,16 @@ def fit(
     order = sorted(range(len(stack)), key=lambda k: (-training.total_steps(len(rows[k])), k))
     kind, turn = (_Part, nullcontext()) if where.type == "cpu" else (_Scheduled, ONE_AT_A_TIME)
     with turn:
-        trained, losses = stack.to(where, copy=True), torch.zeros(len(stack))
+        trained = stack.to(where, copy=True)
         size = stack_size or (STACK if where.type == "cpu" else _fitting(model, rows, training))
         for at in range(0, len(order), size):
             some = order[at : at + size]
             there = torch.tensor(some).to(where)
             of_some = [data[k] for k in some], [rows[k] for k in some], [rngs[k] for k in some]
             part = kind(model, trained[there], *of_some, training)
-            losses[some] = part.train()
+            part.train()
             trained[there] = part.stack
-    return trained.cpu(), losses
+    return trained.cpu()
 
 
 def _fitting(model: Autoencoder, rows: Sequence[Tensor], training: StackTraining) -> int:
@@ -129,13 +128,11 @@ class _Part:
         self.weights = torch.zeros(len(self.data), self.training.batch_size, 1)
         self.filled = [0] * len(self.data)
         self.orders = [torch.empty(0, dtype=torch.int64)] * len(self.data)
-        self.losses = torch.zeros(len(self.data))
 
-    def train(self) -> Tensor:
-        """Train the models to the end; return each model's mean error over its last epoch."""
+    def train(self) -> None:
+        """Train the models to the end."""
         steps = [self.training.steps(len(x)) for x in self.data]
         totals = [self.training.total_steps(len(x)) for x in self.data]
-        reported = min(total - epoch for total, epoch in zip(totals, steps, strict=True))
         gradient = self.gradient.gradient
         moments = torch.zeros_like(gradient), torch.zeros_like(gradient), torch.zeros(len(gradient))
         tensors = [list(part) for part in (self.stack, gradient, *moments)]
@@ -144,16 +141,12 @@ class _Part:
             for k in range(active):
                 self._load(k, step % steps[k])
             self.gradient(active, self.weights)
-            if step >= reported:
-                self.losses[:active] += self.gradient.losses(self.weights)
             params, grads, means, squares, steps_done = (part[:active] for part in tensors)
             adam_step(params, grads, means, squares, steps_done, self.training.learning_rate, self.training.epsilon)
-        return self.losses / torch.tensor(steps)
 
     def _load(self, k: int, step: int) -> None:
         if step == 0:
             self.orders[k] = torch.randperm(len(self.data[k]), generator=self.rngs[k])
-            self.losses[k] = 0.0
         rows = self.orders[k][step * self.training.batch_size : (step + 1) * self.training.batch_size]
         torch.index_select(self.data[k], 0, rows, out=self.gradient.batch[k, : len(rows)])
         if len(rows) != self.filled[k]:
@@ -176,16 +169,12 @@ class _Scheduled(_Part):
         self.moments = torch.zeros_like(self.stack), torch.zeros_like(self.stack)
         self.at, self.done = torch.zeros(1, dtype=torch.int64, device=where), torch.zeros((), device=where)
 
-    def train(self) -> Tensor:
-        """Train the models to the end; return each model's mean error over its last epoch."""
-        reported = min(total - epoch for total, epoch in zip(self.totals, self.steps, strict=True))
-        losses = torch.zeros_like(self.weights[:, :, 0, 0])
+    def train(self) -> None:
+        """Train the models to the end."""
         active = count = len(self.totals)
         step = Recorded(partial(self._step, count), uses=self.totals[0])
         for at in range(self.totals[0]):
             step()
-            if at >= reported:
-                losses[at, :count] = self.gradient.losses(self.weights[at])
             left = sum(total > at + 1 for total in self.totals)
             self.stack[left:active] = self.gradient.stack[left:active]
             active = left
@@ -193,13 +182,6 @@ class _Scheduled(_Part):
             if 0 < active <= count // 2:
                 count = active
                 step = Recorded(partial(self._step, count), uses=self.totals[0] - at - 1)
-        errors = losses.cpu()
-        return torch.stack(
-            [
-                errors[total - epoch : total, k].mean()
-                for k, (total, epoch) in enumerate(zip(self.totals, self.steps, strict=True))
-            ]
-        )
 
     def _step(self, active: int) -> Tensor:
         """Take the next step of the first `active` models; the device itself counts the steps."""

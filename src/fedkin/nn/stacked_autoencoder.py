@@ -143,13 +143,6 @@ class Gradient:
                 torch.bmm(layer.delta, layer.weight_transposed, out=layer.delta_below)
                 torch.ops.aten.threshold_backward(layer.delta_below, layer.below, 0.0, grad_input=layer.delta_below)
 
-    def losses(self, weights: Tensor) -> Tensor:
-        """Return the mean loss of every active model in the last call, given its `weights`."""
-        last = self._layers[-1]
-        torch.sub(last.hidden, self._layers[0].below, out=last.delta)
-        squares = torch.linalg.vector_norm(last.delta, dim=2, keepdim=True).square_()
-        return torch.div(squares.mul_(weights[: self._active]).sum(dim=(1, 2)), self.model.widths[0])
-
     def _narrow(self, active: int) -> None:
         """Make and keep the views of the first `active` models; making them at every step costs as much as a layer."""
         self._active = active

@@ -100,7 +100,7 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     for client, part in zip(clients, models.split(counts), strict=True):
         if "start" in client.state:
             part.copy_(client.state["start"].repeat_interleave(replicas, dim=0))
-    stack, _ = fit(model, models, data, rngs, StackTraining(**payloads[0]["training"]), rows=rows)
+    stack = fit(model, models, data, rngs, StackTraining(**payloads[0]["training"]), rows=rows)
     for client, part in zip(clients, stack.split(counts), strict=True):
         client.state["models"] = part.unflatten(0, (-1, replicas)).clone()
     return [_trained(client, payload["profiles"]) for client, payload in zip(clients, payloads, strict=True)]
@@ -126,7 +126,7 @@ def tally(client: Client, payload: Payload) -> Payload:
 
 @task(
     takes={**_SPEC, "training": STACK_TRAINING, "models": updates(None, "size"), "clusters": is_list(is_count)},
-    holds={"models": updates("clusters", None), "samples": whole("clusters"), "losses": reals("clusters")},
+    holds={"models": updates("clusters", None), "samples": whole("clusters")},
 )
 def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train each community's model on the client's local cluster in it, for one round of federated averaging."""
@@ -142,12 +142,9 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     ]
     models = torch.cat([payload["models"] for payload in payloads])
     training = StackTraining(**payloads[0]["training"])
-    stack, losses = fit(_model(payloads[0]), models, data, rngs, training, rows=rows)
+    stack = fit(_model(payloads[0]), models, data, rngs, training, rows=rows)
     samples = torch.tensor([len(chosen) for chosen in rows])
-    return [
-        {"models": m, "samples": n, "losses": loss}
-        for m, n, loss in zip(stack.split(counts), samples.split(counts), losses.split(counts), strict=True)
-    ]
+    return [{"models": m, "samples": n} for m, n in zip(stack.split(counts), samples.split(counts), strict=True)]
 
 
 @client_task(
