@@ -33,7 +33,6 @@ class Classifier(Architecture):
         super().__init__(name, shape)
 
     def build(self) -> nn.Module:
-        """Return a new module."""
         return build(self.name, self.shape, self.classes)
 
     def targets(self, x: Tensor) -> Tensor:
@@ -115,7 +114,6 @@ class Classifier(Architecture):
         return before
 
     def new_resident(self) -> Resident:
-        """Return a new module on this thread's device."""
         if device().type == "cpu" and self.criterion is cross_entropy and is_plain_sequence(self._prototype):
             return SequenceResident(self._prototype, self._channels_last)
         return super().new_resident()

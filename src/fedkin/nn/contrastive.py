@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
 from fedkin.nn.layers import normalised_layer, takes_convolutions
-from fedkin.nn.resnet import GROUPS, resnet
+from fedkin.nn.resnet import GROUPS, RESNET18, resnet
 
 Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
 Normalization = Literal["batch", "group"]
@@ -24,7 +24,6 @@ Normalization = Literal["batch", "group"]
 _CHANNELS = (64, 128, 256)
 _UNITS = (256, 256)
 _LEAK = 0.2
-_RESNET18 = (2, 2, 2, 2)
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class ContrastiveNetwork(nn.Module):
 def _backbone(design: Design) -> tuple[nn.Sequential, int]:
     """Return the layers before the projector, and the number of their outputs."""
     if design.backbone == "resnet18":
-        whole = resnet(design.shape, 1, name="resnet18", blocks=_RESNET18, norm=design.normalization)
+        whole = resnet(design.shape, 1, name="resnet18", blocks=RESNET18, norm=design.normalization)
         *layers, last = whole
         return nn.Sequential(*layers), cast(nn.Linear, last).in_features
     if design.backbone == "convolutions":

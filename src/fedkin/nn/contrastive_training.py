@@ -70,7 +70,6 @@ class Contrastive(Architecture):
         return self.design.spec()
 
     def build(self) -> nn.Module:
-        """Return a new module."""
         return ContrastiveNetwork(self.design)
 
     def _takes_channels_last(self) -> bool:

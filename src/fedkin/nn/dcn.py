@@ -34,7 +34,6 @@ class DeepEncoder(Encoder):
         super().__init__("deep", shape, output)
 
     def build(self) -> nn.Module:
-        """Return a new module."""
         features = prod(self.shape)
         widths = [features, *hidden_widths(features), self.code]
         decoder = nn.Sequential(*linear_layers(widths[::-1]), *last_layers(self.output), nn.Unflatten(1, self.shape))

@@ -118,7 +118,6 @@ class Encoder(Architecture):
         self.width = self.codes(torch.zeros(self.size), torch.zeros(1, *shape)).shape[1]
 
     def build(self) -> nn.Module:
-        """Return a new module."""
         return build_autoencoder(self.name, self.shape, self.output)
 
     @torch.no_grad()

@@ -118,7 +118,6 @@ class Flow(Architecture):
         return -output.mean()
 
     def build(self) -> nn.Module:
-        """Return a new module."""
         return RealNVP(self.shape, self.width, self.depth, self.couplings)
 
     @torch.no_grad()

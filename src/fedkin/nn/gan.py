@@ -63,7 +63,6 @@ class Generator(_Adversary):
         super().__init__("generator", (blueprint.noise + blueprint.kinds,), blueprint)
 
     def build(self) -> nn.Module:
-        """Return a new module."""
         made = self.blueprint
         return build_generator(made.shape, self.shape[0], made.output, made.capacity)
 
@@ -79,7 +78,6 @@ class Discriminator(_Adversary):
         super().__init__("discriminator", blueprint.shape, blueprint)
 
     def build(self) -> nn.Module:
-        """Return a new module."""
         return build_discriminator(self.shape, self.blueprint.capacity)
 
     def targets(self, x: Tensor) -> Tensor:

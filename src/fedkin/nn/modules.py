@@ -14,12 +14,11 @@ from fedkin.core.trusted_packages import named_object
 from fedkin.nn import networks
 from fedkin.nn.layers import with_own_dropout
 from fedkin.nn.resident import Criterion
-from fedkin.nn.resnet import resnet
+from fedkin.nn.resnet import RESNET18, resnet
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """``factory(shape, classes)``: a new module that turns float32 ``(n, *shape)`` into logits ``(n, classes)``."""
 
-_RESNET18 = (2, 2, 2, 2)
 _RESNET34 = (3, 4, 6, 3)
 
 _factories: dict[str, Factory] = {
@@ -29,11 +28,11 @@ _factories: dict[str, Factory] = {
     "lenet5": networks.lenet5,
     "lenet5-softmax": networks.lenet5_softmax,
     "ocfl-cnn": networks.ocfl_cnn,
-    "resnet18": partial(resnet, name="resnet18", blocks=_RESNET18),
+    "resnet18": partial(resnet, name="resnet18", blocks=RESNET18),
     "resnet34": partial(resnet, name="resnet34", blocks=_RESNET34),
-    "resnet18-gn": partial(resnet, name="resnet18-gn", blocks=_RESNET18, norm="group"),
+    "resnet18-gn": partial(resnet, name="resnet18-gn", blocks=RESNET18, norm="group"),
     "resnet34-gn": partial(resnet, name="resnet34-gn", blocks=_RESNET34, norm="group"),
-    "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=_RESNET18, stem="imagenet"),
+    "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=RESNET18, stem="imagenet"),
 }
 
 

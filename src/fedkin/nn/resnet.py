@@ -16,6 +16,8 @@ GROUPS = 2
 """Groups of channels in a group normalisation, as in the ResNet-18 of Reddi et al. (2021)."""
 
 _WIDTHS = (64, 128, 256, 512)
+RESNET18 = (2, 2, 2, 2)
+"""Blocks of ResNet-18 with these channels."""
 
 
 def resnet(
@@ -34,7 +36,7 @@ def resnet(
     name : str
         Name of the model in error messages.
     blocks : sequence of 4 ints
-        Blocks with 64, 128, 256 and 512 channels: (2, 2, 2, 2) is ResNet-18 and (3, 4, 6, 3) is ResNet-34.
+        Blocks with 64, 128, 256 and 512 channels: `RESNET18`, or (3, 4, 6, 3) for ResNet-34.
     norm : {"batch", "group"}
         Batch normalisation needs batches of two samples or more where an image has shrunk to one pixel; its running
         statistics are buffers. Group normalisation has neither, and two groups in every layer.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, in_short, listing
@@ -19,15 +20,9 @@ LABEL_KEYS = LABEL_NAMES
 """Keys of a dict that are taken for labels when none is named, the first that exists."""
 
 
-class Items(NamedTuple):
-    """Samples and labels that were read from items.
-
-    `x` is ``(n, *shape)``; floats are float32, bytes of images fractions, where their number is known, and other types
-    as they were. A large one lies on disk, see `fedkin.data.reading.disk_store`. `y` is ``(n,)``, if items have labels.
-    """
-
-    x: Tensor
-    y: np.ndarray[Any, Any] | None
+Items = tuple[Tensor, NDArray[Any] | None]
+"""Samples ``(n, *shape)``, and labels ``(n,)`` if items have any. Floats are float32, bytes of images fractions, where
+their number is known, and other types as they were. Many samples lie on disk, see `fedkin.data.reading.disk_store`."""
 
 
 def read_items(items: Iterable[Any], count: int | None, where: str, label: str | None = None) -> Items:
@@ -63,7 +58,7 @@ def read_items(items: Iterable[Any], count: int | None, where: str, label: str |
     if store is None:
         raise FedkinError(f"{where} is empty; every client needs at least one sample.")
     made = torch.stack(samples) if count is None else store[:read]
-    return Items(made, np.asarray(labels) if labels else None)
+    return made, np.asarray(labels) if labels else None
 
 
 def _guarded(items: Iterable[Any], where: str) -> Iterable[tuple[int, Any]]:

@@ -83,7 +83,7 @@ def _of_tensors(data: TensorDataset, rows: Sequence[int] | None, where: str) -> 
     )
     if len(tensors) not in (1, 2):
         raise FedkinError(f"{where} is a TensorDataset of {len(tensors)} tensors; it should be x alone, or x and y.")
-    return Items(tensors[0].detach().cpu(), tensors[1].detach().cpu().numpy() if len(tensors) == 2 else None)
+    return tensors[0].detach().cpu(), tensors[1].detach().cpu().numpy() if len(tensors) == 2 else None
 
 
 def _items_of(batches: Iterable[Any]) -> Iterator[Any]:

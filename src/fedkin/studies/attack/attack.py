@@ -148,7 +148,8 @@ def _reconstruction(material: Material) -> tuple[list[PictureRow], dict[str, Any
     rows, levels = [("originals", 0.0, x[shown])], []
     for level in material.levels:
         singly = reconstructed(material.known, x, level, material.rng("alone", str(level)))
-        sent = reconstructed_messages(material.known, parts, level, material.rng("sent", str(level)))
+        rng = material.rng("sent", str(level))
+        to_samples, to_mean, spread = reconstructed_messages(material.known, parts, level, rng)
         error = float(singly.errors.mean())
         rows.append((level_name(level), error, singly.pictures[shown]))
         levels.append(
@@ -156,12 +157,12 @@ def _reconstruction(material: Material) -> tuple[list[PictureRow], dict[str, Any
                 "flip": level,
                 "error": error,
                 "recognised": singly.recognised,
-                "sent_to_samples": sent.to_samples,
-                "sent_to_mean": sent.to_mean,
+                "sent_to_samples": to_samples,
+                "sent_to_mean": to_mean,
             }
         )
     guess = float((x - x.mean(0)).square().mean())
-    summary = {"levels": levels, "samples": len(x), "guess": guess, "segments": len(parts), "spread": sent.spread}
+    summary = {"levels": levels, "samples": len(x), "guess": guess, "segments": len(parts), "spread": spread}
     return (_visible(material, rows) if x.ndim == 4 else []), summary
 
 

@@ -34,19 +34,6 @@ class Reconstruction:
 
 
 @dataclass(frozen=True)
-class MessageReconstruction:
-    """Result of reconstructing segments as clients send them, each made of all samples of a class.
-
-    Errors are mean squared: to the samples behind a segment, to the mean of these, and of that mean to the samples,
-    `spread`: no single picture comes closer to them.
-    """
-
-    to_samples: float
-    to_mean: float
-    spread: float
-
-
-@dataclass(frozen=True)
 class KnownEncoder:
     """Encoder of a run as the attacker has it, and how the clients' codes are made, see `Encoder.codes`."""
 
@@ -89,11 +76,15 @@ def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng
 
 def reconstructed_messages(
     known: KnownEncoder, parts: Sequence[Tensor], probability: float | None, rng: torch.Generator
-) -> MessageReconstruction:
-    """Attack segments as clients send them by reconstruction; `parts` are the samples each is the mean code of."""
+) -> tuple[float, float, float]:
+    """Attack segments as clients send them by reconstruction; `parts` are the samples each is the mean code of.
+
+    Return mean squared errors: to the samples behind a segment, to the mean of these, and of that mean to the samples,
+    the spread: no single picture comes closer to them.
+    """
     pictures = known.decoded(torch.stack([known.codes(part).mean(0) for part in parts]), probability, rng)
     means = torch.stack([part.mean(0) for part in parts])
     to_mean = (pictures - means).square().flatten(1).mean(1)
     spread = torch.stack([(part - mean).square().mean() for part, mean in zip(parts, means, strict=True)])
     # The mean squared distance of samples from any point is that from their mean, plus the mean's from the point.
-    return MessageReconstruction(float((to_mean + spread).mean()), float(to_mean.mean()), float(spread.mean()))
+    return float((to_mean + spread).mean()), float(to_mean.mean()), float(spread.mean())

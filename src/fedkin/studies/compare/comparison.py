@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.core.files import write_atomically
 from fedkin.experiment.label_files import as_csv
-from fedkin.studies.compare.candidates import Family, Role
+from fedkin.studies.compare.candidates import Candidate, Family, Role
 from fedkin.studies.compare.judging import MEASURES, SCORE, TRUTH
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ComparisonRow:
     @property
     def name(self) -> str:
         """Name of the method, with the number of clusters it was given."""
-        return self.method if self.number is None else f"{self.method}, {self.number} clusters"
+        return Candidate(self.method, self.number).name
 
     @property
     def error(self) -> float | None:
