@@ -1,5 +1,6 @@
 """No test touches the network; tests on real data look below ``FEDKIN_DATA``."""
 
+import gc
 import os
 import sys
 import warnings
@@ -17,6 +18,7 @@ os.environ.update(
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
 )
+gc.disable()  # until all tests are collected, since what that makes stays
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests are small, and a few run at once
 sys.path.append(str(Path(__file__).parent))  # for toy.py
 
@@ -39,6 +41,12 @@ settings.load_profile("fedkin")
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are processors, for some tests wait for servers and clients in processes of their own."""
     return min(4, (os.cpu_count() or 1) + 1)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among the tests' own objects alone; modules and tests stay to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

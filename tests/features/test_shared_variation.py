@@ -76,3 +76,23 @@ def test_columns_that_do_not_vary_are_no_obstacle(blocks):
     basis = shared_basis(torch.zeros(3, 3, dtype=torch.float64), 10, torch.tensor(blocks))
     assert basis.isfinite().all()
     assert basis.shape[1] >= 1
+
+
+def test_copies_count_as_one_column():
+    rng = np.random.default_rng(4)
+    town = rng.integers(0, 4, 1_000)
+    country, code = np.eye(2)[town // 2], np.eye(4)[(town + 1) % 4]
+    others = rng.normal(size=(1_000, 2))
+    x = np.column_stack([others, np.eye(4)[town], country, code])
+    blocks = torch.tensor([-1, -1, *[2] * 4, *[6] * 2, *[8] * 4])
+    assert shared_basis(covariance(x), 1_000, blocks).shape[1] == 2
+
+
+def test_columns_that_mark_the_same_clusters_are_no_copies():
+    rng = np.random.default_rng(5)
+    truth = rng.integers(0, 2, 1_000)
+    flips = rng.random((1_000, 4)) < 0.02
+    x = (truth[:, None] != flips).astype(float)
+    basis = shared_basis(covariance(x), 1_000, torch.arange(4))
+    assert basis.shape == (4, 1)
+    assert (basis[:, 0].abs() > 0.1 * basis.abs().max()).all()

@@ -4,7 +4,8 @@ Discrete columns put samples on a grid, which has gaps in every cluster: the mor
 each combination of categories is a cluster of its own. But if clusters explain how columns go together, as in latent
 class analysis, then columns vary independently within clusters, and all that they share lies in few directions: one
 fewer than there are clusters. In these each sample is a weighted sum over many columns, and the grid is gone. A column
-that shares nothing with others, such as a random category, has no part in them.
+that shares nothing with others, such as a random category, has no part in them. Columns that determine each other, such as a code and its name, count as one, since what
+copies share is no sign of clusters.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from __future__ import annotations
 import math
 
 import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 _NEGLIGIBLE = 1e-6
 """Directions of a block with less than this part of its largest variance have none."""
+
+_COPIES = 0.98
+"""A column of whose variance another explains more than this, as a town explains the country, is a copy of it."""
 
 
 def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
@@ -29,7 +34,7 @@ def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     feature, and the same number, at least 0, for discrete features of one column, such as indicators of its categories.
     The directions are float64 ``(width, r)``; without continuous features at least one axis counts as shared.
     """
-    axes, back = _whitening(covariance, blocks)
+    axes, back, _ = _whitening(covariance, _without_copies(covariance, blocks))
     values, vectors = torch.linalg.eigh(axes.T @ covariance @ axes)
     shared = int((values > (1 + math.sqrt(len(values) / samples)) ** 2).sum())
     discrete, continuous = blocks >= 0, torch.eye(len(blocks), dtype=torch.float64)[:, blocks < 0]
@@ -43,11 +48,28 @@ def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     return torch.cat([continuous, projected @ turned], 1)
 
 
-def _whitening(covariance: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Return directions ``(width, p)`` along which each block has covariance 1, and those that lead back."""
+def _without_copies(covariance: Tensor, blocks: Tensor) -> Tensor:
+    """Give discrete columns of which one determines the other the same number."""
+    axes, _, owners = _whitening(covariance, blocks)
+    columns, widths = owners.unique(return_counts=True)
+    blocks_of = (owners[:, None] == columns).to(torch.float64)
+    # The sum of squared canonical correlations of each two blocks is the width of one that the other explains.
+    explained = blocks_of.T @ (axes.T @ covariance @ axes).square() @ blocks_of / widths[:, None]
+    discrete = torch.isin(columns, blocks)
+    columns, copies = columns[discrete], (explained > _COPIES)[discrete][:, discrete]
+    groups = torch.from_numpy(connected_components(copies.numpy(), directed=False)[1]) if len(columns) else columns
+    joined = blocks.clone()
+    for column, group in zip(columns, groups, strict=True):
+        joined[blocks == column] = columns[groups == group].min()
+    return joined
+
+
+def _whitening(covariance: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return directions ``(width, p)`` along which each block has covariance 1, those that lead back, and their blocks."""
     ids = torch.where(blocks < 0, len(blocks) + torch.arange(len(blocks)), blocks)  # a continuous feature is a block
     axes: list[Tensor] = []
     back: list[Tensor] = []
+    owners: list[Tensor] = []
     for block in ids.unique():
         own = (ids == block).nonzero()[:, 0]
         variances, vectors = torch.linalg.eigh(covariance[own][:, own])
@@ -57,4 +79,5 @@ def _whitening(covariance: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
             placed = torch.zeros(len(blocks), directions.shape[1], dtype=torch.float64)
             placed[own] = directions
             found.append(placed)
-    return torch.cat(axes, 1), torch.cat(back, 1)
+        owners.append(block.expand(int(kept.sum())))
+    return torch.cat(axes, 1), torch.cat(back, 1), torch.cat(owners)
