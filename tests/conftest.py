@@ -18,13 +18,13 @@ os.environ.update(
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
 )
-gc.disable()  # until all tests are collected, since what that makes stays
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests are small, and a few run at once
 sys.path.append(str(Path(__file__).parent))  # for toy.py
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+gc.disable()  # until all tests are collected, since what that makes stays
 os.fsync = lambda handle: None  # it guards against a power cut, which no test has, and waits for the disk
 
 with warnings.catch_warnings():

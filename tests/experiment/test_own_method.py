@@ -81,7 +81,7 @@ def test_its_report_is_written_again(tmp_path: Path) -> None:
     assert b"Mine" in before
 
 
-def test_it_is_compared_with_others(tmp_path: Path) -> None:
+def test_it_is_compared_with_others(forked_workers: None, tmp_path: Path) -> None:
     command = ["compare", "iris", "--methods", f"{NAME},kfed", "--clusters", "3", "--seeds", "1"]
     with pytest.raises(SystemExit) as ended:
         main([*command, "--budget", "300s", "--out", str(tmp_path / "out")])

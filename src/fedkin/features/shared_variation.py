@@ -4,8 +4,8 @@ Discrete columns put samples on a grid, which has gaps in every cluster: the mor
 each combination of categories is a cluster of its own. But if clusters explain how columns go together, as in latent
 class analysis, then columns vary independently within clusters, and all that they share lies in few directions: one
 fewer than there are clusters. In these each sample is a weighted sum over many columns, and the grid is gone. A column
-that shares nothing with others, such as a random category, has no part in them. Columns that determine each other, such as a code and its name, count as one, since what
-copies share is no sign of clusters.
+that shares nothing with others, such as a random category, has no part in them. Nor has what copies share: columns of
+which one determines the other, such as a code and its name, count as one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _without_copies(covariance: Tensor, blocks: Tensor) -> Tensor:
 
 
 def _whitening(covariance: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return directions ``(width, p)`` along which each block has covariance 1, those that lead back, and their blocks."""
+    """Return directions ``(width, p)`` along which each block has covariance 1, those back, and the blocks' numbers."""
     ids = torch.where(blocks < 0, len(blocks) + torch.arange(len(blocks)), blocks)  # a continuous feature is a block
     axes: list[Tensor] = []
     back: list[Tensor] = []
