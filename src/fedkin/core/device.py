@@ -134,7 +134,8 @@ def _room(where: torch.device) -> int:
 def device_named(name: str, option: str) -> torch.device:
     """Return the device called "cpu", "cuda", "cuda:1" or as torch names it; "auto" is a GPU if there is one.
 
-    `option` is the option that gave the name, for the error message, such as ``'engine.device'`` in quotes.
+    `option` is the option that gave the name, for the error message, such as ``'engine.device'`` in quotes. Raises
+    FedkinError if there is no such device here.
     """
     accelerators = _accelerators()
     if name == "auto":

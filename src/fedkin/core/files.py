@@ -65,7 +65,8 @@ def write_secret(path: Path, content: bytes) -> None:
 def append(path: Path, text: str) -> None:
     """Append `text` to a file and flush it to disk; the file is made if it is absent.
 
-    A process that is killed meanwhile may leave a part of `text`; one that fails takes its part away again.
+    A process that is killed meanwhile may leave a part of `text`; one that fails takes its part away again. Raises
+    FileError if the disk is full or the file cannot be written.
     """
     content = text.encode()
     check_regular(path)
@@ -166,14 +167,20 @@ def shown_in(folder: Path) -> list[str]:
 
 
 def check_regular(path: Path) -> None:
-    """Check that a path, if it exists, is a regular file; reading from a pipe would block."""
+    """Check that a path, if it exists, is a regular file; reading from a pipe would block.
+
+    Raises FileError if it is a directory, a pipe or a device.
+    """
     if path.exists() and not path.is_file():
         what = "a directory" if path.is_dir() else "a pipe or device"
         raise FileError(f"Cannot read {path}: it is no regular file, but {what}.")
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file, unchecked."""
+    """Return the tables of a TOML file, unchecked.
+
+    Raises FedkinError if it cannot be read.
+    """
     check_regular(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -188,7 +195,8 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
     """Read a JSON file that fedkin wrote, and check its type.
 
     `kind` is the type of the content, such as ``dict[str, float]`` or a dataclass of its entries; nothing is converted.
-    `remedy` is the consequence of a damaged file, the end of the error message.
+    `remedy` is the consequence of a damaged file, the end of the error message. Raises FileError if it cannot be read,
+    is no JSON, or holds anything else.
     """
     wanted: Any = kind
     check_regular(path)

@@ -55,7 +55,10 @@ def to_bytes(tree: Any) -> bytes:
 
 
 def from_bytes(content: bytes) -> Any:
-    """Return the tree that `to_bytes` wrote; nothing in `content` is ever unpickled."""
+    """Return the tree that `to_bytes` wrote; nothing in `content` is ever unpickled.
+
+    Raises FedkinError if `to_bytes` did not write it.
+    """
     try:
         length = int.from_bytes(content[:8], "little")
         text = json.loads(content[8 : 8 + length])["__metadata__"][_TREE]
@@ -65,7 +68,10 @@ def from_bytes(content: bytes) -> Any:
 
 
 def load_tree(path: Path) -> Any:
-    """Read the tree that `save_tree` wrote."""
+    """Read the tree that `save_tree` wrote.
+
+    Raises FileError if the file is absent, unreadable, damaged or not written by `save_tree`.
+    """
     check_regular(path)
     try:
         checksum, computed = _checksums(path)

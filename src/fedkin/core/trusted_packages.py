@@ -49,7 +49,8 @@ def named_module(name: str) -> ModuleType:
 def named_object(path: str, what: str) -> Any:
     """Import the object that ``package.module:attribute`` names, if its package is trusted.
 
-    `what` says what it stands for, as the beginning of a sentence: ``Method``.
+    `what` says what it stands for, as the beginning of a sentence: ``Method``. Raises FedkinError if it is no such
+    path, its module is not trusted here or cannot be imported, or has no such attribute.
     """
     module, _, attribute = path.partition(":")
     if not module or not attribute:

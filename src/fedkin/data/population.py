@@ -137,7 +137,8 @@ class Population:
         """Return the population without the data of some clients, whose positions remain taken.
 
         A name that is not there is given the position it had in the order of names, as that of a file that has been
-        deleted.
+        deleted. Raises FedkinError if there is no such client, nobody else is there, or a client's place cannot be made
+        up.
         """
         if not clients:
             return self

@@ -36,7 +36,8 @@ def init(
 
     By default there are as many `sites` as ``[federation]`` lists, else 3. `settings` are ``section.key=value``, see
     `fedkin.experiment.config.load_config`; `host` and `port` the address at which sites reach the server. `insecure`
-    goes without TLS and without authentication of sites.
+    goes without TLS and without authentication of sites. Raises FedkinError if the folder holds anything, the
+    experiment is not allowed or moves data, or the host's name is invalid.
     """
     check_empty(folder, "give a new one")
     federated = ["data.source=federation", "scenario.name=files", "engine.name=flower"]
@@ -80,7 +81,10 @@ def write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, st
 
 
 def check_federated(config: Config) -> None:
-    """Check that an experiment's method is not a centralised baseline, for which sites would send their samples."""
+    """Check that an experiment's method is not a centralised baseline, for which sites would send their samples.
+
+    Raises FedkinError if the method is such a baseline.
+    """
     if config.method.sends_samples():
         raise FedkinError(
             f"Method '{config.method_name}' has all samples sent to the server; it is a baseline for simulations, "

@@ -90,7 +90,10 @@ def json_of_sites(folder: Path) -> str:
 
 
 def table_of_sites(folder: Path) -> str:
-    """Format the sites' attendance as a table, from the results of a real federation."""
+    """Format the sites' attendance as a table, from the results of a real federation.
+
+    Raises FedkinError if there is no ``sites.json`` in `folder`, or it is damaged.
+    """
     found = _read(folder)
     rows = [
         (name, site.now, site.since, str(site.first), str(site.replied) if site.replied else "never", site.why)

@@ -23,7 +23,10 @@ _HOST = re.compile(rf"(?=.*[a-z])({_PART}\.)*{_PART}", re.IGNORECASE | re.ASCII)
 
 
 def in_ascii(host: str) -> str:
-    """Convert a host's name or address to ASCII (IDNA), as addresses and certificates need it."""
+    """Convert a host's name or address to ASCII (IDNA), as addresses and certificates need it.
+
+    Raises FedkinError if it is not a host's name, or one with several forms in ASCII.
+    """
     try:
         name = host.encode("idna").decode()
     except UnicodeError:
@@ -65,7 +68,10 @@ def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
 
 
 def write_certificates(folder: Path, made: Mapping[str, bytes]) -> None:
-    """Write the files of `new_certificates`."""
+    """Write the files of `new_certificates`.
+
+    Raises FedkinError if ``ca.crt`` exists.
+    """
     if (folder / "ca.crt").exists():
         raise FedkinError(f"{folder / 'ca.crt'} exists already; sites would not trust the server under a new one.")
     for name, content in made.items():
@@ -73,7 +79,10 @@ def write_certificates(folder: Path, made: Mapping[str, bytes]) -> None:
 
 
 def make_key(path: Path) -> Path:
-    """Write a new private key of a site, and beside it the public key, ``.pub``, for the server to register."""
+    """Write a new private key of a site, and beside it the public key, ``.pub``, for the server to register.
+
+    Raises FedkinError if `path` exists.
+    """
     if path.exists():
         raise FedkinError(f"{path} exists already; a site keeps its key.")
     key = ec.generate_private_key(ec.SECP384R1())

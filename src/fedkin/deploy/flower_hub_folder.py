@@ -30,7 +30,9 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
     """Write an app folder for Flower Hub, new or empty, whose name is the app's.
 
     `experiment` is a method's name or a ``.toml`` file; `settings` are ``section.key=value``, see
-    `fedkin.experiment.config.load_config`; `publisher` is the name of the account that will publish it.
+    `fedkin.experiment.config.load_config`; `publisher` is the name of the account that will publish it. Raises
+    FedkinError if the folder holds anything, Flower Hub does not allow a name, or the experiment is not allowed, moves
+    data or lists clients.
     """
     check_empty(folder, "give a new one")
     name = folder.resolve().name

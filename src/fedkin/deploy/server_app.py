@@ -76,7 +76,8 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     """Run or resume an experiment on the sites that a grid reaches.
 
     ``engine.sites`` says how many sites there are; by default, as many as ``[federation]`` lists. `folder` is for the
-    results, and for what resuming needs.
+    results, and for what resuming needs. Raises FedkinError if the sites do not connect, another process works in
+    `folder`, it holds something else, or a tool that tracks the run is not installed or cannot be opened.
     """
     check_installed(config.tracking)
     with folder_lock(folder):

@@ -56,7 +56,10 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
 
 
 def site_of(context: Context) -> Site:
-    """Build the site whose file the node's configuration names."""
+    """Build the site whose file the node's configuration names.
+
+    Raises FedkinError if no file is named, or the file or the data cannot be read.
+    """
     path = context.node_config.get("site")
     if not isinstance(path, str):
         raise FedkinError("The SuperNode was started without a site's file: --node-config 'site=\"PATH.toml\"'.")

@@ -72,7 +72,11 @@ class SiteFile(BaseModel):
     keys: dict[str, str] = {}
 
     def site(self, path: Path) -> Site:
-        """Read the site's data, and build the site whose file this is."""
+        """Read the site's data, and build the site whose file this is.
+
+        Raises FedkinError if an option for tables or a key is not allowed, the device does not exist here, or the data
+        cannot be read.
+        """
         here, unlabelled = path.parent, self.label == "none"
         try:
             own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
@@ -103,7 +107,10 @@ class SiteFile(BaseModel):
 
 
 def read_site(path: Path) -> SiteFile:
-    """Read a site's file."""
+    """Read a site's file.
+
+    Raises FedkinError if it cannot be read, or a key or value is not allowed.
+    """
     tables = read_tables(path)
     try:
         return SiteFile.model_validate(tables)

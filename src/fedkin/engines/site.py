@@ -94,7 +94,10 @@ class Site:
 
     @property
     def identity(self) -> str:
-        """Random token, made once and kept in the folder, which distinguishes sites of the same name."""
+        """Random token, made once and kept in the folder, which distinguishes sites of the same name.
+
+        Raises FileError if its file is damaged.
+        """
         path = self.folder / _IDENTITY
         if not path.exists():
             write_secret(path, secrets.token_hex(16).encode())

@@ -34,7 +34,10 @@ class Request:
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Parse a request from JSON."""
+        """Parse a request from JSON.
+
+        Raises FedkinError if the text is no request.
+        """
         try:
             request = cls(**json.loads(text))
         except (RecursionError, TypeError, ValueError) as error:

@@ -28,7 +28,10 @@ Panel = tuple[str, Callable[["Axes"], None]]
 
 
 def figure_of(panels: Sequence[Panel], title: str) -> Figure:
-    """Draw panels one below the other in a figure."""
+    """Draw panels one below the other in a figure.
+
+    Raises FedkinError if Matplotlib is not installed.
+    """
     require("plot", "matplotlib", "plot")
     from matplotlib.figure import Figure
 

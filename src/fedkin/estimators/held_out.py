@@ -57,7 +57,8 @@ def held_out_of(
 
     Clients are given as in ``fit``, by name or as many in a list; one client's form of data is for all. `split` and
     `entrance` are the names of the split and of the argument of ``fit``; `names` are the clients of ``fit``; `label` is
-    the column or field of labels.
+    the column or field of labels. Raises FedkinError if clients are unknown or their number differs, or data cannot be
+    used or have no labels.
     """
 
     def samples(value: Any, where: str) -> Samples:
@@ -90,7 +91,10 @@ def _with_labels_beside(x: Any, y: Any, entrance: str) -> Any:
 
 
 def by_client(given: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:
-    """Convert items given by name or in a list to a dict by position of the clients of ``fit``."""
+    """Convert items given by name or in a list to a dict by position of the clients of ``fit``.
+
+    Raises FedkinError if a name is unknown, or a list does not have one item per client.
+    """
     if not all(isinstance(key, int) for key in given):
         for key in given:
             if key not in names:
@@ -108,7 +112,8 @@ def split_off(
 ) -> tuple[list[Client], HeldOut]:
     """Split a fraction off each client's samples at random, and return the remaining clients and the split.
 
-    A client keeps at least one sample; one with a single sample has none held out.
+    A client keeps at least one sample; one with a single sample has none held out. Raises FedkinError if the fraction
+    is not between 0 and 1.
     """
     if not 0 < fraction < 1:
         raise FedkinError(f"{entrance} is {fraction}; a fraction of every client's samples is between 0 and 1.")

@@ -32,7 +32,8 @@ def clients_of(
 ) -> tuple[list[Client], ClassLabels, list[str]]:
     """Build clients whose `y` are positions in the sorted labels of all; return them, the labels and the names.
 
-    Unless labels are needed, all clients may lack them, and there are no classes then.
+    Unless labels are needed, all clients may lack them, and there are no classes then. Raises FedkinError if a client's
+    samples or labels cannot be used, or clients differ in the shape of a sample.
     """
     read = load_agreeing_clients(given.source, given.label, options)
     beside = given.labels or [None] * len(read)
@@ -62,7 +63,7 @@ def notes_on_clients(clients: Sequence[Client], classes: ClassLabels, names: Seq
 def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:
     """Read one client's data with its labels, which may be in a file or in the column `label` of a table.
 
-    Labels are ``None`` where there are none.
+    Labels are ``None`` where there are none. Raises FedkinError if data are of another form, or a file cannot be read.
     """
     if isinstance(value, str | Path):
         return ClientInput(value, labels_in(read_file(expanded(str(value)), label)))
@@ -77,7 +78,7 @@ def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool 
 
     `x` is in any form that ``fit`` takes; `y` are the labels, or the name of their column. `where` names the samples,
     at the beginning of error messages; `label` is the column of labels in the tables of ``fit``; `needed` says whether
-    labels must be there.
+    labels must be there. Raises FedkinError if the data cannot be used, or have no labels where they are needed.
     """
     if y is not None and not isinstance(y, str):
         return ClientInput(client_input(x, where).x, y)
@@ -117,7 +118,8 @@ def _check_all_labelled(labels: Sequence[Any], names: Sequence[str], needed: boo
 def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
     """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings.
 
-    `where` names their owner, at the beginning of error messages.
+    `where` names their owner, at the beginning of error messages. Raises FedkinError if a label is missing, a fraction
+    or of another type, or there is not one for each sample.
     """
     if isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any():
         raise FedkinError(f"{where} has masked labels; it needs one for each of its samples.")
@@ -143,7 +145,10 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
 
 
 def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
-    """Return the distinct labels of all clients, sorted."""
+    """Return the distinct labels of all clients, sorted.
+
+    Raises FedkinError if there is only one, or some clients have numbers and others strings.
+    """
     worded = [_is_worded(own) for own in labels]
     if len(set(worded)) > 1:
         odd = worded.index(not worded[0])
@@ -158,7 +163,10 @@ def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
 
 
 def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
-    """Encode `labels` as positions in the sorted `classes`: int64 ``(n,)``."""
+    """Encode `labels` as positions in the sorted `classes`: int64 ``(n,)``.
+
+    Raises FedkinError if a label is not among them.
+    """
     check_kind(labels, classes, where)
     strange = labels[~np.isin(labels, classes)]
     if len(strange):

@@ -36,7 +36,10 @@ class OwnMetrics:
     names: Sequence[str] = ()
 
     def measured(self, population: Population, state: ClientMethodState) -> dict[str, list[float | None]]:
-        """Measure every metric at every client; ``None`` for clients without a model or a test."""
+        """Measure every metric at every client; ``None`` for clients without a model or a test.
+
+        Raises FedkinError if a function fails, or returns anything but a number.
+        """
         if not self.functions:
             return {}
         predicted = predicted_classes(population, state, state.labels.tolist())
@@ -63,7 +66,8 @@ class OwnMetrics:
 def own_metrics(given: Any, classes: NDArray[Any], names: Sequence[str], held_out: bool) -> OwnMetrics:
     """Check the metrics that a user gives to `fit`, see `Metric`.
 
-    `classes` and `names` are as in `OwnMetrics`; `held_out` says whether there are samples to measure them on.
+    `classes` and `names` are as in `OwnMetrics`; `held_out` says whether there are samples to measure them on. Raises
+    FedkinError if `given` is of another type, a name is that of a built-in metric, or there is nothing to measure on.
     """
     if not given:
         return OwnMetrics()

@@ -97,7 +97,10 @@ class _OfFunction:
 
 
 def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], GivenRecipe | None]:
-    """Convert the parameters that only Python can give to a method's options; return these and the recipe."""
+    """Convert the parameters that only Python can give to a method's options; return these and the recipe.
+
+    Raises FedkinError if one is of another type, two contradict each other, or a schedule cannot be made.
+    """
     options: dict[str, Any] = {}
     optimizer, rate = given["optimizer"], given["learning_rate"]
     factory = None
@@ -128,7 +131,10 @@ def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def rates_of(scheduler: Any, rate: float, rounds: int) -> list[float]:
-    """Return the learning rate of each round by a torch schedule."""
+    """Return the learning rate of each round by a torch schedule.
+
+    Raises FedkinError if it cannot be built from an optimiser, or follows a metric.
+    """
     optimizer = SGD([nn.Parameter(torch.zeros(1))], lr=rate, momentum=0.9)  # some schedules move momentum, too
     try:
         made = scheduler(optimizer)
@@ -149,7 +155,10 @@ def rates_of(scheduler: Any, rate: float, rounds: int) -> list[float]:
 
 
 def loss_function(given: Any) -> Criterion | None:
-    """Convert a loss to a function ``(logits, classes)``; ``None`` for cross-entropy."""
+    """Convert a loss to a function ``(logits, classes)``; ``None`` for cross-entropy.
+
+    Raises FedkinError if it is not a loss, or does not return one number for two samples.
+    """
     if given is None:
         return None
     if not callable(given):

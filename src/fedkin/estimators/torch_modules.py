@@ -99,7 +99,10 @@ def _arguments(function: Callable[..., Any], shape: tuple[int, ...], classes: in
 
 
 class Renewed:
-    """Factory of copies of one module with newly initialised parameters; later changes to it have no effect."""
+    """Factory of copies of one module with newly initialised parameters; later changes to it have no effect.
+
+    Raises FedkinError if it cannot be copied, or a layer has parameters but cannot initialise them.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         for name, layer in module.named_modules():
@@ -126,7 +129,8 @@ def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> Given
 
     It is a name or dotted path; a module; its class; or a function ``(shape, classes)``, ``(classes)`` or of nothing.
     `loss` is the training loss in place of cross-entropy. ``None`` is returned for a name without a loss, for which
-    there is nothing to do.
+    there is nothing to do. Raises FedkinError if it is something else, or a module that cannot be copied or initialised
+    again.
     """
     if isinstance(given, str):
         return None if loss is None else GivenNetwork(given, partial(_named, given), loss)
@@ -155,7 +159,8 @@ class GivenFeatures(Registered):
 def extractor_of(given: FeaturesOrName) -> GivenFeatures | None:
     """Register the features that a user gives; ``None`` for a name.
 
-    They are registered at every call again, as a module may have been trained.
+    They are registered at every call again, as a module may have been trained. Raises FedkinError if it is something
+    else, or a module that cannot be copied.
     """
     if isinstance(given, str):
         return None

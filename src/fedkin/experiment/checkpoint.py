@@ -43,7 +43,11 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
-    """Load the checkpoint at `path`, which must be of this version's format; ``None`` if the file does not exist."""
+    """Load the checkpoint at `path` as a tree; ``None`` if the file does not exist.
+
+    Raises FedkinError if the file was written by a version of fedkin whose folders are of another format, or is none of
+    fedkin's.
+    """
     if not path.exists():
         return None
     tree: dict[str, Any] = load_tree(path)
@@ -52,7 +56,10 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
 
 
 def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
-    """Check that a file in `folder` was written in this version's format."""
+    """Check that a file in `folder` was written in this version's format.
+
+    Raises FedkinError if `tree`, the content of a file there, is not of this version's format.
+    """
     if (found := tree.get("format", 1)) != FORMAT:
         raise FedkinError(
             f"{folder} was written by another version of fedkin (format {found}; this version needs {FORMAT}); use the "
@@ -80,7 +87,10 @@ def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
 
 
 def restore(state_type: type[S], tree: Mapping[str, Any]) -> S:
-    """Build a state of class `state_type` from the tree of its fields."""
+    """Build a state of class `state_type` from the tree of its fields.
+
+    Raises FedkinError if the fields are not those of `state_type`, as after a change of version.
+    """
     names = {field.name for field in dataclasses.fields(state_type)}
     if names != tree.keys():
         raise FedkinError(

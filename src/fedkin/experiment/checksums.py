@@ -27,7 +27,8 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
     """Check the file `name` in `folder` against its checksum; a file without a checksum, or an absent one, passes.
 
     `folder` is a run's, or a client's share of one, and `name` the path from there. `remedy` says what to do about a
-    damaged file, at the end of the error message.
+    damaged file, at the end of the error message. Raises FedkinError if the checksum differs, or the checksums cannot
+    be read.
     """
     path, known = folder / name, _sums_of(folder).get(name)
     if known is None or not path.is_file():

@@ -32,7 +32,10 @@ def hashes_of(folder: Path) -> dict[str, str]:
 
 
 def certificates_of(folder: Path) -> list[dict[str, Any]]:
-    """Read the certificates in a run's folder, the oldest first; empty if no client was forgotten."""
+    """Read the certificates in a run's folder, the oldest first; empty if no client was forgotten.
+
+    Raises FedkinError if they cannot be read.
+    """
     path = folder / FORGOTTEN
     return read_json(path, list[dict[str, Any]]) if path.exists() else []
 

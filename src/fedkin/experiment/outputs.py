@@ -131,7 +131,10 @@ class SavedResult:
 
 
 def load_found(folder: Path) -> SavedResult:
-    """Load the result of the run in `folder`."""
+    """Load the result of the run in `folder`.
+
+    Raises FedkinError if there is no result, or it is damaged or of another version.
+    """
     _check_result(folder)
     try:
         tree = _read_result(folder)
@@ -160,7 +163,10 @@ def _where_results_are(folder: Path) -> str:
 
 
 def load_profile(folder: Path) -> ClusterProfile | None:
-    """Load the profile of the clusters of the run in `folder`; ``None`` without one or if the run is not finished."""
+    """Load the profile of the clusters of the run in `folder`; ``None`` without one or if the run is not finished.
+
+    Raises FedkinError if its result is damaged.
+    """
     _check_result(folder)
     try:
         tree = _read_result(folder)

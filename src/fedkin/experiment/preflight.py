@@ -17,7 +17,10 @@ _DECIDED_BY = ("data", "scenario", "engine", "tracking")
 
 
 def check_experiment(config: Config) -> None:
-    """Check that an experiment can begin on this machine, including reading and partitioning its data."""
+    """Check that an experiment can begin on this machine, including reading and partitioning its data.
+
+    Raises FedkinError if a tracker, the device or the engine is not there, or the data are refused.
+    """
     check_machine(config)
     config.population()
 

@@ -25,7 +25,10 @@ def check_empty(folder: Path, remedy: str = "give another --out") -> None:
 
 
 def finished_checkpoint(folder: Path) -> dict[str, Any]:
-    """Load the last checkpoint of a finished run."""
+    """Load the last checkpoint of a finished run.
+
+    Raises FedkinError if the run has not finished, or the checkpoint is absent or of another version.
+    """
     if not is_finished(folder):
         raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
     checkpoint = load_checkpoint(folder / CHECKPOINT)

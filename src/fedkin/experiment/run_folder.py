@@ -55,7 +55,10 @@ class RunFiles(Callback):
         self.folder, self.steps, self.on_damage, self.every = folder, steps, on_damage, every
 
     def begin(self) -> None:
-        """Remove what was written after the checkpoint; records up to it must be there."""
+        """Remove what was written after the checkpoint.
+
+        Raises FedkinError if records are missing.
+        """
         last = -1 if self.steps is None else self.steps
         read_records(self.folder, last)
         _cut(self.folder / RECORDS, last)
@@ -93,7 +96,8 @@ def write_config(folder: Path, config: Config) -> None:
 def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
     """Read the lines of ``records.jsonl``, up to step `last`; empty if the file is absent.
 
-    A half-written last line, as a killed process leaves it, is ignored.
+    A half-written last line, as a killed process leaves it, is ignored. Raises FedkinError if a line is not JSON or has
+    no step, or the file of a finished run was changed.
     """
     lines = []
     for number, text in enumerate(_whole_lines(path), 1):
@@ -117,7 +121,10 @@ def read_timing(folder: Path) -> list[Timing]:
 
 
 def read_records(folder: Path, steps: int) -> list[RecordLine]:
-    """Read the records of the first `steps` steps of the run in `folder`."""
+    """Read the records of the first `steps` steps of the run in `folder`.
+
+    Raises FedkinError if there are fewer, or one is damaged.
+    """
     records = read_lines(folder / RECORDS, steps)
     if len(records) < steps:
         raise FedkinError(
@@ -133,7 +140,10 @@ def read_records(folder: Path, steps: int) -> list[RecordLine]:
 
 
 def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read the configuration of the run in `folder`, which is complete, so that no default is filled in."""
+    """Read the configuration of the run in `folder`, which is complete, so that no default is filled in.
+
+    Raises FedkinError if there is none, or it is damaged.
+    """
     path = folder / CONFIG
     if not path.is_file():
         raise no_run(folder)

@@ -77,7 +77,8 @@ def prepare(
     """Prepare a run: its clients' data, or the checkpoint in `folder` from which it resumes.
 
     `population` has the clients as this process knows them; there are none on a real federation. `progress` and
-    `callbacks` are called as the run proceeds.
+    `callbacks` are called as the run proceeds. Raises FedkinError if the checkpoint is of another version, or the data
+    or the method's settings are refused.
     """
     began = time.perf_counter()
     fed.away = population.away(0) | fed.spare

@@ -38,7 +38,8 @@ def simulated(
 
     Nodes build their data from `config`, as this process does; `Federation.refresh` updates `population`, for
     evaluation. Client i's private folder is ``clients/i`` in the run's. `on_progress` is called with (clients done,
-    clients asked) as an exchange goes on.
+    clients asked) as an exchange goes on. Raises FedkinError if Flower is not installed, or the experiment uses what
+    only the local engine offers.
     """
     require("Engine 'flower'", "flwr ray", "flower")
     _check(config.engine, population, config.tables["scenario"]["name"])

@@ -24,7 +24,10 @@ _NOTHING = 1e-6
 
 
 def check_images(features: str, x: Tensor) -> None:
-    """Check that samples are images that are large enough for features of edges."""
+    """Check that samples are images that are large enough for features of edges.
+
+    Raises FedkinError if they are no images, or too small.
+    """
     if x.ndim != 4 or min(x.shape[2:]) < MIN_SIDE:
         raise FedkinError(
             f"Features '{features}' need images of {MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape "
@@ -43,7 +46,7 @@ def gradients(x: Tensor) -> Tensor:
 
     Of images ``(n, channels, height, width)``, height and width 8 or more, the features are float32 ``(n, 8 *
     points)``, not negative: direction, row and column of the point; 392 numbers for 28 x 28, zeros for an image without
-    any edge.
+    any edge. Raises FedkinError if the samples are no images, or too small.
     """
     check_images("gradients", x)
     factor = min(x.shape[2:]) // _SIDE

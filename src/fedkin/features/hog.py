@@ -25,7 +25,8 @@ def hog(x: Tensor) -> Tensor:
     scaled to length 1, cut off at 0.2 and scaled again ("L2-Hys").
 
     Of images ``(n, channels, height, width)``, height and width 8 or more, the features are float32 ``(n, 32 *
-    blocks)``, in [0, 1], in the order of `skimage.feature.hog`; a block without any edge is 0.
+    blocks)``, in [0, 1], in the order of `skimage.feature.hog`; a block without any edge is 0. Raises FedkinError if
+    the samples are no images or too small, or scikit-image is not installed.
     """
     check_images("hog", x)
     require("Feature extraction by 'hog'", "skimage", "hog")

@@ -39,7 +39,10 @@ class ArrayLayout:
 
     @classmethod
     def of(cls, record: ArrayRecord) -> ArrayLayout:
-        """Return the layout of `record`."""
+        """Return the layout of `record`.
+
+        Raises FedkinError if it holds no parameters, or anything but real numbers.
+        """
         arrays = {name: _opened(array) for name, array in record.items()}
         for name, array in arrays.items():
             if isinstance(array, str) or array.dtype.kind not in "fiub":

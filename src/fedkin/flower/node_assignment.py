@@ -42,7 +42,10 @@ class NodeAssignment:
         self._ignored: set[int] = set()
 
     def update(self, connected: Iterable[int]) -> set[int]:
-        """Number new nodes, and return the clients that are connected now."""
+        """Number new nodes, and return the clients that are connected now.
+
+        Raises FedkinError if nodes are asked for names, but no node has one, now or before in this process.
+        """
         there = set(connected)
         new = sorted(there.difference(self.nodes, self._ignored))
         named = self._named(new) if self.ask else {node: node for node in new}

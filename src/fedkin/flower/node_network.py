@@ -34,7 +34,10 @@ class NodeNetwork:
         return self.make()
 
     def classes(self, x: Tensor) -> int:
-        """Return the number of logits for samples ``(n, *shape)``."""
+        """Return the number of logits for samples ``(n, *shape)``.
+
+        Raises FedkinError if it does not give a row of logits for each sample.
+        """
         try:
             with torch.no_grad():
                 logits = self.make().eval()(torch.zeros(2, *x.shape[1:]))
@@ -46,7 +49,10 @@ class NodeNetwork:
         return logits.shape[1]
 
     def put_into(self, payload: Payload, x: Tensor) -> Payload:
-        """Return `payload` with this network as its ``module``, in place of the server's name for it."""
+        """Return `payload` with this network as its ``module``, in place of the server's name for it.
+
+        Raises FedkinError if the ``models`` or the ``reference`` in it do not fit this network.
+        """
         register(self.name, _networks.setdefault(self.name, self))
         module = {"name": self.name, "shape": list(x.shape[1:]), "classes": self.classes(x)}
         size, models = Classifier.of(module).size, payload.get("models", payload.get("reference"))

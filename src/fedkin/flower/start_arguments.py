@@ -16,7 +16,10 @@ from fedkin.flower.terms import Config
 
 
 def given_models(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[ArrayLayout, Tensor]:
-    """Return the layout of the initial models, and the models as vectors ``(m, size)``."""
+    """Return the layout of the initial models, and the models as vectors ``(m, size)``.
+
+    Raises FedkinError if they are not records of arrays, hold no parameters, or differ in layout.
+    """
     given = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else initial_arrays
     if not isinstance(given, Sequence) or not given or not all(isinstance(one, ArrayRecord) for one in given):
         what = type(initial_arrays).__name__
@@ -31,14 +34,20 @@ def given_models(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[A
 
 
 def checked_rounds(num_rounds: int) -> int:
-    """Check the number of rounds, and return it."""
+    """Check the number of rounds, and return it.
+
+    Raises FedkinError if it is below 1, or not a whole number.
+    """
     if type(num_rounds) is not int or num_rounds < 1:
         raise FedkinError(f"num_rounds is {num_rounds!r}; allowed: whole numbers from 1.")
     return num_rounds
 
 
 def seconds(timeout: float | None) -> float:
-    """Return the timeout of an exchange in seconds, infinite for ``None``."""
+    """Return the timeout of an exchange in seconds, infinite for ``None``.
+
+    Raises FedkinError if it is not greater than 0.
+    """
     if timeout is None:
         return math.inf
     if not isinstance(timeout, int | float) or not timeout > 0:
@@ -47,7 +56,10 @@ def seconds(timeout: float | None) -> float:
 
 
 def checked_config(name: str, given: Any) -> Config:
-    """Check the configuration for the client app: values, or a function of the round; empty for ``None``."""
+    """Check the configuration for the client app: values, or a function of the round; empty for ``None``.
+
+    Raises FedkinError if it is something else.
+    """
     if given is None:
         return {}
     if isinstance(given, Mapping) or callable(given):

@@ -15,7 +15,10 @@ class StartedStrategy(Strategy):
     """A strategy that nothing but its own `start` runs."""
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Check a strategy's functions."""
+        """Check a strategy's functions.
+
+        Raises FedkinError if the class defines a function that Flower's strategies call, but these do not.
+        """
         super().__init_subclass__(**more)
         for name in sorted(_NEVER_CALLED & vars(cls).keys()):
             raise FedkinError(

@@ -86,7 +86,10 @@ def unknown_option(name: str, option: str, known: Iterable[str]) -> TypeError:
 
 
 def checked(own: Mapping[str, Any], strategy: str) -> None:
-    """Check the types of the parameters that all strategies have."""
+    """Check the types of the parameters that all strategies have.
+
+    Raises FedkinError if one has another type.
+    """
     for name, default in OWN.items():
         value = own[name]
         if name.startswith("min_") or name == "seed":

@@ -57,7 +57,10 @@ class Terms:
     names: bool = False
 
     def config(self, trains: bool, server_round: int) -> ConfigRecord:
-        """Return the configuration for a message of a round that asks for training or evaluation."""
+        """Return the configuration for a message of a round that asks for training or evaluation.
+
+        Raises FedkinError if a function of the round returns anything but a configuration.
+        """
         name, given = ("train_config", self.train_config) if trains else ("evaluate_config", self.evaluate_config)
         values = given(server_round) if callable(given) else given
         try:

@@ -92,7 +92,10 @@ class Means:
         return means
 
     def moved(self, models: Tensor, rate: float = 1.0) -> Tensor:
-        """Return `models` ``(clusters, size)`` plus `rate` times the average updates, after `check`."""
+        """Return `models` ``(clusters, size)`` plus `rate` times the average updates, after `check`.
+
+        Raises DivergedError, see `check`.
+        """
         after = models + rate * self.all()
         self.check(after, models)
         return after

@@ -131,7 +131,8 @@ def augmentation_for(
     Images with one channel get CCFC's augmentation, with "pillow" exact to the pixel. Images with more channels get
     that of SimSiam for CIFAR-10 (Chen and He 2021, appendix D) without changes of hue; colours change only where there
     are three channels of values in [0, 1]. Of a vector, 30 % of the features are replaced by the same feature of other
-    samples: CCFC takes no vectors, and SCARF (Bahri et al. 2022) replaces 60 %.
+    samples: CCFC takes no vectors, and SCARF (Bahri et al. 2022) replaces 60 %. Raises FedkinError if `views` is
+    "pillow" and the samples are not images with one channel and values in [0, 1].
     """
     if views == "pillow":
         if len(shape) != 3 or shape[0] != 1 or not unit:

@@ -48,7 +48,10 @@ class Design:
         return asdict(self) | {"shape": list(self.shape)}
 
     def decided(self) -> Design:
-        """Return the design with "auto" replaced by the backbone that it stands for."""
+        """Return the design with "auto" replaced by the backbone that it stands for.
+
+        Raises FedkinError if the backbone needs images of 8 x 8 pixels or more, and the samples are not such.
+        """
         images = takes_convolutions(self.shape)
         if self.backbone == "auto":
             ours: Backbone = "convolutions" if self.shape[0] == 1 else "resnet18"

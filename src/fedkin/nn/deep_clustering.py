@@ -83,7 +83,7 @@ class DeepEmbeddedClustering:
     def fit(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> Tensor:
         """Cluster the rows of `x` ``(n, features)``; return their clusters in ``0..n_clusters-1``, int64 ``(n,)``.
 
-        `n_clusters` is in ``1..n``. A cluster may have lost all its rows.
+        A cluster may have lost all its rows. Raises FedkinError if `n_clusters` is not in ``1..n``.
         """
         return self.memberships(x, n_clusters, rng).argmax(dim=1)
 
@@ -94,7 +94,10 @@ class DeepEmbeddedClustering:
         return self.train(x, n_clusters, rng).memberships(x)
 
     def train(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> DeepClusters:
-        """Cluster the rows of `x` as `fit` does; return the encoder and centroids that also assign new rows."""
+        """Cluster the rows of `x` as `fit` does; return the encoder and centroids that also assign new rows.
+
+        Raises FedkinError as in `fit`.
+        """
         if not 1 <= n_clusters <= len(x):
             raise FedkinError(
                 f"DEC was asked for {n_clusters} clusters of {len(x)} samples; 1 to {len(x)} are possible."

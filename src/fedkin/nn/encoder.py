@@ -58,7 +58,8 @@ def convolutional(shape: Sequence[int], output: Output = "sigmoid") -> Autoencod
     """Return an autoencoder of three strided 4 x 4 convolutions with batch normalisation, and their transposes.
 
     The code has 48 numbers for every 8 x 8 pixels: 768 for images of 32 x 32, 3,072 for 64 x 64. The number of
-    parameters does not depend on the size of the image: 47,601 for colour.
+    parameters does not depend on the size of the image: 47,601 for colour. Raises FedkinError if samples are not
+    images, or a side is not a multiple of 8.
     """
     if len(shape) != 3 or any(side % _SHRINKS or not side for side in shape[1:]):
         raise FedkinError(
@@ -89,7 +90,10 @@ _FACTORIES: dict[str, Callable[[Sequence[int], Output], Autoencoding]] = {
 
 
 def build_autoencoder(name: str, shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
-    """Return a new autoencoder for samples of `shape`, in training mode."""
+    """Return a new autoencoder for samples of `shape`, in training mode.
+
+    Raises FedkinError if the name is unknown or the autoencoder cannot take such samples.
+    """
     if name not in _FACTORIES:
         raise unknown_name("autoencoder", name, _FACTORIES)
     return _FACTORIES[name](shape, output)
@@ -166,7 +170,10 @@ class Pretrained:
 
     @classmethod
     def load(cls, path: Path) -> Pretrained:
-        """Load an encoder from a file that `save` wrote."""
+        """Load an encoder from a file that `save` wrote.
+
+        Raises FedkinError if the file is absent or has no encoder in it.
+        """
         try:
             return cls(**load_tree(path))
         except (FedkinError, TypeError) as error:
@@ -176,7 +183,10 @@ class Pretrained:
             ) from error
 
     def fitted_to(self, shape: tuple[int, ...], where: str) -> Encoder:
-        """Return the encoder for samples of `shape`; a convolutional one also takes image sizes unseen in training."""
+        """Return the encoder for samples of `shape`; a convolutional one also takes image sizes unseen in training.
+
+        Raises FedkinError if it cannot take them, or has not been trained for an epoch yet.
+        """
         if self.about.get("epochs") == 0:
             raise FedkinError(
                 f"The encoder of '{where}' has not been trained for an epoch yet; continue `fedkin pretrain`."

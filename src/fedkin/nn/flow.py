@@ -78,7 +78,10 @@ class RealNVP(nn.Module):
 
 
 def checkerboard(shape: Sequence[int]) -> Tensor:
-    """Return a checkerboard, bool `shape`: True where row plus column is even, or at even positions of a vector."""
+    """Return a checkerboard, bool `shape`: True where row plus column is even, or at even positions of a vector.
+
+    Raises FedkinError if `shape` is neither that of a vector nor that of an image.
+    """
     if len(shape) == 1:
         return torch.arange(shape[0]) % 2 == 0
     if len(shape) != 3:

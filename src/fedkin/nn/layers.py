@@ -21,7 +21,8 @@ class Dropout(nn.Module):
 
     Kept values are divided by ``1 - p``, so that their expectation stays (Srivastava et al. 2014). With
     `whole_channels`, ``x[i, c]`` is dropped as a whole, as torch's Dropout1d, Dropout2d and Dropout3d do. The training
-    code sets the generator. A copy of the module starts without one, so that no two modules share a generator.
+    code sets the generator. A copy of the module starts without one, so that no two modules share a generator. Raises
+    FedkinError if `p` is not in [0, 1].
     """
 
     def __init__(self, p: float = 0.5, whole_channels: bool = False) -> None:
@@ -33,7 +34,10 @@ class Dropout(nn.Module):
         self.generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with some values set to 0, of the same shape and type; training needs a generator."""
+        """Return `x` with some values set to 0, of the same shape and type.
+
+        Raises RuntimeError in training mode, if `p` is not 0 and no generator has been set.
+        """
         if not self.training or self.p == 0:
             return x
         if self.generator is None:

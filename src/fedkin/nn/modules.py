@@ -42,6 +42,8 @@ _losses: dict[str, Criterion] = {}
 def register(name: str, factory: Factory, loss: Criterion | None = None) -> None:
     """Register `factory` as the classifier `name` in this process. Registering the same factory again changes nothing.
 
+    Raises FedkinError if the name is taken or not allowed, or `factory` cannot be called.
+
     Parameters
     ----------
     name : str
@@ -71,8 +73,10 @@ def loss_of(name: str) -> Criterion:
 def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     """Return a new classifier for samples of `shape`, in training mode.
 
-    Its weights are drawn as the factory draws them, as a rule from torch's global generator. torch's dropout layers
-    are replaced by `layers.Dropout`, which needs a generator before it trains.
+    Its weights are drawn as the factory draws them, as a rule from torch's global generator. torch's dropout layers are
+    replaced by `layers.Dropout`, which needs a generator before it trains. Raises FedkinError if the name is unknown;
+    if nothing, or no factory, is at a dotted path; if the factory fails; or if it does not return a module that turns
+    two samples of zeros into ``(2, classes)``.
 
     Parameters
     ----------

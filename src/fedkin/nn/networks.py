@@ -30,7 +30,7 @@ def gradient_loss_mlp(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     """Return the convolutional network of Lin et al., Fig. 3, for grey images or for images with colour.
 
-    Convolutions are not padded, so that images have at least 6 x 6 pixels (grey) or 16 x 16 (colour).
+    Convolutions are not padded. Raises FedkinError if `shape` is no image, or smaller than 6 x 6 pixels (grey) or 16 x 16 (colour).
     """
     if len(shape) == 3 and shape[0] > 1:
         channels, height, width = image_shape("gradient-loss-cnn", shape, min_side=16)
@@ -63,7 +63,8 @@ def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
     Two 5 x 5 convolutions of 16 and 32 channels, each followed by pooling, then 120 and 84 units. The paper's
     convolutions are not padded, which needs 16 x 16 pixels. Images with a smaller side, such as 8 x 8 digits, are
-    padded by 2 before both convolutions, so that only pooling makes them smaller; 4 x 4 is the minimum.
+    padded by 2 before both convolutions, so that only pooling makes them smaller. Raises
+    FedkinError if `shape` is no image, or smaller than 4 x 4 pixels.
     """
     channels, height, width = image_shape("lenet5", shape, min_side=LENET_MIN_SIDE)
     padded = min(height, width) < 16
@@ -97,7 +98,7 @@ def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     """Return the network of Zuziak et al. for MNIST and Fashion-MNIST: 25,404,240 parameters for 10 classes.
 
     Three padded 5 x 5 convolutions of 16, 32 and 32 channels without pooling, then 1000, 250 and 100 units, each with
-    dropout of 0.2 behind its ReLU.
+    dropout of 0.2 behind its ReLU. Raises FedkinError if `shape` is no image.
     """
     channels, height, width = image_shape("ocfl-cnn", shape, min_side=1)
     layers: list[nn.Module] = []
@@ -110,7 +111,11 @@ def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 def image_shape(model: str, shape: tuple[int, ...], min_side: int) -> tuple[int, int, int]:
-    """Check that `shape` is that of an image, and return it as (channels, height, width)."""
+    """Check that `shape` is that of an image, and return it as (channels, height, width).
+
+    Raises FedkinError if it does not have three numbers, or height or width is below `min_side`; the message names
+    `model`.
+    """
     if len(shape) != 3 or min(shape[1:]) < min_side:
         raise FedkinError(
             f"Model '{model}' takes images (channels, height, width) of at least {min_side} x {min_side} pixels, and "

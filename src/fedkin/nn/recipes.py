@@ -39,7 +39,10 @@ class Recipe:
     augmentation: Callable[[Tensor], Tensor] | None = None
 
     def optimizer_for(self, module: nn.Module, learning_rate: float) -> torch.optim.Optimizer | None:
-        """Return a new optimiser of the trainable parameters, or ``None`` if the recipe has none of its own."""
+        """Return a new optimiser of the trainable parameters, or ``None`` if the recipe has none of its own.
+
+        Raises FedkinError if it cannot be made, or is not an optimiser.
+        """
         if self.optimizer is None:
             return None
         trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -52,7 +55,10 @@ class Recipe:
         return made
 
     def augmented(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the augmented batch; draws from torch's global generator are seeded by `rng`."""
+        """Return the augmented batch; draws from torch's global generator are seeded by `rng`.
+
+        Raises FedkinError if the augmentation fails, or returns another shape.
+        """
         if self.augmentation is None:
             return x
         with GLOBAL_RANDOMNESS, torch.random.fork_rng(devices=[]):
@@ -76,7 +82,10 @@ def register_recipe(name: str, recipe: Recipe) -> None:
 
 
 def recipe_of(name: str) -> Recipe:
-    """Return the recipe registered as `name`, or the one at a dotted path ``package.module:recipe``."""
+    """Return the recipe registered as `name`, or the one at a dotted path ``package.module:recipe``.
+
+    Raises FedkinError if there is no such recipe.
+    """
     if ":" in name:
         found = named_object(name, "Recipe")
         if not isinstance(found, Recipe):

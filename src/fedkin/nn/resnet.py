@@ -31,6 +31,8 @@ def resnet(
 ) -> nn.Sequential:
     """Return a residual network of basic blocks, from images ``(n, channels, height, width)`` of any size to logits.
 
+    Raises FedkinError if `shape` is no image.
+
     Parameters
     ----------
     name : str

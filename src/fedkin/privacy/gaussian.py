@@ -32,7 +32,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which mu-GDP implies (epsilon, delta)-differential privacy; delta is in (0, 1)."""
+    """Return the largest mu for which mu-GDP implies (epsilon, delta)-differential privacy; delta is in (0, 1).
+
+    Raises FedkinError if a value is outside its range.
+    """
     if not 0.0 < epsilon < math.inf:
         raise FedkinError(f"Epsilon {epsilon} must be above 0 and finite for Gaussian noise.")
     if not 0.0 < delta < 1.0:

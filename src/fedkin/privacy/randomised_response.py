@@ -20,7 +20,8 @@ Normalise = Literal["segment", "vector"]
 def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
     """Scale numbers ``(segments, width)`` to [0, 1] by minimum and maximum, in float64; to 0 if these are the same.
 
-    They are those of each row ("segment"), or of all rows together ("vector").
+    They are those of each row ("segment"), or of all rows together ("vector"). Raises FedkinError if a number is not
+    finite.
     """
     exact = segments.double()
     if not bool(exact.isfinite().all()):
@@ -46,7 +47,7 @@ def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
 def flipped(bits: Tensor, probability: float, noise: Noise) -> Tensor:
     """Flip each bit of `bits`, uint8 of any shape, independently with `probability` in [0, 0.5].
 
-    At 0.5 nothing of the bits is left.
+    At 0.5 nothing of the bits is left. Raises FedkinError if `probability` is outside [0, 0.5].
     """
     check_probability(probability)
     # Double precision, because single would round probabilities below 2**-24.
@@ -70,7 +71,8 @@ def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: No
 
     `bits` are uint8 ``(n,)``. `memory`, uint8 ``(2, n)``, is from an earlier call, kept in the client's state; row v
     holds the answers for true bits of v. `probability`, in [0, 0.5], is used only without it; the same memory means the
-    same probability. Return the answer and the memory.
+    same probability. Return the answer and the memory. Raises FedkinError if `probability` is outside [0, 0.5], or
+    `memory` is of a message of another length.
     """
     check_probability(probability)
     if memory is None:
@@ -90,7 +92,10 @@ def packed(bits: Tensor) -> Tensor:
 
 
 def unpacked(packed: Tensor, n: int) -> Tensor:
-    """Unpack the first `n` bits, uint8 ``(n,)``, of bytes from `packed`."""
+    """Unpack the first `n` bits, uint8 ``(n,)``, of bytes from `packed`.
+
+    Raises FedkinError if there are not as many bytes as `n` bits take.
+    """
     if len(packed) != -(-n // 8):
         raise FedkinError(f"A message of {len(packed)} bytes cannot hold {n} bits, which take {-(-n // 8)}.")
     return torch.from_numpy(np.unpackbits(packed.numpy(), count=n))

@@ -21,7 +21,8 @@ class TableCell:
     """Cell of a table of results.
 
     `text` is such as ``'0.947 ± 0.012'``; ``'–'`` where there is nothing. `beside` is small text beneath: a value to
-    compare with, a unit, a note. `verdict` is shown by a colour and by a sign, `tip` when pointing at the cell.
+    compare with, a unit, a note. `verdict` is shown by a colour and by a sign, `tip` when pointing at the cell. Raises
+    FedkinError if there is no such verdict.
     """
 
     text: str
@@ -40,7 +41,7 @@ class ResultTable:
     """Table of results with a title, a caption that says what to see, and named rows.
 
     `corner` is the heading of the column of row names. `links` are addresses of pages by name of row, best relative to
-    the page; rows may be absent.
+    the page; rows may be absent. Raises FedkinError if a row has more or fewer cells than there are columns.
     """
 
     title: str
@@ -82,7 +83,8 @@ class PageView:
 
     `lead` says what was found, in one or two sentences of plain language; a second line is set smaller, and backticks
     are as in `PagePart`. `summary` has headline numbers as (label, value, explanation). `settings`, nested or flat, are
-    shown folded and in order of name.
+    shown folded and in order of name. Raises FedkinError if two parts have the same anchor, or one that the page itself
+    uses.
     """
 
     title: str

@@ -25,7 +25,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class ScaleTree:
-    """Hierarchy of partitions of the same samples, from coarse to fine, with a caption that says what to see."""
+    """Hierarchy of partitions of the same samples, from coarse to fine, with a caption that says what to see.
+
+    Raises FedkinError if parents are not clusters of the scale before, or not one scale is chosen.
+    """
 
     title: str
     caption: str

@@ -19,7 +19,8 @@ class Curve:
     Steps `x` increase. A series has as many values as steps; ``None``, NaN and infinities leave a gap. They are drawn
     in order of name. `intervals` of a series, such as 95 % confidence, are drawn as a band behind it. `reference` has
     values to compare with, drawn thin, those of a series' name in its colour; `reference_name` is their source.
-    `x_label` says what a step is.
+    `x_label` says what a step is. Raises FedkinError if there are more or fewer values than steps, or an interval is
+    reversed or of no series.
     """
 
     title: str

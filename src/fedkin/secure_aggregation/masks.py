@@ -35,7 +35,10 @@ def limit(clients: int) -> float:
 
 
 def encode(values: Tensor, clients: int) -> Tensor:
-    """Encode numbers ``(n,)`` in fixed point, int64 ``(n,)``, for a sum over `clients` clients."""
+    """Encode numbers ``(n,)`` in fixed point, int64 ``(n,)``, for a sum over `clients` clients.
+
+    Raises ValueError if one is beyond `limit`, or not a number.
+    """
     values = values.double()
     if not bool((values.abs() <= limit(clients)).all()):
         raise ValueError(f"a number is beyond {limit(clients):.3g}, the maximum for a secure sum of {clients} clients")

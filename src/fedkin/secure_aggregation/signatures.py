@@ -83,7 +83,8 @@ class SiteIdentity:
 def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
     """Check public keys in OpenSSH's format, and return them by name, without comments.
 
-    `given` has the lines of ``site.key.pub``; `where` is the place of the keys in error messages.
+    `given` has the lines of ``site.key.pub``; `where` is the place of the keys in error messages. Raises FedkinError if
+    one is no public key, or is that of two names.
     """
     keys = {name: " ".join(line.split()[:2]) for name, line in given.items()}
     holders: dict[str, str] = {}
@@ -108,7 +109,10 @@ def public_text(pem: bytes) -> str:
 
 
 def own_public_text(path: Path) -> str:
-    """Return the public key of the private key in a file, which is OpenSSH's without a password."""
+    """Return the public key of the private key in a file, which is OpenSSH's without a password.
+
+    Raises FileError if the file is no OpenSSH private key of an elliptic curve, without a password.
+    """
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return _private(path).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -59,7 +59,7 @@ def secure(fed: Federation, method: Any) -> None:
 def check_enough(clients: int) -> None:
     """Refuse secure sums over fewer than three clients; those that drop out later do not count.
 
-    Of two clients, each would learn what the other gave.
+    Of two clients, each would learn what the other gave. Raises FedkinError if there are fewer than three.
     """
     if clients < MIN_CLIENTS:
         raise FedkinError(

@@ -96,7 +96,10 @@ class Costs:
 
 
 def parsed_target(text: str) -> CostTarget:
-    """Parse a target from ``NAME=NUMBER``."""
+    """Parse a target from ``NAME=NUMBER``.
+
+    Raises FedkinError if `text` is something else, or the number is not finite.
+    """
     if (target := target_in(text)) is None:
         raise FedkinError(f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
     return target
@@ -113,7 +116,11 @@ def target_in(text: str) -> CostTarget | None:
 
 
 def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[Costs]:
-    """Return the costs of each of these runs up to its last step or, with a target, the step that reached it."""
+    """Return the costs of each of these runs up to its last step or, with a target, the step that reached it.
+
+    Raises FedkinError if a folder holds no run or no step yet, a line of its files cannot be read, or no run's records
+    have the number that `target` names.
+    """
     runs = [(folder, _records(folder)) for folder in folders]
     if target:
         known = {name for _, records in runs for name in measures(*records)}

@@ -62,7 +62,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         """Make or resume a run in the worker process; return whether it finished within its time.
 
         A run that is stopped keeps its last checkpoint, from which it can be resumed. `seconds` is the time limit,
-        counted from when the process is ready; `max_seconds` includes its start.
+        counted from when the process is ready; `max_seconds` includes its start. Raises FedkinError if the method
+        refuses the data or fails, a file cannot be written, or the process ends from outside.
         """
         if is_finished(folder):
             return True
@@ -178,7 +179,8 @@ def run_all(
     """Make all runs, `jobs` in parallel with one thread each, and measure their probes; return why runs failed.
 
     `experiments` are `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only
-    probed. `probes` are names by name of run; see `fedkin.studies.reproduce.probes`.
+    probed. `probes` are names by name of run; see `fedkin.studies.reproduce.probes`. Raises FedkinError if a process
+    was ended from outside, for lack of memory for example.
     """
     failed: dict[str, str] = {}
     waiting = iter(experiments)

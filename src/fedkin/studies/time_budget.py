@@ -11,7 +11,10 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parsed_duration(text: str, option: str = "--budget") -> float:
-    """Parse a duration such as ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"`` to seconds."""
+    """Parse a duration such as ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"`` to seconds.
+
+    Raises FedkinError if `text` is something else, or zero; the message names the `option`.
+    """
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:

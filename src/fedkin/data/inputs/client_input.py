@@ -48,7 +48,8 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
     """Convert one client's data from any supported form, see `FORMS`.
 
     `where` names the client, at the beginning of error messages; `label` is the column, field or key of labels. With
-    `seek_labels` a DataFrame's column of a usual name, see `usual_label`, is taken for labels.
+    `seek_labels` a DataFrame's column of a usual name, see `usual_label`, is taken for labels. Raises FedkinError if it
+    is of another form; if items of a data set cannot be read, or differ in shape; if there is no `label`.
     """
     if isinstance(value, str | Path):
         return ClientInput(value)

@@ -30,7 +30,8 @@ def read_items(items: Iterable[Any], count: int | None, where: str, label: str |
 
     Each `x` is a tensor, an array or a picture of Pillow's, all of one shape. With a `count` the samples are written in
     place instead of collected. `where` names the source, at the beginning of error messages; `label` is the key of
-    labels, where items are dicts.
+    labels, where items are dicts. Raises FedkinError if there are none, one cannot be read, or they differ in form or
+    shape.
     """
     store: Tensor | None = None
     samples: list[Tensor] = []

@@ -46,6 +46,9 @@ def federation_input(
 ) -> FederationInput:
     """Convert clients and labels in any supported form to the one in which they are read.
 
+    Raises FedkinError if clients or labels are of another form, or there is not one array of labels for each client; a
+    line for each client whose data cannot be used.
+
     Parameters
     ----------
     clients : Any

@@ -26,7 +26,8 @@ def read_rows(rows: Any, where: str, label: str | None = None) -> tuple[Any, Any
     """Return samples, labels, and the name of the labels' column if the samples are a DataFrame that still has it.
 
     The first column of images is the samples, or the only column of lists; else all columns but the labels are a table.
-    Labels are a column of a usual name, or the only ``ClassLabel``; of these, numbers.
+    Labels are a column of a usual name, or the only ``ClassLabel``; of these, numbers. Raises FedkinError if it is
+    empty, has no `label`, or images or lists differ in shape.
     """
     import datasets
 

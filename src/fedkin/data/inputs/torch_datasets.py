@@ -26,6 +26,7 @@ def read_torch_dataset(data: TorchDataset[Any], where: str, label: str | None = 
     """Read all items of a data set: ``(x, y)``, ``{"x": x, "y": y}`` or ``x``.
 
     Transforms are applied once; see an estimator's `augmentation` for those that should differ from epoch to epoch.
+    Raises FedkinError, see `read_items`.
     """
     whole, rows = _resolved(data)
     if isinstance(whole, TensorDataset):
@@ -40,7 +41,8 @@ def read_loader(loader: DataLoader[Any], where: str, label: str | None = None) -
     """Read all samples of a loader, none dropped, as its ``collate_fn`` makes them.
 
     They come in the order of the data set, whether it shuffles or not, or in that of its sampler if this chooses some.
-    Its batch size is the number of items that its ``collate_fn`` gets; training has the estimator's own.
+    Its batch size is the number of items that its ``collate_fn`` gets; training has the estimator's own. Raises
+    FedkinError, see `read_items`.
     """
     data = loader.dataset
     if isinstance(data, IterableDataset):

@@ -32,7 +32,7 @@ def as_tensor(value: Any, where: str) -> Tensor:
     It is ``(n, features)``, or of images ``(n, channels, height, width)``, where channels may be absent in `value`; n
     is at least 1, and all numbers are finite. Images of type uint8 are divided by 255. A float32 tensor that is mapped
     from a file stays there and is not copied. `where` names the source, such as ``"Client 3"``, at the beginning of
-    error messages.
+    error messages. Raises FedkinError if it is empty, of another shape, not numeric or not finite.
     """
     frame = as_frame(value)
     if frame is not None:
@@ -76,7 +76,7 @@ def as_dataset(
     """Convert samples to a data set: a DataFrame to a table, anything else to an array, see `as_tensor`.
 
     `name` is that of the data set, and `where` that of the source, at the beginning of error messages. `label` is the
-    column of a DataFrame that holds labels; no other is taken for that.
+    column of a DataFrame that holds labels; no other is taken for that. Raises FedkinError if it cannot be used.
     """
     frame = as_frame(value)
     if frame is None:
@@ -85,7 +85,10 @@ def as_dataset(
 
 
 def plain_numbers(table: Table, where: str) -> Tensor:
-    """Return a table of numbers and booleans without empty cells as float32 ``(rows, columns)``."""
+    """Return a table of numbers and booleans without empty cells as float32 ``(rows, columns)``.
+
+    Raises FedkinError if it holds anything else; a line for each such column.
+    """
     x = table.values.float()
     problems = []
     for at in (~torch.isfinite(x)).any(0).nonzero()[:, 0].tolist():
@@ -138,7 +141,10 @@ def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, wher
 
 
 def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that the samples of all clients have the same shape; clients are named as the beginning of a sentence."""
+    """Check that the samples of all clients have the same shape; clients are named as the beginning of a sentence.
+
+    Raises FedkinError, naming the first client whose shape is not the most common one.
+    """
     if not shapes:
         return
     usual, _ = Counter(shapes.values()).most_common(1)[0]
@@ -150,7 +156,10 @@ def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
-    """Return the shape of a sample, which all clients must have in common, from their replies' ``shape``."""
+    """Return the shape of a sample, which all clients must have in common, from their replies' ``shape``.
+
+    Raises FedkinError if a client differs.
+    """
     shapes = {f"Client {client}": tuple(reply["shape"]) for client, reply in replies.items()}
     check_same_shape(shapes)
     return next(iter(shapes.values()))

@@ -199,7 +199,10 @@ def files_of_clients(source: str) -> list[str]:
 def read_file(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
-    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file."""
+    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file.
+
+    Raises FedkinError if it is none of these, or cannot be used.
+    """
     if path.suffix.lower() not in READERS:
         what = f"a {path.suffix or 'nameless'} file"
         raise FedkinError(f"'{path}' is {what}; allowed: {', '.join(READERS)}.")
@@ -211,7 +214,10 @@ def read_file(
 
 
 def expanded(source: str) -> Path:
-    """Return the path with ``~`` replaced by the home directory."""
+    """Return the path with ``~`` replaced by the home directory.
+
+    Raises FedkinError if there is no such user.
+    """
     try:
         return Path(source).expanduser()
     except RuntimeError as error:

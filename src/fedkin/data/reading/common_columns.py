@@ -14,7 +14,10 @@ from fedkin.data.reading.dataset import in_order
 
 
 def united(tables: Sequence[Table], where: Sequence[str]) -> list[Table]:
-    """Give the tables of one data set the columns of the first, and the categories of all; `where` names each table."""
+    """Give the tables of one data set the columns of the first, and the categories of all; `where` names each table.
+
+    Raises FedkinError if one lacks a column, or it holds something else there; a line for each such column.
+    """
     problems: list[str] = []
     columns = []
     for column in tables[0].columns:

@@ -19,7 +19,7 @@ def new_store(count: int, shape: tuple[int, ...], dtype: torch.dtype, where: str
     """Allocate a tensor ``(count, *shape)``: in memory, or if it is large in a memory-mapped temporary file.
 
     The file is in the folder for temporary files, which ``TMPDIR`` names. It has no name there, so that nothing of it
-    remains.
+    remains. Raises FedkinError if there is not enough room on disk.
     """
     numbers = count * math.prod(shape)
     size = numbers * dtype.itemsize

@@ -38,7 +38,7 @@ def read_huggingface(
     If a column holds images, the first such column is `x` and all others but the label's and the cluster's are ignored.
     Else all columns but these are those of a table. Without a `label` it is the column of a usual name, see
     `usual_label`, else the only ``ClassLabel`` column, else, with images, the only integer column, else none. `name` is
-    the one that the user gave.
+    the one that the user gave. Raises FedkinError if it cannot be found or loaded, or its contents are of no use.
     """
     require(f"Reading '{name}', a data set in Hugging Face layout,", "datasets", "datasets")
     import datasets
@@ -120,7 +120,10 @@ def _decode(file: dict[str, Any] | None, row: int, where: str) -> npt.NDArray[np
 def label_column(
     features: dict[str, Any], label: str | None, cluster: str | None, where: str, images: bool
 ) -> str | None:
-    """Return the name of the labels' column: the one given, a usual name, the only ``ClassLabel``, or ``None``."""
+    """Return the name of the labels' column: the one given, a usual name, the only ``ClassLabel``, or ``None``.
+
+    Raises FedkinError if there is none of the name given.
+    """
     import datasets
 
     if label is not None:

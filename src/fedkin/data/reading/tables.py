@@ -40,7 +40,11 @@ _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
 def read_table(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
-    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file."""
+    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file.
+
+    Raises FedkinError if it cannot be read, has no rows or no header, or a column cannot be used; a line for each such
+    column.
+    """
     where = f"'{path}'"
     csv = path.suffix.lower() in (".csv", ".tsv")
     frame = read_csv(path, where, options.decimal, options.encoding) if csv else _read_parquet(path, where)

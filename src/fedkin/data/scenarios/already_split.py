@@ -50,7 +50,11 @@ class ClientFiles:
     table: TableOptions = NO_OPTIONS
 
     def build(self, seed: int = 0) -> Population:
-        """Build the clients, in order of file name or as listed; only the held-out samples are drawn at random."""
+        """Build the clients, in order of file name or as listed; only the held-out samples are drawn at random.
+
+        Raises FedkinError if there is no client, or any client's data cannot be used, with a line for each problem; if
+        arrays differ in shape, or tests are wanted of data without labels.
+        """
         sites = load_agreeing_clients(self.data, self.label, self.table)
         labelled = all(site.y is not None for site in sites)
         if self.test_fraction > 0 and not labelled:

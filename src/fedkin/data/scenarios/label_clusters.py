@@ -77,7 +77,10 @@ class LabelClusters(PartitionScenario):
         return self.populated(data, parts, seed, clusters=clusters)
 
     def hidden_clusters(self) -> Tensor:
-        """Return the hidden cluster of each client, int64 ``(clients,)``; it does not depend on data."""
+        """Return the hidden cluster of each client, int64 ``(clients,)``; it does not depend on data.
+
+        Raises FedkinError if there are fewer than 3 clients.
+        """
         return torch.arange(3).repeat_interleave(torch.tensor(self._sizes()))
 
     def _sizes(self) -> list[int]:

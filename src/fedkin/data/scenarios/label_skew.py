@@ -55,6 +55,7 @@ class LabelSkew(DataSetScenario):
 
         Both are int64: ``n_clusters`` a scalar, the number of classes at the client; ``given`` of shape ``(n,)``, in
         ``0..n_clusters-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.
+        Raises FedkinError if the data cannot be loaded or have no labels, or an option is out of its range.
         """
         if self.initial not in _INITIAL:
             raise unknown_name("value for initial", self.initial, _INITIAL)

@@ -32,7 +32,7 @@ def label_skew(
     common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it holds.
 
     `y` is int64 ``(n,)``, the class of each sample; what is returned are each client's indices into it, int64,
-    shuffled.
+    shuffled. Raises FedkinError if a number is out of its range.
     """
     classes, sizes = torch.unique(y, return_counts=True)
     low, high = class_range(len(classes), *classes_per_client)
@@ -61,7 +61,10 @@ def label_skew(
 
 
 def class_range(n_classes: int, low: int | None = None, high: int | None = None) -> tuple[int, int]:
-    """Return the minimum and maximum number of classes per client; by default 2 and half of all."""
+    """Return the minimum and maximum number of classes per client; by default 2 and half of all.
+
+    Raises FedkinError unless ``1 <= low <= high <= n_classes``.
+    """
     usual = min(n_classes, max(2, n_classes // 2))
     if high is None:
         high = max(usual, low or 0)
@@ -91,7 +94,7 @@ def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
     """Corrupt starting labels: each sample moves to another cluster with probability `dirtiness`.
 
     `labels` are int64 ``(n,)`` in ``0..K-1``; a sample moves to one of the client's other clusters with equal
-    probability. With K = 1 there is no other, and all stay.
+    probability. With K = 1 there is no other, and all stay. Raises FedkinError if `dirtiness` is out of range.
     """
     check_fraction("dirtiness", dirtiness)
     n_clusters = int(labels.max()) + 1 if len(labels) else 0

@@ -88,7 +88,10 @@ class DataSetScenario(ABC):
 
     @abstractmethod
     def build(self, seed: int) -> Population:
-        """Build the clients and the ground truth; the same for the same seed."""
+        """Build the clients and the ground truth; the same for the same seed.
+
+        Raises FedkinError if the data cannot be loaded or have no labels, or an option does not suit them.
+        """
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,10 @@ class PartitionScenario(DataSetScenario):
 
 
 def load_labelled(source: str, label: str | None = None, options: TableOptions = NO_OPTIONS) -> Labelled:
-    """Load a data set with labels, and its split ``test`` if it has one."""
+    """Load a data set with labels, and its split ``test`` if it has one.
+
+    Raises FedkinError if it cannot be loaded, or has no labels.
+    """
     train, test = load(source, label, options=options), _test_split(source, label, options)
     y = labels_of(train)
     if test is None:
@@ -172,6 +178,8 @@ def populate(
     change: SampleTransform | None = None,
 ) -> Population:
     """Build the population from the samples allocated to each client: `parts`, int64 indices into the training samples.
+
+    Raises FedkinError if a client would have nothing to train on, or a number is out of its range.
 
     Parameters
     ----------

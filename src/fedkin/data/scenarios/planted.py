@@ -145,7 +145,11 @@ class Domain(DataSetScenario):
     shrink: Count = 1
 
     def build(self, seed: int) -> Population:
-        """Build the clients, with labels, tests and their domains as hidden clusters."""
+        """Build the clients, with labels, tests and their domains as hidden clusters.
+
+        Raises FedkinError if the data cannot be loaded, or have no labels or domains, or a domain is too small for its
+        clients.
+        """
         if self.data in EMBEDDED:
             raise FedkinError(
                 f"'{self.data}' has no column '{self.column}'; the scenario 'domain' needs data from several domains, "
@@ -172,7 +176,10 @@ class Domain(DataSetScenario):
 
 
 def shrunken(x: Tensor, side: int, source: str) -> Tensor:
-    """Downsample images ``(n, C, H, W)`` by averaging squares of `side` pixels: ``(n, C, H // side, W // side)``."""
+    """Downsample images ``(n, C, H, W)`` by averaging squares of `side` pixels: ``(n, C, H // side, W // side)``.
+
+    Raises FedkinError if they are no images, or smaller than that.
+    """
     if x.dim() != 4 or min(x.shape[2:]) < side:
         raise FedkinError(
             f"scenario.shrink is {side}, but a sample of '{source}' has the shape {tuple(x.shape[1:])}; it is for "

@@ -36,7 +36,8 @@ def preview(population: Population, clients: int = 6) -> str:
 def previews(scenarios: dict[str, type], data: str) -> dict[str, str]:
     """Return, by name of scenario, its preview on `data` with default options, or the reason why there is none.
 
-    Data that several scenarios partition are loaded once.
+    Data that several scenarios partition are loaded once. Raises FedkinError if there is a reason against every one of
+    them; the last one's.
     """
     loaded = _loaded(data)
     texts, refusals = {}, []

@@ -20,7 +20,10 @@ _ATTEMPTS = 1000
 
 
 def iid_split(n_samples: int, num_partitions: int, rng: torch.Generator) -> list[Tensor]:
-    """Partition samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``."""
+    """Partition samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``.
+
+    Raises FedkinError unless there is a sample for each part.
+    """
     _check_partitions(n_samples, num_partitions)
     return list(torch.randperm(n_samples, generator=rng).tensor_split(num_partitions))
 
@@ -36,7 +39,8 @@ def dirichlet_split(
 ) -> list[Tensor]:
     """Partition each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
 
-    Return each part's indices into `y`, int64, shuffled.
+    Return each part's indices into `y`, int64, shuffled. Raises FedkinError if a parameter is out of its range or no
+    draw gave every part enough.
 
     Parameters
     ----------
@@ -73,7 +77,8 @@ def shard_split(
 ) -> list[Tensor]:
     """Partition into random blocks of samples sorted by class (McMahan et al. 2017); the ``ShardPartitioner``.
 
-    Return each part's indices into `y`, int64, shuffled. `y` is int64 ``(n,)``, the class of each sample.
+    Return each part's indices into `y`, int64, shuffled. `y` is int64 ``(n,)``, the class of each sample. Raises
+    FedkinError if a number is missing, out of its range, or asks for more samples than there are.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def introduced(reply: Message, node: int, key: str) -> Member:
     """Return the member that a site's introduction describes, see `fedkin.engines.site.Site.introduction`.
 
     `node` is Flower's number of the node that was asked, and `key` the node's public key as Flower knows it, see
-    `Member.key`.
+    `Member.key`. Raises FedkinError if it is no introduction.
     """
     if reply.has_error():
         raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")

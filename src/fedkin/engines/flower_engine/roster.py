@@ -219,7 +219,7 @@ class Roster:
         forgotten, which are not waited for; `patience` is the maximum of seconds.
 
         No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
-        over; the others are missing until they come back.
+        over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
         """
         end, last, enough = time.monotonic() + patience, "", self._enough(wanted)
         while True:

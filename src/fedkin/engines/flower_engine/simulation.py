@@ -30,7 +30,7 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
 
     Flower's simulation wants to be the caller of the server's code; here it runs in a thread beside it, so that a
     simulated run shows its progress and is interrupted like any other. ``node_config["partition-id"]`` counts nodes
-    from 0; `workers` are Ray processes that do their work.
+    from 0; `workers` are Ray processes that do their work. Raises FedkinError if the simulation cannot be started.
     """
     grids: Queue[Grid | BaseException] = Queue()
     done = Event()

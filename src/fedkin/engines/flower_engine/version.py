@@ -22,7 +22,10 @@ class FlowerError(FedkinError, ImportError):
 
 
 def check_flower() -> str:
-    """Return the installed version of Flower, after checking that it works with fedkin."""
+    """Return the installed version of Flower, after checking that it works with fedkin.
+
+    Raises FlowerError if there is none, or the version is known not to work.
+    """
     try:
         found = version("flwr")
     except PackageNotFoundError as error:
@@ -38,7 +41,10 @@ def check_flower() -> str:
 
 @contextmanager
 def importing_flower() -> Iterator[None]:
-    """Explain import errors inside the context that are due to an incompatible version of Flower."""
+    """Explain import errors inside the context that are due to an incompatible version of Flower.
+
+    Raises FlowerError if something of Flower's, or of what it needs, cannot be imported.
+    """
     try:
         yield
     except ImportError as error:

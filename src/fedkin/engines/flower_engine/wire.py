@@ -30,7 +30,10 @@ class Content:
     payload: bytes | None = None
 
     def tree(self) -> Payload:
-        """Return the payload as a tree; empty if there is none."""
+        """Return the payload as a tree; empty if there is none.
+
+        Raises FedkinError if it is not safetensors as fedkin writes them.
+        """
         tree = {} if self.payload is None else from_bytes(self.payload)
         if not isinstance(tree, dict):
             raise FedkinError("The payload is not a dictionary.")
@@ -52,7 +55,10 @@ def content(payload: Payload | bytes | None = None, **facts: str | int | float) 
 
 
 def read(records: RecordDict) -> Content:
-    """Decode the content of a message that `content` has encoded."""
+    """Decode the content of a message that `content` has encoded.
+
+    Raises FedkinError if `content` did not make the records, as with arrays that NumPy would load.
+    """
     facts, arrays = records.get(_FACTS), records.get(_PAYLOAD)
     if not isinstance(facts, ConfigRecord) or not isinstance(arrays, ArrayRecord | None):
         raise FedkinError("It is not one of fedkin's messages.")

@@ -51,7 +51,10 @@ TOOLS = {
 
 
 def check_installed(settings: TrackingSection) -> None:
-    """Check that all tools of ``tracking.to`` are installed."""
+    """Check that all tools of ``tracking.to`` are installed.
+
+    Raises FedkinError if one is not installed.
+    """
     for name in settings.to:
         require(f"Tracking to '{name}'", TOOLS[name].package, "tracking")
 
@@ -69,7 +72,10 @@ class Trackers(Callback):
         self._notes: dict[str, Note] = {}
 
     def begin(self) -> None:
-        """Open all tools, of which a new tracked run needs every one, and send the steps they missed."""
+        """Open all tools, and send the steps they missed.
+
+        Raises FedkinError if a tool cannot be opened for a new tracked run, or ``tracking.json`` is damaged.
+        """
         if not self.config.tracking.to:
             return
         self._open()

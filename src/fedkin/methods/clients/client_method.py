@@ -128,7 +128,10 @@ class ClientMethod(Method[Any]):
         return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
 
     def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
-        """Return the shape of the clients' samples and the number of classes: 0 if a client has no labels."""
+        """Return the shape of the clients' samples and the number of classes: 0 if a client has no labels.
+
+        Raises FedkinError if clients differ in the shape of their samples, or labels are needed and a client has none.
+        """
         replies = fed.ask_until_all_reply(describe, {})
         without = [client for client, reply in replies.items() if reply["classes"] == 0] if labels_needed else []
         if len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):
@@ -166,8 +169,8 @@ class ClientMethod(Method[Any]):
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
         """Return the ids of clients sampled to take part in this round, in ascending order.
 
-        They are a `fraction` of the clients present, by default `participation`; enough for secure aggregation, where
-        it is.
+        They are a `fraction` of the clients present, by default `participation`. Raises FedkinError if
+        they are too few for secure aggregation.
         """
         present = fed.present
         count = max(1, round((self.participation if fraction is None else fraction) * len(present)))

@@ -61,7 +61,10 @@ def lowest_loss(losses: Tensor) -> int:
 
 
 def labels_of(client: Client) -> Tensor:
-    """Return the client's labels."""
+    """Return the client's labels.
+
+    Raises FedkinError if it has none.
+    """
     if client.y is None:
         raise FedkinError(f"Client {client.id} has no labels; a method of clustered federated learning needs them.")
     return client.y

@@ -69,7 +69,10 @@ class LADDMethod(OneShotMethod):
     cost = "cheap"
 
     def init(self, fed: Federation) -> LADDState:
-        """Return one new model, and no client in a cluster yet."""
+        """Return one new model, and no client in a cluster yet.
+
+        Raises FedkinError if samples are not images.
+        """
         state: LADDState = self.unplaced(fed)
         if len(state.module["shape"]) != 3:
             raise FedkinError(

@@ -146,7 +146,10 @@ class OneSplitMethod(UpdateMethod):
     clustering_round: Count = 1
 
     def init(self, fed: Federation) -> Any:
-        """Return one new model, and all clients in one cluster."""
+        """Return one new model, and all clients in one cluster.
+
+        Raises FedkinError if `clustering_round` is greater than `rounds`.
+        """
         if self.clustering_round > self.rounds:
             raise FedkinError(
                 f"clustering_round is {self.clustering_round}, but the number of rounds is {self.rounds}, so clients "

@@ -147,12 +147,18 @@ class DECMethod(SampleMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the cluster of samples, int64 ``(n,)``; with ``scope="client"`` new samples have none."""
+        """Return the cluster of samples, int64 ``(n,)``; with ``scope="client"`` new samples have none.
+
+        Raises FedkinError with ``scope="client"``, where new samples have no cluster.
+        """
         return _found(result).assign(x.flatten(1))
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return the samples' largest soft assignment minus the second largest, float32 ``(n,)``; see `predict`."""
+        """Return the samples' largest soft assignment minus the second largest, float32 ``(n,)``; see `predict`.
+
+        Raises FedkinError with ``scope="client"``, where new samples have no cluster.
+        """
         return share_margin(_found(result).memberships(x.flatten(1)))
 
     @staticmethod

@@ -126,7 +126,8 @@ class MUFCMethod(KeptPointsMethod):
         """Forget samples, or all of a client's; cluster the rest, and send all clients the new clusters.
 
         The result has the distribution of a run without these samples, given how samples were prepared: scaling is not
-        computed anew.
+        computed anew. Raises FedkinError if a client took no part, does not reply, or has no such row; or if nothing
+        would be left.
 
         Parameters
         ----------

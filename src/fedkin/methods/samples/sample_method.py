@@ -107,7 +107,10 @@ def describe(client: Client, payload: Payload) -> Payload:
 
 
 def describe_clients(fed: Federation) -> Facts:
-    """Ask all clients for facts about their data; shapes of samples must agree."""
+    """Ask all clients for facts about their data.
+
+    Raises FedkinError if samples of two clients differ in shape, or a client cannot be reached.
+    """
     replies = fed.agreeing(fed.ask_until_all_reply(describe, {}))
     unit = all(reply["lowest"] >= 0.0 and reply["highest"] <= 1.0 for reply in replies.values())
     return Facts(common_shape(replies), {client: reply["samples"] for client, reply in replies.items()}, unit)
@@ -119,7 +122,10 @@ def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> N
 
 
 def repeat_step(fed: Federation, state: AnyState, record: Record, failure: str) -> tuple[AnyState, Record]:
-    """End a step without progress, so that the next one tries again."""
+    """End a step without progress, so that the next one tries again.
+
+    Raises FedkinError with the message `failure`, in step 20 and later.
+    """
     if state.steps + 1 >= MAX_ATTEMPTS:
         raise FedkinError(failure)
     fed.pause(state.steps + 1)
@@ -148,7 +154,10 @@ def assign_samples(
 
 
 def own_count(client: Client, wanted: int | str, option: str) -> int:
-    """Return how many clusters a client looks for: `wanted`, or for "given" the number in its state."""
+    """Return how many clusters a client looks for: `wanted`, or for "given" the number in its state.
+
+    Raises FedkinError if it has none; the sentence names the method's `option`.
+    """
     if wanted != "given":
         return int(wanted)
     if "n_clusters" not in client.state:

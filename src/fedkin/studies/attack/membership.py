@@ -101,7 +101,8 @@ def planned(known: KnownEncoder, pools: Sequence[Tensor], size: int, trials: int
 def as_sent(known: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng: torch.Generator) -> Cases:
     """Make test cases from the messages of the run's clients.
 
-    At most `per_segment` members are tried with each segment, and as many others.
+    At most `per_segment` members are tried with each segment, and as many others. Raises FedkinError if no client has
+    both members and fresh samples for a segment.
     """
     made: list[Cases] = []
     for block, sent in enumerate(messages):

@@ -62,7 +62,10 @@ class BenchmarkOptions:
     limit: str = "10m"
 
     def check(self) -> None:
-        """Check that all options are in their range."""
+        """Check that all options are in their range.
+
+        Raises FedkinError in a sentence that names it.
+        """
         if self.family not in ("samples", "clients"):
             raise FedkinError(f"What is benchmarked is '{self.family}'; it should be clients or samples.")
         for name, value in (("--seeds", self.seeds), ("--rounds", self.rounds)):
@@ -79,7 +82,7 @@ def benchmarked(
 
     Return all known results of the scenarios and methods. Results in `out` with the same data and settings are not
     computed again. By default the `worker` is a process of one thread. `shows` says whether to show the progress on a
-    terminal.
+    terminal. Raises FedkinError if an option is out of range, a name unknown, or the folder holds another benchmark.
     """
     options.check()
     methods = variants_of(options.family, options.methods)

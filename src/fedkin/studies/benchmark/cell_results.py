@@ -52,7 +52,10 @@ class CellResult:
 
 
 def read_results(folder: Path) -> dict[Cell, CellResult]:
-    """Read the results in a benchmark's folder, the last of each cell."""
+    """Read the results in a benchmark's folder, the last of each cell.
+
+    Raises FedkinError if a line cannot be read.
+    """
     path = folder / RESULTS
     check_regular(path)
     if not path.exists():
@@ -68,7 +71,10 @@ def read_results(folder: Path) -> dict[Cell, CellResult]:
 
 
 def append_result(folder: Path, result: CellResult) -> None:
-    """Append a result as one line."""
+    """Append a result as one line.
+
+    Raises FedkinError if it cannot be written.
+    """
     path = folder / RESULTS
     try:
         if path.is_file() and not (text := path.read_text(encoding="utf-8")).endswith("\n"):

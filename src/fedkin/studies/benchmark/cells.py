@@ -135,7 +135,10 @@ class Conditions:
 
 
 def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
-    """Return the scenarios that take part: those named, or all that require no data set of their own."""
+    """Return the scenarios that take part: those named, or all that require no data set of their own.
+
+    Raises FedkinError if a name is unknown.
+    """
     table = _TABLES[family]
     if tuple(names) == ("all",):
         return [name for name, scenario in table.items() if scenario.data is None]
@@ -146,7 +149,10 @@ def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
 
 
 def variants_of(family: Family, names: Sequence[str]) -> list[str]:
-    """Return the methods that take part, the cheapest first; each of `names` may be followed by settings."""
+    """Return the methods that take part, the cheapest first; each of `names` may be followed by settings.
+
+    Raises FedkinError if a name is unknown or of the other family, or a setting is not ``OPTION=VALUE``.
+    """
     by_method: dict[str, list[str]] = {}
     for name in names:
         by_method.setdefault(_parted(name)[0], []).append(name)
@@ -172,7 +178,10 @@ def about(family: Family, scenario: str) -> str:
 
 
 def cells_of(scenarios: Sequence[str], methods: Sequence[str], seeds: int) -> list[Cell]:
-    """Return all cells, sorted so that every scenario and method gets one seed before any gets a second."""
+    """Return all cells, sorted so that every scenario and method gets one seed before any gets a second.
+
+    Raises FedkinError if there is no cell.
+    """
     if not scenarios or not methods:
         raise FedkinError("A benchmark needs at least one scenario and one method.")
     return [Cell(seed, scenario, method) for seed in range(seeds) for scenario in scenarios for method in methods]

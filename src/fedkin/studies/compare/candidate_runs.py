@@ -62,7 +62,8 @@ def steps_of(folder: Path) -> int:
 def outcome(folder: Path, sizes: Sequence[int]) -> Done:
     """Collect the clusters and costs of the finished run in `folder`.
 
-    `sizes` are the numbers of samples of the clients; those of clients that never took part get no cluster.
+    `sizes` are the numbers of samples of the clients; those of clients that never took part get no cluster. Raises
+    FedkinError if its files cannot be read.
     """
     try:
         last = read_lines(folder / RECORDS)[-1]
@@ -92,7 +93,10 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
 
 
 def clusters_with_members(folder: Path) -> int | None:
-    """Count the clusters of samples in the finished run in `folder`; ``None`` if it clusters no samples."""
+    """Count the clusters of samples in the finished run in `folder`; ``None`` if it clusters no samples.
+
+    Raises FedkinError if its files cannot be read.
+    """
     files = sorted((folder / "labels").glob("*.csv"))
     try:
         found = {int(cluster) for path in files for cluster in np.unique(_column(folder, f"labels/{path.name}"))}

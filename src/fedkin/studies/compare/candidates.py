@@ -18,7 +18,10 @@ Role = Literal["", "centralised", "synthetic", "baseline"]
 
 
 def method_named(name: str) -> type[Method[Any]]:
-    """Return the class of the method `name`; if there is none, the message suggests the nearest name."""
+    """Return the class of the method `name`.
+
+    Raises FedkinError if there is none; the message suggests the nearest name.
+    """
     return registry.resolve("method", name)
 
 
@@ -105,7 +108,10 @@ class Selection:
 
 
 def selection_of(family: Family, methods: Sequence[str]) -> Selection:
-    """Select the methods that take part: those named, or with ``("all",)`` all of the family."""
+    """Select the methods that take part: those named, or with ``("all",)`` all of the family.
+
+    Raises FedkinError if a name is unknown or that of a method of the other family, or none is left.
+    """
     names = [name for name in registry.METHODS if method_named(name).clusters == family]
     if tuple(methods) != ("all",):
         for name in methods:

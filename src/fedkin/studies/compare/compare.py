@@ -60,7 +60,10 @@ class Options:
     by: str = "score"
 
     def check(self) -> None:
-        """Check that all options are in their range."""
+        """Check that all options are in their range.
+
+        Raises FedkinError in a sentence that names it.
+        """
         if self.clusters is not None and self.clusters < 2:
             raise FedkinError(f"--clusters is {self.clusters}; allowed: 2 or more clusters.")
         if self.seeds < 1:
@@ -76,6 +79,8 @@ def compared(
     """Compare methods on the same clients; an interrupted comparison of the same question in `out` is resumed.
 
     `show` is as in `Schedule.show`. The `worker` makes the runs, and is left running; by default it is a new one.
+    Raises FedkinError if an option is out of its range, no method suits the data, `out` holds anything else, or no run
+    finished in the budget.
     """
     options.check()
     budget = TimeBudget(parsed_duration(options.budget))

@@ -63,13 +63,20 @@ class Question:
         return f"Which {self.family} belong together? ({here}; --question {other} asks the other question.)"
 
     def config(self, candidate: Candidate, seed: int) -> Config:
-        """Build the configuration of one run."""
+        """Build the configuration of one run.
+
+        Raises FedkinError if a key or value is not allowed.
+        """
         data = {"seed": self.seed, **self.tables["data"]}
         method = candidate.settings(self.settings)
         return config_of({**self.tables, "data": data, "method": method, "seed": seed})
 
     def population(self, config: Config) -> Population:
-        """Build the clients of a run of this experiment."""
+        """Build the clients of a run of this experiment.
+
+        Raises FedkinError if there are fewer than two clients, or clients are to be clustered but have no labels or no
+        tests.
+        """
         population = config.population()
         if len(population.clients) < 2:
             raise FedkinError(
@@ -105,6 +112,8 @@ def question_of(
     methods: Sequence[str] = ("all",),
 ) -> Question:
     """Build the question from what a user gives on the command line or in Python.
+
+    Raises FedkinError if something is given twice, or is not allowed.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def all_rounds(folder: Path) -> dict[str, float]:
 def temperature(folder: Path) -> dict[str, float]:
     """Return OCFL's temperature (figure 3): ``first``, ``lowest``, and at the ``rise`` that formed clusters.
 
-    The ``drop`` is the difference of the first and the lowest.
+    The ``drop`` is the difference of the first and the lowest. Raises FedkinError if the run has no temperature.
     """
     values = [value for value in FinishedRun(folder).values("temperature") if value is not None]
     if not values:
@@ -56,7 +56,8 @@ def temperature(folder: Path) -> dict[str, float]:
 def target(folder: Path) -> dict[str, float]:
     """Return the cost of reaching the target of the run's own experiment: ``rounds``, ``mb``, ``client_seconds``.
 
-    ``rounds`` are those of training. Empty if the run never reached the target.
+    ``rounds`` are those of training. Empty if the run never reached the target. Raises FedkinError if the experiment
+    has no target.
     """
     wanted = run_config(folder).target
     if wanted.metric is None or wanted.reach is None:
@@ -84,7 +85,8 @@ def trained(folder: Path) -> dict[str, float]:
 def message(folder: Path) -> dict[str, float]:
     """Return the client seconds of one message and of one epoch of a client's training, and their ratio.
 
-    Keys are ``message``, ``epoch`` and ``ratio`` (embedding, figure 6).
+    Keys are ``message``, ``epoch`` and ``ratio`` (embedding, figure 6). Raises FedkinError if clients send no messages
+    in the run, or train by steps rather than epochs.
     """
     run, method = FinishedRun(folder), _method(folder)
     seconds = {line["step"]: line["client_seconds"] for line in run.timing}
@@ -103,7 +105,8 @@ def flips(folder: Path) -> dict[str, float]:
     The run, of a scenario with hidden clusters, has an encoder that makes the clients' bits, which are flipped anew for
     every probability. ``exact@0.1`` is the ARI of the method's own algorithm, ``bayes@0.1`` that of the published
     search where clusters may have two clients, as in the authors' study, and ``given@0.1`` that of k-means given the
-    number of clusters; ``exact-clusters@0.1`` is their number.
+    number of clusters; ``exact-clusters@0.1`` is their number. Raises FedkinError if the run is not one of `embedding`
+    in a scenario with hidden clusters.
     """
     config = run_config(folder)
     bits, truth = _clean_bits(folder, config)

@@ -66,7 +66,10 @@ class Grid:
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, device: str = "cpu") -> list[Plan]:
-    """Plan the entries that `names` stand for, each once."""
+    """Plan the entries that `names` stand for, each once.
+
+    Raises FedkinError if there is no such entry, one cannot be used, or two files have one name.
+    """
     paths: dict[str, Path] = {}
     for name, path in (item for given in names for item in chosen(given).items()):
         first = paths.setdefault(name, path)
@@ -106,7 +109,10 @@ def reproduce(
 
 
 def check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
-    """Check that every name in `only` is a row or column of some plan."""
+    """Check that every name in `only` is a row or column of some plan.
+
+    Raises FedkinError if a name is not; the message suggests the nearest one.
+    """
     known = {line.name for plan in plans for line in (*plan.rows, *plan.columns)}
     for name in only:
         if name not in known:

@@ -160,7 +160,11 @@ def cell_name(row: EntryLine, column: EntryLine) -> str:
 
 
 def measure_of(entry: PaperEntry, row: EntryLine, column: EntryLine, where: Path | str = "The entry") -> str:
-    """Return the measure of a cell: that of its column, else of its row, else of the entry."""
+    """Return the measure of a cell: that of its column, else of its row, else of the entry.
+
+    Raises FedkinError if there is none, or it needs the column's position and there is none; `where` names the entry in
+    the message.
+    """
     measure = column.measure or row.measure or entry.measure
     if measure is None:
         raise FedkinError(f"{where} does not say what to measure in '{cell_name(row, column)}'.")
@@ -195,7 +199,10 @@ def _in_order(name: str) -> tuple[str, str, int]:
 
 
 def chosen(name: str) -> dict[str, Path]:
-    """Return the entries that a name stands for: one, all of a paper, ``all``, or a user's own TOML file."""
+    """Return the entries that a name stands for: one, all of a paper, ``all``, or a user's own TOML file.
+
+    Raises FedkinError if there is no such entry.
+    """
     if name.endswith(".toml"):
         return {Path(name).stem: Path(name)}
     known, root = names_of_entries(), folder_of_entries()
@@ -206,7 +213,10 @@ def chosen(name: str) -> dict[str, Path]:
 
 
 def load_entry(path: Path) -> PaperEntry:
-    """Read and check one entry."""
+    """Read and check one entry.
+
+    Raises FedkinError if the file cannot be read, a key or value is not allowed, or names in it do not fit together.
+    """
     tables = read_tables(path)
     try:
         entry = PaperEntry.model_validate(tables)

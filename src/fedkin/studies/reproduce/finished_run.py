@@ -33,7 +33,10 @@ class FinishedRun:
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """Split ``name[i]`` into the name and the position in a list."""
+    """Split ``name[i]`` into the name and the position in a list.
+
+    Raises FedkinError if it has another form.
+    """
     match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
     if not match:
         raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")

@@ -37,6 +37,8 @@ def separation(folder: Path) -> dict[str, float]:
       common network and in its local one, where that client has two classes or more;
     * ``local`` and ``common`` are of up to 100 samples of each of two classes, drawn by the run's seed from those of
       all clients, in their clients' local networks and in the common one.
+
+    Raises FedkinError if the run's data have no classes.
     """
     config, found = run_config(folder), load_found(folder)
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():

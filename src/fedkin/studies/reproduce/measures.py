@@ -55,7 +55,10 @@ _UNTIL: dict[str, Callable[[Any], float | None]] = {
 
 
 def check(measure: str) -> None:
-    """Check that `measure` is valid, before any run starts."""
+    """Check that `measure` is valid, before any run starts.
+
+    Raises FedkinError if it has another form, or names a moment or a probe that does not exist.
+    """
     probe, slash, _ = measure.partition("/")
     if slash:
         if probe not in PROBES:
@@ -80,7 +83,10 @@ def probe_of(measure: str) -> str | None:
 
 
 def measured(run: FinishedRun, measure: str) -> float | None:
-    """Return the value of `measure` in a finished run; ``None`` if the run has none."""
+    """Return the value of `measure` in a finished run; ``None`` if the run has none.
+
+    Raises FedkinError if there is no such measure, or its probe does not apply to the run.
+    """
     check(measure)
     if "/" in measure:
         probe, key = measure.split("/", 1)

@@ -122,6 +122,8 @@ def plan_of(
 ) -> Plan:
     """Plan the runs of an entry at a scale.
 
+    Raises FedkinError if the settings do not form a valid experiment.
+
     Parameters
     ----------
     name : str

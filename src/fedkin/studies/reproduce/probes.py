@@ -24,7 +24,10 @@ _NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
 def probed(folder: Path, name: str) -> Figures:
-    """Return what the probe `name` measures on the run in `folder`; repeated calls read the stored result."""
+    """Return what the probe `name` measures on the run in `folder`; repeated calls read the stored result.
+
+    Raises FedkinError if the run is not one for this probe.
+    """
     file = _kept(folder, name)
     if not file.exists():
         write_atomically(file, json.dumps(PROBES[name](folder), sort_keys=True) + "\n")

@@ -19,7 +19,8 @@ from fedkin.studies.reproduce.finished_run import FinishedRun
 def initial(folder: Path) -> dict[str, float]:
     """Return the ``accuracy`` of the clients' initial clusters, and the run's relative ``improvement`` on it.
 
-    The initial clusters are computed again as the run made them (FedCRef, tables 6, 9 and 11).
+    The initial clusters are computed again as the run made them (FedCRef, tables 6, 9 and 11). Raises FedkinError if
+    the run is not one of FedCRef, or its data have no classes.
     """
     config = run_config(folder)
     if not config.method.has_local_clusters:
@@ -51,7 +52,8 @@ def within(folder: Path) -> dict[str, float]:
 def imbalance(folder: Path) -> dict[str, float]:
     """Return the imbalance ratio of each client, by client from 1 on, and the ``mean`` (CCFC, table 4).
 
-    The ratio is that of the client's largest class to its smallest; classes that a client lacks do not count.
+    The ratio is that of the client's largest class to its smallest; classes that a client lacks do not count. Raises
+    FedkinError if the run's data have no classes.
     """
     config = run_config(folder)
     truth = config.scenario.build(config.data_seed).truth

@@ -57,7 +57,10 @@ def over_seeds(values: Sequence[float]) -> Figure | None:
 
 
 def printed(text: str) -> Figure | None:
-    """Parse a figure as a paper prints it; ``None`` for an empty text or a dash."""
+    """Parse a figure as a paper prints it; ``None`` for an empty text or a dash.
+
+    Raises FedkinError if it is neither a number nor a number with an interval.
+    """
     if text.strip() in ("", "-", "–"):
         return None
     match = _PRINTED.fullmatch(text.strip())

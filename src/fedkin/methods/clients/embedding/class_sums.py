@@ -135,7 +135,10 @@ class ClassSums:
 
 
 def assigned(result: Mapping[str, Any], unseen: Client) -> int:
-    """Return the cluster of an unseen client by its noisy class sums, for a run with ``message="sums"``."""
+    """Return the cluster of an unseen client by its noisy class sums, for a run with ``message="sums"``.
+
+    Raises FedkinError if the client's own budget does not allow the message.
+    """
     sums = class_sums_of(unseen, result)
     if sums is None:
         raise FedkinError("The client's own budget is smaller than that of the run, so it sends nothing.")

@@ -92,7 +92,7 @@ def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) 
 
     A cluster has `min_size` clients or more; `rng` simulates the noise that heights are compared with. The heights, the
     cut and the noise level are those of the tree if all clients have about the same classes; otherwise there is more
-    than one tree, and none is reported.
+    than one tree, and none is reported. Raises FedkinError if there are more than 5,000 clients.
     """
     n = len(found.counts)
     if n > MAX_CLIENTS:

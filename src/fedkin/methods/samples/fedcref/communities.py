@@ -88,7 +88,10 @@ def average_models(
     replies: dict[int, Payload],
     aggregation: Aggregation = "mean",
 ) -> None:
-    """Average models per community, weighted by samples, in place; without replies a community keeps its model."""
+    """Average models per community, weighted by samples, in place; without replies a community keeps its model.
+
+    Raises DivergedError if a model is not finite, or has exploded.
+    """
     clusters, size = models.shape
     means, received = Means(clusters, size, aggregation=aggregation), set()
     for client, reply in replies.items():

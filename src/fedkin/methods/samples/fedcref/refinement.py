@@ -34,7 +34,7 @@ def held_errors(errors: Tensor, labels: Tensor, current: list[int], hold: float)
     """Return errors ``(models, n)`` with those of each sample's present model reduced by the fraction `hold`.
 
     A sample then stays unless another model's error is lower by that fraction. `labels` ``(n,)`` are the samples' local
-    clusters, and `current` the model of each of these.
+    clusters, and `current` the model of each of these. Raises FedkinError if a local cluster has no model.
     """
     if len(current) <= int(labels.max()) or max(current) >= len(errors):
         raise FedkinError("The models of the client's local clusters are not among those it received.")
