@@ -30,7 +30,8 @@ def gradient_loss_mlp(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     """Return the convolutional network of Lin et al., Fig. 3, for grey images or for images with colour.
 
-    Convolutions are not padded. Raises FedkinError if `shape` is no image, or smaller than 6 x 6 pixels (grey) or 16 x 16 (colour).
+    Convolutions are not padded. Raises FedkinError if `shape` is no image, or smaller than 6 x 6 pixels (grey)
+    or 16 x 16 (colour).
     """
     if len(shape) == 3 and shape[0] > 1:
         channels, height, width = image_shape("gradient-loss-cnn", shape, min_side=16)
