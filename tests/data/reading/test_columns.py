@@ -219,7 +219,7 @@ def days(*others):
     return [*(str(day)[:10] for day in pd.date_range("2024-01-01", periods=40)), *others]
 
 
-@pytest.mark.parametrize("other", [["2024-02-30"], ["soon"] * 3, ["31.12.24"]])
+@pytest.mark.parametrize("other", [["2024-02-30"], ["soon"] * 3, ["31.13.24"]])
 def test_a_few_cells_that_are_no_dates_are_refused(other):
     them = "them" if len(other) > 1 else "it"
     many = f", and {len(other)} such cells in all" if len(other) > 1 else ""

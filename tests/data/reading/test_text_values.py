@@ -149,11 +149,38 @@ def test_a_column_may_have_dates_of_several_forms():
     assert "of which day and month" in sentence(["1970-01-02", "03/01/1970"])
 
 
-def test_many_dates_with_short_years_are_refused():
-    days = [f"{day}/12/24" for day in range(1, 29)]
-    assert sentence(days) == (
-        "Column 'c' of Client 0 holds dates such as '1/12/24', whose years have two digits; write them as 2024-12-31, "
-        "or name the column in categorical or drop."
-    )
+def test_many_dates_with_short_years_are_dates():
+    days = [f"{day}.02.70" for day in range(1, 29)]
+    assert read(days) == (Column("c", "date"), [31.0 + day for day in range(28)])
+    assert read([f"2/{day}/70" for day in range(1, 29)]) == read(days)
+    assert read([f"{day}/02/70 06:00" for day in range(1, 29)])[1][0] == 31.25
+    assert read([f"{day}-Feb-70" for day in range(1, 29)]) == read(days)
+    assert read(["15-Jan-69", "18.11.2023", None])[1] == [-351, 19679, -1]
+    assert read([f"{day}.12.24" for day in range(1, 29)])[1][0] == 20058
     assert read([f"{version}.99.24" for version in range(1, 29)])[0].kind == "category"
     assert read(days[:3] * 10)[0].kind == "category"
+    assert read(["01.02.70"] * 10)[1] == [31] * 10
+
+
+@pytest.mark.parametrize(
+    ("days", "why"),
+    [
+        ([f"{day % 12 + 1}/{day % 11 + 1}/24" for day in range(30)], "of which day and month cannot be distinguished"),
+        ([f"{day}-12-24" for day in range(1, 29)], "of which the year cannot be distinguished"),
+        (["31.12.29", "31.12.30", "1.1.31", "2.1.31"], "whose years have two digits and may be of either century"),
+        (["15-Jan-29", "15-Jan-30"], "whose years have two digits and may be of either century"),
+    ],
+)
+def test_dates_with_short_years_that_cannot_be_told_are_refused(days, why):
+    assert sentence(days) == (
+        f"Column 'c' of Client 0 holds dates such as '{days[0]}', {why}; write them as 2024-12-31, or name the column "
+        "in categorical or drop."
+    )
+
+
+def test_versions_are_no_dates_and_a_wrong_date_with_a_short_year_is_named():
+    assert read([f"{first}.{second}.13" for first in range(1, 7) for second in range(1, 5)] + ["1.0", "2.0"])[
+        0
+    ].kind == ("category")
+    days = [f"{day:02}.{month:02}.24" for month in (1, 3) for day in range(1, 29)]
+    assert sentence([*days, "31.02.24"]).startswith("Column 'c' of Client 0 holds dates, but '31.02.24' in row 57;")

@@ -32,8 +32,11 @@ _CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?"
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _PARTS = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?: (\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
 _YEAR_FIRST = re.compile(r"\d{4}([./])\d{1,2}\1\d{1,2}(?: \d{1,2}:\d\d(?::\d\d)?)?", re.ASCII)
-_SHORT_YEAR = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2\d{2}(?: \d{1,2}:\d\d(?::\d\d)?)?", re.ASCII)
+_SHORT_YEAR = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{2})(?: (\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
+_SURELY_SHORT = re.compile(r"\d\d([./])\d\d\1\d\d", re.ASCII)
+"""What dates with short years begin with where a few are enough, as versions of software, such as 1.2.13, do not."""
 _MONTH_NAMED = re.compile(r"\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, \d{4}", re.ASCII)
+_MONTH_NAMED_SHORT = re.compile(r"(\d{1,2}[ -][A-Za-z]{3}[ -])(\d\d)", re.ASCII)
 _YEAR = r"((?:19|20)\d\d)"
 _YEAR_MONTH = re.compile(rf"{_YEAR}-(0[1-9]|1[0-2])|(0[1-9]|1[0-2])/{_YEAR}", re.ASCII)
 _MONTHS = (
@@ -48,6 +51,8 @@ _WITH_UNIT = re.compile(
     r"(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?(?P<after>%|‰|[$€£¥]|°[CF]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
 )
 _FIRST_DATE, _LAST_DATE = 19000101, 21001231
+_FIRST_SHORT, _CENTURY = 30, 80
+"""Years of two digits are those of 1930 to 2029, as in spreadsheets, unless they then spread over more years."""
 _MANY = 10
 """Distinct texts from which numbers with units are hardly categories."""
 
@@ -114,17 +119,19 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
     """Parse distinct texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
 
     Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31, and
-    English names of months, as in 31 Dec 2024; all but the last also with a time of day. Months, as in 2024-12, 12/2024
-    and Dec 2024, and quarters such as 2024-Q4 are their first days. One column may have several forms. Many different
-    dates with years of two digits are ambiguous, where so many cells are `filled`.
+    English names of months, as in 31 Dec 2024; all but the last also with a time of day. After dots, slashes and names
+    of months, years may have two digits. Months, as in 2024-12, 12/2024 and Dec 2024, and quarters such as 2024-Q4 are
+    their first days. One column may have several forms. If so many cells are `filled`, a few different texts such as
+    1.2.24 are no dates; 0 takes them for such.
     """
     import pandas as pd
 
     if not len(words):
         return None
     forms = [next((form for form, (looks, _) in _DATES.items() if looks.fullmatch(word)), None) for word in words]
-    if None in forms:
-        return _with_short_years(words, filled)
+    unsure = any(form == "short" and not _SURELY_SHORT.match(word) for form, word in zip(forms, words, strict=True))
+    if None in forms or (unsure and filled and not _too_diverse(len(words), filled)):
+        return None
     parts = []
     for form in dict.fromkeys(forms):
         at = [place for place, own in enumerate(forms) if own == form]
@@ -159,7 +166,8 @@ def compact_dates(numbers: Values) -> Any | None:
 
 def looks_like_date(word: str) -> bool:
     """Return whether a text has the form of a date, whether or not the calendar has it."""
-    return any(looks.fullmatch(word) for looks, _ in _DATES.values())
+    form = next((form for form, (looks, _) in _DATES.items() if looks.fullmatch(word)), None)
+    return form is not None and (form != "short" or "/" in word or _SURELY_SHORT.match(word) is not None)
 
 
 def no_date_in(words: Words) -> str | None:
@@ -181,18 +189,40 @@ def _with_named_months(texts: Sequence[str]) -> Any | None:
     return next((own for form in _FORMATS if (own := _parsed(texts, format=form)) is not None), None)
 
 
+def _with_named_months_and_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
+    parts = [part for text in texts if (part := _MONTH_NAMED_SHORT.fullmatch(text)) is not None]
+    years = _in_full([part[2] for part in parts], texts[0])
+    if isinstance(years, Ambiguous):
+        return years
+    return _with_named_months([part[1] + year for part, year in zip(parts, years, strict=True)])
+
+
 def _year_first(texts: Sequence[str]) -> Any | None:
     return _parsed([text.replace(".", "/") for text in texts], format="mixed", yearfirst=True)
 
 
-def _with_short_years(words: Words, filled: int) -> Ambiguous | None:
-    """Return `Ambiguous` if the texts are many dates with years of two digits, such as 31/12/24, else ``None``."""
-    parts = [_SHORT_YEAR.fullmatch(word) for word in words]
-    if not _too_diverse(len(words), filled) or not all(parts):
+def _with_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
+    """Parse dates of three numbers of which the last is a year of two digits, such as 31/12/24."""
+    parts = [part for text in texts if (part := _SHORT_YEAR.fullmatch(text)) is not None]
+    days = [(int(part[1]), int(part[3])) for part in parts]
+    if not all(1 <= min(pair) <= 12 and 1 <= max(pair) <= 31 for pair in days):
         return None
-    days = [(int(part[1]), int(part[3])) for part in parts if part is not None]
-    right = all(1 <= min(pair) <= 12 and 1 <= max(pair) <= 31 for pair in days)
-    return Ambiguous(words[0], "whose years have two digits") if right else None
+    if any(part[2] == "-" for part in parts):  # 24-12-31 is as usual as 31-12-24
+        return Ambiguous(texts[0], "of which the year cannot be distinguished")
+    years = _in_full([part[4] for part in parts], texts[0])
+    if isinstance(years, Ambiguous):
+        return years
+    full = [f"{part[1]}{part[2]}{part[3]}{part[2]}{year}" for part, year in zip(parts, years, strict=True)]
+    stamps = _by_parts([f"{day} {part[5]}" if part[5] else day for day, part in zip(full, parts, strict=True)])
+    return Ambiguous(texts[0], stamps.why) if isinstance(stamps, Ambiguous) else stamps
+
+
+def _in_full(years: Sequence[str], example: str) -> list[str] | Ambiguous:
+    """Return years of two digits with four; `Ambiguous` if they may be of either century."""
+    full = [int(year) + (2000 if int(year) < _FIRST_SHORT else 1900) for year in years]
+    if max(full) - min(full) > _CENTURY:
+        return Ambiguous(example, "whose years have two digits and may be of either century")
+    return [str(year) for year in full]
 
 
 def _by_parts(texts: Sequence[str]) -> Any | Ambiguous | None:
@@ -235,7 +265,9 @@ _DATES: dict[str, tuple[re.Pattern[str], Callable[[Sequence[str]], Any]]] = {
     "year first": (_YEAR_FIRST, _year_first),
     "dots": (re.compile(_PARTS.pattern.replace("[./-]", "[.]"), re.ASCII), _by_parts),
     "parts": (_PARTS, _by_parts),
+    "short": (_SHORT_YEAR, _with_short_years),
     "month": (_MONTH_NAMED, _with_named_months),
+    "month and short": (_MONTH_NAMED_SHORT, _with_named_months_and_short_years),
     "year and month": (_YEAR_MONTH, _months),
     "year and named month": (_YEAR_MONTH_NAMED, _named_months),
     "quarter": (_QUARTER, _quarters),
