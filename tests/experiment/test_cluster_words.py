@@ -157,18 +157,13 @@ def test_who_gave_nothing_is_named():
     ]
 
 
-def test_samples_and_categories_that_clients_do_not_report_are_counted():
+def test_samples_that_clients_do_not_report_are_counted():
     known = profile(members={0: torch.tensor([30, 20]), 1: torch.tensor([10, 20])}, counts=profile().counts * 0)
     assert remarks(known) == remarks(dataclasses.replace(known, rows=80)) == []
     assert remarks(dataclasses.replace(known, rows=1087, min_members=7)) == [
         "1,007 of 1,087 samples are in no description: a client does not report fewer than 7 samples of a cluster, nor "
         "some of its largest cluster from which they could be inferred."
     ]
-    rare = dataclasses.replace(known, counts=profile().counts)
-    assert remarks(rare)[-1] == (
-        "'other' in 'town' stands for all categories that are too rare at every client to be named: fewer than 5 "
-        "samples, or not among its 50 most frequent."
-    )
     assert ClusterProfile.from_tree(dataclasses.replace(known, rows=81, min_members=7).tree()).rows == 81
     before = {name: value for name, value in known.tree().items() if name not in ("rows", "min_members")}
     assert ClusterProfile.from_tree(before).withheld == 0
@@ -184,6 +179,8 @@ def test_clusters_that_one_client_has_nearly_alone_are_named():
     assert remarks(spread) == []
     both = profile(counts=named, members={0: torch.tensor([40, 1]), 1: torch.tensor([0, 39])})
     assert "Nearly all samples of cluster 0 come from 0 and of cluster 1 from 1: where" in remarks(both)[0]
+    same = profile(counts=named, members={0: torch.tensor([40, 40]), 1: torch.tensor([1, 0])})
+    assert "Nearly all samples of clusters 0 and 1 come from 0: where" in remarks(same)[0]
     assert remarks(profile(counts=named, members={0: torch.tensor([40, 40])})) == []
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
-from fedkin.data.preparing.column_reports import MAX_CATEGORIES
-from fedkin.data.preparing.encoding import OTHER
 from fedkin.experiment.client_names import client_name, short_names
 from fedkin.experiment.cluster_contrasts import alike, contrasts
 from fedkin.experiment.column_words import DescribedColumn, described
@@ -21,7 +19,7 @@ _EXPLAINS = 0.8
 _ALONE = 0.95
 """Part of a cluster's samples that one client has, from which it is said."""
 _NAMED = 4
-_CLIENTS = 5
+_CLIENTS, _NAMED_CLUSTERS = 5, 10
 
 
 def sentences(
@@ -67,41 +65,35 @@ def remarks(
 
 
 def _not_reported(profile: ClusterProfile) -> list[str]:
-    """Say what is in no description, or under no name of its own, because too few samples of a client show it."""
-    few, said = f"fewer than {profile.min_members} samples", list[str]()
-    if profile.withheld:
-        said.append(
-            f"{profile.withheld:,} of {pluralize(profile.rows, 'sample')} are in no description: a client does not "
-            f"report {few} of a cluster, nor some of its largest cluster from which they could be inferred."
-        )
-    counts = [profile.counts_of(at) for at in range(len(profile.columns))]
-    pooled = [
-        f"'{column.name}'"
-        for column, own in zip(profile.columns, counts, strict=True)
-        if own.numel() and bool(own[:, -1].any())
+    """Say how many samples are in no description, because too few of a client show it."""
+    if not profile.withheld:
+        return []
+    return [
+        f"{profile.withheld:,} of {pluralize(profile.rows, 'sample')} are in no description: a client does not report "
+        f"fewer than {profile.min_members} samples of a cluster, nor some of its largest cluster from which they could "
+        "be inferred."
     ]
-    if pooled:
-        said.append(
-            f"'{OTHER}' in {join_words(pooled, _CLIENTS)} stands for all categories that are too rare at every client "
-            f"to be named: {few}, or not among its {MAX_CATEGORIES} most frequent."
-        )
-    return said
 
 
 def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
     """Name the clusters that nearly all come from one client of several, since its way to measure may be the reason."""
     if len(profile.members) < 2 or len(profile.samples) < 2:
         return []
-    found: list[str] = []
+    found: dict[int, list[str]] = {}
     for cluster in range(len(profile.samples)):
         own = {client: int(members[cluster]) for client, members in profile.members.items()}
         client = max(own, key=lambda each: own[each])
         if own[client] >= _ALONE * (sum(own.values()) + _unreported(profile, cluster)) > 0:
-            found.append(f"of cluster {cluster}{'' if found else ' come'} from {client_name(client, names)}")
+            found.setdefault(client, []).append(str(cluster))
     if not found:
         return []
+    said = [
+        f"of {'cluster' if len(clusters) == 1 else 'clusters'} {join_words(clusters, _NAMED_CLUSTERS)}"
+        f"{'' if at else ' come'} from {client_name(client, names)}"
+        for at, (client, clusters) in enumerate(found.items())
+    ]
     return [
-        f"Nearly all samples {join_words(found, _CLIENTS)}: where a client measures or codes differently, its samples "
+        f"Nearly all samples {join_words(said, _CLIENTS)}: where a client measures or codes differently, its samples "
         "look like a cluster."
     ]
 

@@ -14,6 +14,7 @@ from fedkin.core.table import Column, Table
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import encode_table, prepare
 from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 
@@ -110,7 +111,13 @@ def test_another_unit_and_other_codes_at_one_client_are_noted():
 
 def test_numbers_beside_truth_values_must_be_0_to_1():
     truths = table((Column("smoker", "boolean", ("no", "yes")), [0.0, 1.0] * 4))
-    assert prepare(federation(truths, table(number("smoker", *[0, 1] * 4)))).notes[0].endswith("with 1 for true.")
+    found = prepare(federation(truths, table(number("smoker", *[0, 1] * 4))))
+    assert (
+        found.notes[0] == "Column 'smoker' differs in kind: boolean at client 0; number at client 1; 1 counts as true."
+    )
+    assert found.encoding.schema.columns == (SchemaColumn("smoker", "boolean", ("no", "yes")),)
+    some = prepare(federation(truths, table(number("smoker", *[0, 0.5] * 4))))
+    assert some.encoding.schema.columns == (SchemaColumn("smoker", "number"),)
     with pytest.raises(FedkinError, match="but numbers from 1 to 2 at client south"):
         prepare(federation(truths, table(number("smoker", *[1, 2] * 4))), names=["north", "south"])
 

@@ -143,7 +143,7 @@ def test_kinds_that_agree_are_united():
     found = prepare(federation(table(yes, number("a", *range(10))), table(more, number("a", *range(30)))))
     assert found.encoding.schema.columns[0].categories == ("no", "quit", "yes")
     found = prepare(federation(table(yes, number("a", *range(10))), table(numbers, number("a", *range(20)))))
-    assert found.encoding.schema.columns[0].kind == "number"
+    assert found.encoding.schema.columns[0].kind == "boolean"
 
 
 def test_ordinals_and_dates_are_one_column_each():
@@ -166,7 +166,7 @@ def test_very_many_categories_are_pooled_but_for_the_most_frequent():
     column = found.encoding.schema.columns[0]
     assert len(column.categories) == 50
     assert fed.clients[0].x.shape == (2_000, 52)
-    assert any("'word'" in note and "50 most frequent" in note for note in found.notes)
+    assert any("Categories of word" in note and "50 most frequent" in note for note in found.notes)
     assert pooled(fed)[:, :51].var(0).sum() == pytest.approx(1, abs=1e-3)
 
 
@@ -222,8 +222,7 @@ def test_what_is_noted_of_many_columns_is_one_sentence():
     words = table(*(boolean(name, *rows) for name in "ab"), number("age", *range(10)))
     digits = table(*(number(name, *rows) for name in "ab"), number("age", *range(10)), number("Age", *range(10)))
     assert prepare(federation(words, digits), PreparingOptions(lacking="impute"), ["x", "y"]).notes[:2] == [
-        "Columns 'a', 'b' differ in kind: boolean at client x; number at client y. They are taken as numbers, with 1 "
-        "for true.",
+        "Columns 'a', 'b' differ in kind: boolean at client x; number at client y; 1 counts as true.",
         "Columns 'age' and 'Age' differ in spelling alone and count as different; give them one name if they are the "
         "same.",
     ]

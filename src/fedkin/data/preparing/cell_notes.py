@@ -151,7 +151,13 @@ def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:
         rows = dict(zip(column.categories, counts, strict=True))
         alike = spelt_alike(column.categories)
         if rare := [group for group in alike if min(rows[name] for name in group) < MIN_MEMBERS]:
-            listed = listing([" and ".join(f"'{name}' ({rows[name]} rows)" for name in group) for group in rare], 3)
+            listed = listing(
+                [
+                    " and ".join(f"'{name}' ({rows[name]} row{'s' * (rows[name] != 1)})" for name in group)
+                    for group in rare
+                ],
+                3,
+            )
             notes[column.name] = (
                 f"Column '{column.name}' of {client} holds {listed}, which count as different; spell them alike if "
                 "they are the same."

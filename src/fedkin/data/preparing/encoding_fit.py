@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedkin.core import Federation
 from fedkin.core.errors import listing
+from fedkin.data.preparing.column_reports import MAX_CATEGORIES
 from fedkin.data.preparing.column_scales import constant, in_unit, note_on_unit, scale_of
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.imputation import Imputation
@@ -153,8 +154,10 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
         )
     pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
     if pooled:
+        most = any(len(column.categories) == MAX_CATEGORIES for column in columns if column.name in pooled)
         notes.append(
-            f"Categories of {listing(pooled, _NAMED)} with too few samples at every client (data.min_members) are "
+            f"Categories of {listing(pooled, _NAMED)} with too few samples at every client to be named "
+            f"(data.min_members){f', and all but the {MAX_CATEGORIES} most frequent of a column,' if most else ''} are "
             f"pooled as '{OTHER}'."
         )
     return notes

@@ -16,7 +16,7 @@ from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_
 from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.column_scales import unit_of
-from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
+from fedkin.data.preparing.encoding import Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import unlimited
@@ -32,12 +32,12 @@ from fedkin.data.preparing.scaling import (
     table_columns,
 )
 from fedkin.data.preparing.schema import (
-    Reports,
     Schema,
     SchemaColumn,
     agree,
     plain,
     reports_by_name,
+    settled,
     shortened,
     without,
 )
@@ -180,10 +180,11 @@ def _prepared_tables(
         sums = secure_sums(fed, schema.columns)
     else:
         by_name = {called[client]: reply for client, reply in replies.items()}
-        refuse(wrong_truths(_truths_or_numbers(schema, reports), by_name))
+        refuse(wrong_truths([column.name for column in schema.columns if _is_truth_or_number(column)], by_name))
         sums, squares = _sums(fed, schema.columns, replies)
         own = {called[client]: squares[client] for client in replies}
         schema.notes.extend(_notes_on_numbers(schema.columns, sums, by_name, own))
+    schema = settled(schema, sums.all_truths)
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
     schema, sums = _most_frequent(schema, sums)
@@ -201,10 +202,9 @@ def _prepared_tables(
     return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *notes])
 
 
-def _truths_or_numbers(schema: Schema, reports: Reports) -> list[str]:
-    """Return the names of columns that are numbers because they are at some clients, and truth values at others."""
-    numbers = [column.name for column in schema.columns if column.kind == "number"]
-    return [name for name in numbers if any(name in own and own[name].kind == "boolean" for own in reports.values())]
+def _is_truth_or_number(column: SchemaColumn) -> bool:
+    """Return whether a column holds truth values at some clients, and numbers at others."""
+    return column.kind == "number" and bool(column.categories)
 
 
 def _notes_on_numbers(
@@ -247,18 +247,14 @@ def _note_on_empty(dropped: Mapping[str, int], rows: int) -> str:
 
 def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
     """Return schema and sums with the most frequent categories alone, in columns that have very many."""
-    columns, kept, notes = [], [], list(schema.notes)
+    columns, kept = [], []
     for column, counts in zip(schema.columns, sums.counts, strict=True):
         codes = list(range(len(column.categories)))
         if len(counts) > MAX_CATEGORIES + 1:
             codes = sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist())
-            notes.append(
-                f"Column '{column.name}' has {len(column.categories)} categories or more, of which the "
-                f"{MAX_CATEGORIES} most frequent are kept and the rest are '{OTHER}'."
-            )
         columns.append(replace(column, categories=tuple(column.categories[code] for code in codes)))
         kept.append(codes)
-    return Schema(tuple(columns), schema.id, notes), sums.pooled(kept)
+    return replace(schema, columns=tuple(columns)), sums.pooled(kept)
 
 
 def _sums(

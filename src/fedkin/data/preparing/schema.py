@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -187,11 +187,9 @@ def _notes_on_truths(truths: Mapping[str, Sequence[str]]) -> list[str]:
     """Return notes on columns that are truth values at some clients and numbers at others, by what is where."""
     notes = []
     for said, names in truths.items():
-        which, taken = f"Column '{names[0]}' differs", "It is taken as a number"
-        if len(names) > 1:
-            quoted = [f"'{name}'" for name in names]
-            which, taken = f"Columns {listing(quoted)} differ", "They are taken as numbers"
-        notes.append(f"{which} in kind: {said}. {taken}, with 1 for true.")
+        quoted = [f"'{name}'" for name in names]
+        which = f"Column {quoted[0]} differs" if len(names) == 1 else f"Columns {listing(quoted)} differ"
+        notes.append(f"{which} in kind: {said}; 1 counts as true.")
     return notes
 
 
@@ -230,6 +228,17 @@ def without(schema: Schema, dropped: Iterable[str], note: str) -> Schema:
     return Schema(columns, schema.id, [*schema.notes, note])
 
 
+def settled(schema: Schema, are_truths: Sequence[bool]) -> Schema:
+    """Return a schema whose numbers with categories are truth values where their values are such, else mere numbers."""
+    columns = tuple(
+        replace(column, kind="boolean" if truths else "number", categories=column.categories if truths else ())
+        if column.kind == "number" and column.categories
+        else column
+        for column, truths in zip(schema.columns, are_truths, strict=True)
+    )
+    return replace(schema, columns=columns)
+
+
 def shortened(notes: Sequence[str]) -> list[str]:
     """Return the first notes, and a last one that says how many more there are."""
     more = [f"... and {len(notes) - _NOTES:,} more columns of which there is something to say."]
@@ -252,7 +261,8 @@ def _united(
 ) -> SchemaColumn | None:
     """Return the common column of all reports; if they disagree, ``None``, with a sentence added to `problems`.
 
-    The names of columns of numbers that are truth values at some clients are added to `truths`, by what is where.
+    The names of columns of numbers that are truth values at some clients are added to `truths`, by what is where. They
+    are numbers with the categories of these, until sums show whether all are 0 or 1; see `settled`.
     """
     kinds = {report.kind for report in reports.values()}
     having = {kind: [client for client, own in reports.items() if own.kind == kind] for kind in sorted(kinds)}
@@ -270,7 +280,7 @@ def _united(
     kind = kinds.pop()
     levels = [report.categories for report in reports.values()]
     if kind in ("number", "date"):
-        return SchemaColumn(name, kind)
+        return SchemaColumn(name, kind, next(filter(None, levels), ()))
     if kind == "ordinal" and len(set(levels)) > 1:
         problems.append(
             f"Column '{name}' has levels {', '.join(levels[0])} at one client and "

@@ -28,6 +28,8 @@ from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, 
 from fedkin.secure_aggregation.sum_tasks import Term
 from fedkin.secure_aggregation.sums import sums_of_all
 
+_EXACT = 1e-9
+"""Difference that rounding makes in the mean of squares of truth values."""
 _SPREADS = 4.0
 """Standard deviations on either side of the mean that a histogram spans where minimum and maximum are not known."""
 
@@ -77,6 +79,12 @@ class ColumnSums:
     def mean(self) -> Tensor:
         """Mean of each column, float64 ``(columns,)``."""
         return self.sum / self.filled.clamp_min(1)
+
+    @property
+    def all_truths(self) -> list[bool]:
+        """Whether all values of each column, of those in 0 to 1, are 0 or 1: no others have as large a variance."""
+        largest = self.sum * (1 - self.mean)
+        return ((largest - self.squares).abs() <= _EXACT * self.filled).tolist()
 
     @cached_property
     def spread(self) -> Tensor:
