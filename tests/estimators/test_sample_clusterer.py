@@ -338,3 +338,10 @@ def test_clients_with_numbers_for_names_are_called_by_texts_and_numbers_are_posi
         model.forget(9, clients)
     model.forget(np.int64(1), clients)
     assert (model.labels_["9"] == -1).all()
+
+
+def test_more_clusters_than_samples_are_refused() -> None:
+    clients = [np.arange(6.0).reshape(3, 2), np.arange(8.0).reshape(4, 2)]
+    for estimator in (fedkin.KFed(n_clusters=8), fedkin.KinGraph(n_clusters=8, min_members=1)):
+        with pytest.raises(FedkinError, match="n_clusters is 8, but all clients together hold 7 samples"):
+            estimator.fit(clients)

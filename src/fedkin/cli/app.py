@@ -19,6 +19,7 @@ import click
 from fedkin import __version__
 from fedkin.cli.help_pages import Argument, Command, Group
 from fedkin.cli.other_programs import SENTENCES, key_of
+from fedkin.experiment.shell_words import in_shell
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """How a command ends: done; failed by a fault of fedkin's; refused in a sentence; interrupted by Ctrl-C."""
@@ -101,7 +102,7 @@ def resumable(folder: Path) -> AbstractContextManager[None]:
 
 def warn(sentence: str) -> None:
     """Print a sentence on stderr."""
-    print(f"fedkin: {sentence}", file=sys.stderr)
+    print(f"fedkin: {in_shell(sentence)}", file=sys.stderr)
 
 
 def stop(sentence: str, code: int) -> NoReturn:

@@ -25,6 +25,7 @@ from fedkin.experiment.measure_titles import (
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.run_loop import RunOutcome
+from fedkin.experiment.shell_words import in_shell
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 from fedkin.report.numbers import format_bytes, pluralize
 
@@ -70,7 +71,7 @@ class Bar(Progress):
         self.display.console.print(text, highlight=False, markup=False)
 
     def warn(self, text: str) -> None:
-        self.display.console.print(f"fedkin: {text}", highlight=False, markup=False)
+        self.display.console.print(f"fedkin: {in_shell(text)}", highlight=False, markup=False)
 
 
 class Quiet(Progress):
@@ -83,7 +84,7 @@ class Quiet(Progress):
         return None
 
     def warn(self, text: str) -> None:
-        print(f"fedkin: {text}", file=sys.stderr)
+        print(f"fedkin: {in_shell(text)}", file=sys.stderr)
 
 
 def show_progress(quiet: bool = False) -> Bar | Quiet:

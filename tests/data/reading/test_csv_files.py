@@ -180,6 +180,14 @@ def test_empty_cells_beyond_the_header_are_no_data(tmp_path):
     assert frame["b"].tolist() == [3, 2]
 
 
+def test_a_row_of_units_is_refused_in_one_sentence(tmp_path):
+    units = "kind,length,mass,seen\n,mm,g,\na,1.5,3,yes\nb,2.5,4,no\nb,,5,\n"
+    with pytest.raises(FedkinError, match=r"^Row 1 of It holds no data but units, such as 'mm'; delete it\.$"):
+        read_csv(write(tmp_path / "t.csv", units), "It")
+    read_csv(write(tmp_path / "t.csv", units.replace(",mm,g,", "c,mm,7,")), "It")  # data with a wrong cell
+    read_csv(write(tmp_path / "t.csv", "a,b\nx,y\nx,y\nz,w\nz,w\n"), "It")
+
+
 def test_a_header_in_the_middle_is_said_to_be_one(tmp_path):
     rows = "age,town,sex\n30,Ulm,f\n,Bonn,m\n"
     with pytest.raises(FedkinError, match=r"^Row 3 of It repeats the names of the columns; delete it\.$"):

@@ -91,7 +91,11 @@ UNNAMED = (
             None,
             "Column 'label' of '{}' lacks 1 of 2 labels; every sample needs one, or none may have any.",
         ),
-        ("a,target\n1,0.5\n", None, "Column 'target' of '{}' holds fractions, which cannot be class labels."),
+        (
+            "a,target\n1,0.5\n",
+            None,
+            "Column 'target' of '{}' holds fractions, which cannot be class labels; rename it if it is a feature.",
+        ),
         (",a\nx,1\n", None, f"Column 1 of '{{}}' {INDEX}"),
         (",a\n1,1\n1,1\n", None, f"Column 1 of '{{}}' {INDEX}"),
         ("a,b\n1,10,100\n2,20,200\n", None, UNNAMED),

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedkin.core.errors import FedkinError, refuse
 from fedkin.data.reading.columns import DASHES, POSITIVE
-from fedkin.data.reading.csv_headers import check_is_header, check_names, header_of, is_nameless
+from fedkin.data.reading.csv_headers import check_is_header, check_names, check_no_units, header_of, is_nameless
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,6 +93,7 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
         blank = [all(not cell.strip() for cell in row) for row in cells.to_numpy(dtype=object)[empty]]
         frame = frame.drop(index=frame.index[empty][blank]).reset_index(drop=True)
     check_is_header(header, frame, where)
+    check_no_units(frame, where)
     if decimal == "." and separator != ",":
         _check_thousands(frame, text, options, where)
     frame = _without_remains(frame, header, where)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SEPARATORS = ",;\t|"
 _PROBE = 1 << 18
 """Characters that the separator is recognised in."""
-_PROBED_ROWS = 200
+_PROBED_ROWS, _UNIT_ROWS = 200, 3
 
 
 def header_of(text: str, said: str | None = None) -> tuple[list[str], str]:
@@ -113,3 +113,28 @@ def _row_of_names(names: list[str], frame: pd.DataFrame) -> int | None:
     below = [[cell for cell in own if cell] for own in cells.iloc[:, words].to_numpy()[~same].T]
     has_numbers = any(own and all(map(NUMBER.fullmatch, own)) for own in below)
     return int(same.argmax()) if has_numbers and same.any() else None
+
+
+def check_no_units(frame: pd.DataFrame, where: str) -> None:
+    """Refuse a first row of units, such as mm and kg, below the names of several columns of numbers.
+
+    Raises
+    ------
+    FedkinError
+        If it has a text in two columns or more of numbers, and no number in any.
+    """
+    from pandas.api import types
+
+    kinds = [kind for kind in frame.dtypes if not types.is_bool_dtype(kind)]
+    if len(frame) < _UNIT_ROWS or any(map(types.is_numeric_dtype, kinds)):
+        return
+    units = []
+    for _, column in frame.items():
+        first, *others = [str(cell).strip() for cell in column.iloc[: 1 + _PROBED_ROWS].where(column.notna(), "")]
+        filled = [cell for cell in others if cell]
+        if filled and all(NUMBER.fullmatch(cell.replace(",", ".", 1)) for cell in filled):
+            if NUMBER.fullmatch(first):
+                return
+            units += [first] * bool(first)
+    if len(units) > 1:
+        raise FedkinError(f"Row 1 of {where} holds no data but units, such as '{units[0]}'; delete it.")

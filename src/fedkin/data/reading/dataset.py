@@ -86,7 +86,7 @@ class Dataset:
         return self.table.names if self.table is not None else []
 
 
-def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:
+def encode_labels(values: Iterable[Any], where: str, advice: str = "") -> tuple[Tensor, list[str]]:
     """Encode labels of any plain type as indices into their sorted names.
 
     Parameters
@@ -95,6 +95,8 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
         One integer, boolean, string or whole float per sample.
     where : str
         Name of the source, the beginning of error messages.
+    advice : str, optional
+        What to do about fractions, the end of an error message.
 
     Returns
     -------
@@ -119,7 +121,7 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
         )
     if array.dtype.kind == "f":
         if not all(label.is_integer() for label in labels):
-            raise FedkinError(f"{where} holds fractions, which cannot be class labels.")
+            raise FedkinError(f"{where} holds fractions, which cannot be class labels{advice}.")
         labels = [int(label) for label in labels]
     names = [composed(label) for label in labels]
     classes = in_order(names)

@@ -76,7 +76,8 @@ def frame_to_dataset(
     named = dict.fromkeys(column for column in wanted if list(frame.columns).count(column) == 1)
     for column in named:
         try:
-            coded[column] = encode_labels(frame[column].to_numpy(), f"Column '{column}' of {where}")
+            here, advice = f"Column '{column}' of {where}", "; rename it if it is a feature"
+            coded[column] = encode_labels(frame[column].to_numpy(), here, advice)
         except FedkinError as error:
             problems.append(str(error))
     rest = frame.drop(columns=list(named))
