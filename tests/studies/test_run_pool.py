@@ -117,4 +117,11 @@ def test_what_many_runs_on_the_same_data_meet_is_said_once(tmp_path: Path, capsy
     tables = {f"run-{seed}": load_config("kfed", [*settings, f"seed={seed}"]).tables for seed in range(3)}
     assert run_all(tables, tmp_path / "runs", 2, lambda name, why: None) == {}
     said = capsys.readouterr().err
-    assert said.count("fedkin: Column 'key' names the rows, so it is no feature; id = 'none' keeps it.\n") == 1
+    assert said.count("fedkin: Column 'key' names the rows, so it is no feature; --set data.id=none keeps it.\n") == 1
+
+
+def test_a_note_that_only_advises_something_else_is_not_shown_again(capsys: pytest.CaptureFixture[str]) -> None:
+    worker = RunWorker()
+    for advice in ("each takes the mean", "they take the median"):
+        worker._warn(f"11 cells are empty; {advice}.")
+    assert capsys.readouterr().err == "fedkin: 11 cells are empty; each takes the mean.\n"

@@ -33,3 +33,5 @@ def test_a_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (made.left, made.spent) == (3.0, 2.0)
     now[0] += 4
     assert (made.left, made.spent) == (0.0, 6.0)
+    begun = TimeBudget(20.0, kept=2.0, began=100.0)
+    assert (begun.left, begun.spent) == (12.0, 6.0)

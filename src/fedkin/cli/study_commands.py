@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -58,6 +59,7 @@ def compare(
     quiet: bool,
 ) -> None:
     """Run the methods that suit some data, and recommend one. Methods are ranked with or without labels."""
+    began = time.monotonic()
     from fedkin.studies.compare import Options, compared, question_of
     from fedkin.studies.compare.comparison_terminal import print_comparison, shown, unseen
 
@@ -67,7 +69,8 @@ def compare(
     )
     folder = out or Path("comparisons") / asked.name
     with interruptible("the same command resumes the comparison"):
-        found = compared(asked, Options(names, clusters, seeds, budget, by), folder, unseen if quiet else shown)
+        options = Options(names, clusters, seeds, budget, by)
+        found = compared(asked, options, folder, unseen if quiet else shown, began=began)
     if as_json:
         print(found.to_json(), end="")
     elif not quiet:

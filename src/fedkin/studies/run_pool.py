@@ -134,8 +134,10 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         self._arrivals.put((self, None))
 
     def _warn(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
+        """Show a warning, unless one was shown that says the same and only advises or does something else."""
+        what = text.partition("; ")[0]
+        if what not in self._warned:
+            self._warned.add(what)
             Quiet().warn(text)
 
     def ended(self) -> FedkinError:

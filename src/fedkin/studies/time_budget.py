@@ -34,16 +34,19 @@ def duration(seconds: float) -> str:
 
 
 class TimeBudget:
-    """Wall-clock time budget, in seconds, that starts when this is made."""
+    """Wall-clock time budget, in seconds, of which some are `kept` for what follows.
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._began = time.monotonic()
+    It starts when this is made, or at `began`, a time of ``time.monotonic()``.
+    """
+
+    def __init__(self, seconds: float, kept: float = 0.0, began: float | None = None) -> None:
+        self.seconds, self.kept = seconds, kept
+        self._began = time.monotonic() if began is None else began
 
     @property
     def left(self) -> float:
-        """Remaining seconds, at least 0."""
-        return max(0.0, self.seconds - self.spent)
+        """Remaining seconds that are not kept, at least 0."""
+        return max(0.0, self.seconds - self.kept - self.spent)
 
     @property
     def spent(self) -> float:

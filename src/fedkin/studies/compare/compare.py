@@ -31,6 +31,8 @@ from fedkin.studies.time_budget import TimeBudget, parsed_duration
 
 PLAN = "plan.json"
 _TRIED = (2, 20)
+_KEPT, _MOST_KEPT = 0.1, 10.0
+"""Part of the budget that is kept for scores and the page, and at most so many seconds."""
 """Numbers of clusters to look at settings with; one that some method does not take is no mistake of the user's."""
 _OWN = (PLAN, "numbers.json", JSON, "comparison.csv", PAGE, "runs", "data")
 
@@ -74,16 +76,23 @@ class Options:
 
 
 def compared(
-    question: Question, options: Options, out: Path, show: ShowRun = shown, worker: RunWorker | None = None
+    question: Question,
+    options: Options,
+    out: Path,
+    show: ShowRun = shown,
+    worker: RunWorker | None = None,
+    began: float | None = None,
 ) -> Comparison:
     """Compare methods on the same clients; an interrupted comparison of the same question in `out` is resumed.
 
-    `show` is as in `Schedule.show`. The `worker` makes the runs, and is left running; by default it is a new one.
+    `show` is as in `Schedule.show`. The `worker` makes the runs, and is left running; by default it is a new one. The
+    budget starts at `began`, a time of ``time.monotonic()``; by default it is now.
     Raises FedkinError if an option is out of its range, no method suits the data, `out` holds anything else, or no run
     finished in the budget.
     """
     options.check()
-    budget = TimeBudget(parsed_duration(options.budget))
+    seconds = parsed_duration(options.budget)
+    budget = TimeBudget(seconds, min(_KEPT * seconds, _MOST_KEPT), began)
     selection = selection_of(question.family, options.methods)
     config = _checked(question, selection, options)
     population = question.population(config)
