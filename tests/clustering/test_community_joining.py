@@ -134,8 +134,9 @@ def test_joining_only_joins(seed, communities_before, wanted):
     links = np.triu(rng.random((60, 60)) * (rng.random((60, 60)) < 0.2), 1)
     graph = sparse.csr_matrix(links + links.T)
     labels = np.concatenate([np.arange(communities_before), rng.integers(communities_before, size=60)])[:60]
-    for after in (*join_similar(graph, [labels]), join_to(graph, labels, wanted)):
+    joined = join_to(graph, labels, wanted, rng.normal(size=(60, 2)), rng.integers(1, 9, size=60).astype(float))
+    for after in (*join_similar(graph, [labels]), joined):
         assert sorted(set(after.tolist())) == list(range(after.max() + 1))
         for community in range(communities_before):
             assert len(set(after[labels == community].tolist())) == 1
-    assert join_to(graph, labels, wanted).max() + 1 == min(wanted, communities_before)
+    assert joined.max() + 1 == min(wanted, communities_before)

@@ -22,7 +22,13 @@ def blobs(clusters, each=40, spread=0.5, seed=0):
 
 
 def cut(points, counts, n_clusters=None, seed=0, neighbours=15):
-    return communities(neighbour_graph(points, counts, neighbours), counts, n_clusters, derive_generator(seed))
+    graph = neighbour_graph(points, counts, neighbours)
+    return communities(graph, in_space(points), counts, n_clusters, derive_generator(seed))
+
+
+def in_space(points):
+    """The points in more than three dimensions."""
+    return torch.nn.functional.pad(points, (0, 4))
 
 
 def summary(x, truth, sites, each, seed=0):
@@ -70,8 +76,19 @@ def test_joins_what_has_most_links():
     graph = 1.0 * np.equal.outer(truth, truth)
     graph[9, 10] = graph[10, 9] = 0.5
     np.fill_diagonal(graph, 0.0)
-    found, _ = communities(sparse.csr_matrix(graph), torch.ones(30).long(), 2, derive_generator(0))
+    nowhere = torch.zeros(30, 4)
+    found, _ = communities(sparse.csr_matrix(graph), nowhere, torch.ones(30).long(), 2, derive_generator(0))
     assert found.tolist() == [0] * 20 + [1] * 10
+
+
+@pytest.mark.parametrize(("n_clusters", "expected"), [(2, [0, 0, 1, 1]), (3, [0, 0, 1, 2])])
+def test_without_links_joins_what_is_nearest(n_clusters, expected):
+    truth = np.repeat(np.arange(4), 10)
+    graph = 1.0 * np.equal.outer(truth, truth)
+    np.fill_diagonal(graph, 0.0)
+    points = torch.tensor([0.0, 1.0, 9.0, 11.0])[truth, None].expand(40, 4)
+    found, _ = communities(sparse.csr_matrix(graph), points, torch.ones(40).long(), n_clusters, derive_generator(0))
+    assert found[::10].tolist() == expected
 
 
 def test_follows_shapes_that_means_cannot():
@@ -155,8 +172,9 @@ def test_equal_points_are_one_cluster():
 def test_a_node_without_links_is_alone_unless_fewer_clusters_are_asked_for():
     graph = sparse.csr_matrix(np.pad(1.0 - np.eye(6), (0, 1)))
     counts = torch.ones(7, dtype=torch.int64)
-    assert communities(graph, counts, None, derive_generator(0))[0].tolist() == [0] * 6 + [1]
-    assert communities(graph, counts, 1, derive_generator(0))[0].tolist() == [0] * 7
+    points = torch.zeros(7, 4)
+    assert communities(graph, points, counts, None, derive_generator(0))[0].tolist() == [0] * 6 + [1]
+    assert communities(graph, points, counts, 1, derive_generator(0))[0].tolist() == [0] * 7
 
 
 def test_a_resolution_is_taken_as_given():
@@ -164,7 +182,7 @@ def test_a_resolution_is_taken_as_given():
     graph = neighbour_graph(points, counts, 15)
     found = {}
     for resolution in (0.05, 1.0, 6.0):
-        clusters, evidence = communities(graph, counts, None, derive_generator(0), points=points, resolution=resolution)
+        clusters, evidence = communities(graph, points, counts, None, derive_generator(0), resolution=resolution)
         assert evidence["resolution"] == resolution
         assert resolution in evidence["resolutions"]
         found[resolution] = int(clusters.max()) + 1
@@ -180,9 +198,7 @@ def test_scales_of_clouds_of_clouds_hold_both():
     centres = (outer[:, None] + 9 * rng.normal(size=(3, 3, 8))).reshape(9, 8)
     truth = np.repeat(np.arange(9), 40)
     points = torch.from_numpy(centres[truth] + rng.normal(size=(360, 8))).float()
-    found, evidence = communities(
-        neighbour_graph(points, torch.ones(360).long(), 60), torch.ones(360).long(), None, derive_generator(0)
-    )
+    found, evidence = cut(points, torch.ones(360).long(), neighbours=60)
     scales = evidence["scales"]
     assert any(scale["n_clusters"] == 9 and scale["samples"] == [40] * 9 for scale in scales)
     (chosen,) = [scale for scale in scales if scale["chosen"]]
@@ -197,12 +213,12 @@ def test_round_clusters_that_overlap_in_two_columns_are_not_joined_and_a_sheet_i
     round_ones = torch.from_numpy(centres[truth] + 0.85 * rng.normal(size=(540, 2))).float()
     sheet = torch.from_numpy(rng.random((540, 2))).float()
     overlapping, flat = neighbour_graph(round_ones, counts, 15), neighbour_graph(sheet, counts, 15)
-    found, _ = communities(overlapping, counts, None, derive_generator(0), points=round_ones)
+    found, _ = communities(overlapping, round_ones, counts, None, derive_generator(0))
     assert adjusted_rand_score(truth, found) > 0.85
-    assert int(communities(flat, counts, None, derive_generator(0), points=sheet)[0].max()) < 2, "not twenty stretches"
+    assert int(communities(flat, sheet, counts, None, derive_generator(0))[0].max()) < 2, "not twenty stretches"
     monkeypatch.setattr(graph_cut, "_PEAK", 1.0)
     monkeypatch.setattr(graph_cut, "density_clusters", lambda points, size: None)
-    joined, _ = communities(overlapping, counts, None, derive_generator(0), points=round_ones)
+    joined, _ = communities(overlapping, round_ones, counts, None, derive_generator(0))
     assert adjusted_rand_score(truth, joined) < 0.5
 
 

@@ -22,6 +22,7 @@ from scipy.sparse.linalg import eigsh
 from fedkin.clustering.louvain import CommunityLabels, condensed
 
 CommunityLinks = NDArray[np.float64]
+Points = NDArray[np.float64]
 
 FEW_DIMENSIONS = 3
 """Maximum dimensions in which stretches of one cloud are found as communities."""
@@ -88,10 +89,12 @@ def _join_similar(
     return labels
 
 
-def join_to(graph: Any, labels: CommunityLabels, n_clusters: int) -> CommunityLabels:
-    """Merge communities until there are `n_clusters`: pairs with most links for their size first, then the smallest.
+def join_to(graph: Any, labels: CommunityLabels, n_clusters: int, points: Points, size: Points) -> CommunityLabels:
+    """Merge communities until there are `n_clusters`: pairs with most links for their size first.
 
-    Graph, labels and result are those of `join_similar`.
+    Where no links are left between communities, those are merged that add least to the sum of squares within them, as
+    in Ward's method. Graph, labels and result are those of `join_similar`; the nodes are at `points`, float64 ``(m,
+    d)``, and have `size` samples, float64 ``(m,)``.
     """
     links = _between(graph, labels)
     volume = np.bincount(labels, weights=np.asarray(graph.sum(axis=1)).ravel())
@@ -100,11 +103,19 @@ def join_to(graph: Any, labels: CommunityLabels, n_clusters: int) -> CommunityLa
         ratio = np.divide(links, chance, out=np.zeros_like(links), where=chance > 0)
         keep, drop = _greatest(ratio)
         if ratio[keep, drop] == 0.0:
-            keep, drop = sorted(np.argsort(volume, kind="stable")[:2].tolist())
+            keep, drop = _greatest(-_added_squares(labels, points, size))
         labels, links = _joined(labels, links, keep, drop)
         volume[keep] += volume[drop]
         volume = np.delete(volume, drop)
     return labels
+
+
+def _added_squares(labels: CommunityLabels, points: Points, size: Points) -> Points:
+    """Return what merging each two communities adds to the sum of squares within them, ``(k, k)``."""
+    total = np.bincount(labels, weights=size)
+    means = np.stack([np.bincount(labels, weights=size * column) for column in points.T], 1) / total[:, None]
+    squares = ((means[:, None] - means) ** 2).sum(-1)
+    return np.asarray(squares * np.outer(total, total) / (total[:, None] + total))
 
 
 def _between(graph: Any, labels: CommunityLabels) -> CommunityLinks:
@@ -116,8 +127,9 @@ def _between(graph: Any, labels: CommunityLabels) -> CommunityLinks:
 
 def _greatest(of_pairs: CommunityLinks) -> tuple[int, int]:
     """Return the pair with the largest number, the lower index first."""
-    first, second = divmod(int(np.triu(of_pairs, 1).argmax()), len(of_pairs))
-    return first, second
+    firsts, seconds = np.triu_indices(len(of_pairs), 1)
+    best = int(of_pairs[firsts, seconds].argmax())
+    return int(firsts[best]), int(seconds[best])
 
 
 def _joined(

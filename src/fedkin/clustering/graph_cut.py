@@ -64,11 +64,11 @@ _RADIUS = 4
 
 def communities(
     graph: Any,
+    points: Tensor,
     counts: Tensor,
     n_clusters: int | None,
     rng: torch.Generator,
     *,
-    points: Tensor | None = None,
     resolution: float | None = None,
 ) -> tuple[Tensor, dict[str, Any]]:
     """Find clusters of nodes, as many as the graph shows or as given.
@@ -82,8 +82,8 @@ def communities(
     If `resolution` is given, its communities are the clusters, neither joined nor divided.
 
     If `n_clusters` is given, the choice is among the resolutions with that many communities. If there is none, the
-    communities of the lowest resolution with more are joined, those with most links for their size first. Where the
-    density of flat points shows as many clusters, these are taken unless so many communities have a stability of 0.95.
+    communities of the lowest resolution with more are joined, see `join_to`. Where the density of flat points shows as
+    many clusters, these are taken unless so many communities have a stability of 0.95.
 
     If it is not given, the communities of flat points, with at most three dimensions, are first asked whether they are
     clusters or stretches of a sheet. Stretches are the more stable the more there are, clusters more stable than their
@@ -102,14 +102,14 @@ def communities(
     ----------
     graph : scipy.sparse.csr_matrix
         float64 ``(m, m)``, symmetric, non-negative, with an empty diagonal; see `neighbour_graph`.
+    points : Tensor
+        float ``(m, d)``, where the nodes are.
     counts : Tensor
         int64 ``(m,)``, samples in each node, at least 1.
     n_clusters : int or None
         Clusters to find, at least 1; None for as many as the graph shows. With fewer nodes each is a cluster.
     rng : torch.Generator
         Draws the resamples, and the order in which nodes are visited.
-    points : Tensor or None
-        float ``(m, d)``, where the nodes are; ``None``: they count as points of more than three dimensions.
     resolution : float or None
         Resolution of the communities, greater than 0, if `n_clusters` is None; None for the most stable.
 
@@ -126,10 +126,10 @@ def communities(
     """
     size = counts.double().numpy()
     order = _canonical_order(graph, size)
-    graph, size = graph[order][:, order].tocsr(), size[order]
+    graph, size, places = graph[order][:, order].tocsr(), size[order], points.double().numpy()[order]
     graph.sort_indices()
     numbers = np.random.default_rng(draw_seed(rng))
-    flat = points is not None and points.shape[1] <= FEW_DIMENSIONS
+    flat = points.shape[1] <= FEW_DIMENSIONS
     by_shape = flat and n_clusters is None and resolution is None
     more = _FINER if by_shape else () if resolution is None else (resolution,)
     resolutions = tuple(sorted({*RESOLUTIONS, *more}))
@@ -143,8 +143,8 @@ def communities(
     else:
         sure = any(number == n_clusters and stable >= _CERTAIN for number, stable in zip(found, stability, strict=True))
     dense = None
-    if points is not None and flat and resolution is None and not sure:
-        dense = density_clusters(points.double()[torch.from_numpy(order)], torch.from_numpy(size))
+    if flat and resolution is None and not sure:
+        dense = density_clusters(torch.from_numpy(places), torch.from_numpy(size))
         dense = dense if dense is not None and n_clusters in (None, int(dense.max()) + 1) else None
     if by_shape and peak is None and dense is None:
         tried = slice(0, len(RESOLUTIONS), _STRIDE)
@@ -160,7 +160,8 @@ def communities(
     if dense is not None:
         labels = dense
     elif n_clusters is not None:
-        labels = _exactly(graph, partitions, chosen, min(n_clusters, len(size)), numbers)
+        fine = _with_at_least(graph, partitions[chosen], min(n_clusters, len(size)), numbers)
+        labels = join_to(graph, fine, n_clusters, places, size)
     evidence = {
         "resolution": resolutions[chosen],
         "stability": stability[chosen],
@@ -262,15 +263,13 @@ def _peak(partitions: Sequence[CommunityLabels], stability: Sequence[float]) -> 
     return best if lost >= _PEAK or stability[best] >= _CERTAIN else None
 
 
-def _exactly(
-    graph: Any, partitions: Sequence[CommunityLabels], chosen: int, n_clusters: int, rng: np.random.Generator
-) -> CommunityLabels:
-    """Return exactly `n_clusters` communities: the chosen, merged if too many; of a higher resolution if too few."""
-    labels, resolution = partitions[chosen], RESOLUTIONS[-1]
+def _with_at_least(graph: Any, labels: CommunityLabels, n_clusters: int, rng: np.random.Generator) -> CommunityLabels:
+    """Return the communities, or those of a higher resolution if they are fewer than `n_clusters`."""
+    resolution = RESOLUTIONS[-1]
     while labels.max() + 1 < n_clusters:
         resolution *= 2
         labels = louvain(graph, resolution, rng)
-    return labels if labels.max() + 1 == n_clusters else join_to(graph, labels, n_clusters)
+    return labels
 
 
 def modularity(graph: Any, labels: CommunityLabels) -> float:

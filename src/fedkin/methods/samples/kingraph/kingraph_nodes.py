@@ -71,7 +71,7 @@ def clustered(
         clusters, evidence = clusters_by_modes(points[:, 0], state.counts, n_clusters, rng)
         evidence["modularity"] = modularity(graph, clusters.numpy())
     else:
-        clusters, evidence = communities(graph, state.counts, n_clusters, rng, points=points, resolution=resolution)
+        clusters, evidence = communities(graph, points, state.counts, n_clusters, rng, resolution=resolution)
         few = len(clusters) <= (FEW_NODES if points.shape[1] <= FEW_DIMENSIONS else FEW_IN_SPACE)
         if few and resolution is None and exact and not evidence["by_density"]:
             clusters, evidence = clusters_of_few(points, state.counts, n_clusters, clusters, evidence)
