@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _NAMED_OPTION = re.compile(r"\b(set )?(lacking|id|scaling|decimal|encoding) = '([^']*)'")
-_IN_OPTION = re.compile(r"\bin (categorical or drop|categorical|drop|ordinal|na_values)(?=[,.; ]|$)")
+_IN_OPTION = re.compile(
+    r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values)(?=[,.; ]|$)"
+)
 
 
 def in_shell(sentence: str) -> str:

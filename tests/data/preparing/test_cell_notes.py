@@ -93,3 +93,12 @@ def test_columns_that_are_text_because_of_some_cells_are_noted():
     assert notes([coded(130, balance=balance, room=rooms, icd=icd)]) == [
         "Column 'balance' of Client 0 is taken for text, since 12 of 60 cells are no numbers, such as '(0)'."
     ]
+
+
+def test_a_row_of_sums_below_a_table_is_noted():
+    whole = pd.DataFrame({"town": ["Ulm"] * 30, "beds": range(10, 40), "cost": np.linspace(1.5, 9, 30)})
+    total = pd.DataFrame({"town": [None], "beds": [whole["beds"].sum()], "cost": [whole["cost"].sum()]})
+    assert notes({"north": pd.concat([whole, total]), "south": whole}) == [
+        "The last row of north holds the sums of the others; delete it."
+    ]
+    assert notes({"north": pd.concat([whole.assign(cost=0), total.assign(cost=0)])}) == []

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from fedkin.data.preparing.column_notes import (
+    has_no_common,
+    note_on_apart,
     notes_on_categories,
     notes_on_codes,
     notes_on_labels,
@@ -37,15 +39,33 @@ def test_spellings_and_values_that_no_two_clients_share_are_mentioned():
     assert notes == [
         "Categories of column 'town' that differ in spelling alone count as different: 'Ulm' (client north), 'ulm' "
         "(client south); spell them alike if they are the same.",
-        "Column 'town' distinguishes clients, for no two of them share a frequent value; name it in drop if it is no "
-        "feature of samples, or spell its values alike if they are the same.",
     ]
+    assert has_no_common({"north": ["Ulm", "Bonn"], "south": ["ulm"], "west": []})
+    assert not has_no_common({"north": ["a", "b"], "south": ["b"]})
+    assert not has_no_common({"north": ["a", "b"], "south": []})
     assert notes_on_categories("town", {"north": ["a", "b"], "south": ["b"]}) == []
     assert notes_on_categories("town", {"north": ["a", "b"], "south": []}) == []
     alone = notes_on_categories("town", {"north": ["a", "A"], "south": ["a"]})
     assert alone == [
         "Categories of column 'town' that differ in spelling alone count as different: 'a', 'A'; spell them alike if "
         "they are the same."
+    ]
+
+
+def test_columns_that_distinguish_clients_are_one_note():
+    fix = ", or spell {its} values alike"
+    assert note_on_apart([], "a value", fix) == []
+    assert note_on_apart(["town"], "a value", fix) == [
+        "Column 'town' distinguishes clients, for no two of them share a value; name it in drop if it is no feature of "
+        "samples, or spell its values alike."
+    ]
+    assert note_on_apart(["town", "zip"], "a value", fix) == [
+        "Columns 'town', 'zip' distinguish clients, for no two of them share a value; name them in drop if they are no "
+        "features of samples, or spell their values alike."
+    ]
+    clients = {"a": reply(9, age=(20, 90), row=(0, 8)), "b": reply(9, age=(1, 17), row=(9, 17))}
+    assert [note.partition(";")[0] for note in notes_on_ranges(["age", "row"], clients, dates=["age", "row"])] == [
+        "Columns 'age', 'row' distinguish clients, for no two of them share a value: their ranges do not overlap"
     ]
 
 
@@ -144,6 +164,7 @@ def test_two_codes_that_differ_between_clients_are_mentioned():
     assert codes([0, 1, 1], [0, 0, 1, 1], [1, 1]) == []
     assert codes([0, 1, 1], [1, 2, 3]) == []
     assert codes([0, 1, 1], [0.5, 1.5]) == []
+    assert codes([1, 2, 2, 1], [3, 4, 3, 4]) == []  # which distinguishes clients, a note of its own
 
 
 def test_numbers_beside_truth_values_must_be_such():

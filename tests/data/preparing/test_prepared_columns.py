@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +14,8 @@ from fedkin.core.table import Column, Table
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import moments, table_columns
+from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.reading.tables import frame_to_table
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 
 
@@ -258,3 +261,25 @@ def test_columns_in_two_spellings_are_not_said_to_be_absent_too():
         "are left out; give them one name if they are the same."
     ]
     assert not any("absent" in note for note in prepare(federation(*fed), PreparingOptions(id="none")).notes)
+
+
+def test_dashes_alone_are_values_where_others_have_signs_and_else_empty():
+    signs = frame_to_table(pd.DataFrame({"test": ["+", "-"] * 10, "age": range(20)}), "It")
+    none = frame_to_table(pd.DataFrame({"test": ["-"] * 20, "age": range(20)}), "It")
+    found = prepare(federation(signs, none))
+    assert found.encoding.schema.columns[0] == SchemaColumn("test", "category", ("+", "-"))
+    assert not any("empty" in note for note in found.notes)
+    number_there = table(number("test", *range(20)), number("age", *range(20)))
+    assert names(prepare(federation(number_there, none))) == ["age"]
+    kept = prepare(federation(number_there, none), PreparingOptions(lacking="impute"))
+    assert float(kept.encoding.mean[0]) == 9.5
+    assert kept.notes[0].startswith("20 of 80 cells are empty (test 20)")
+    assert names(prepare(federation(none, none))) == ["age"]
+
+
+def test_ids_that_come_again_and_again_are_mentioned():
+    visits = table(number("Id", *[4_445_114_986, 5_577_150_313] * 30), number("steps", *range(60)))
+    assert prepare(federation(visits, visits)).notes[0] == (
+        "Column 'Id' is called like an id, but its values come again and again, so it is taken for numbers; name it in "
+        "drop or categorical."
+    )

@@ -24,6 +24,8 @@ _DISTINCT, _LOOKED_AT = 10, 10_000
 """Other values that a measure has at least, so that codes and grades are none; among so many cells."""
 _ROWS, _COLUMNS, _FINE = 20, 3, 0.5
 """A table of fewer rows or columns, or without a column of so many distinct values per row, repeats rows by chance."""
+_ROUNDED = 1e-6
+"""Relative difference from a sum that rounding makes."""
 _CATEGORIES = 1_000
 """Beyond so many texts a column is no category whose spellings matter."""
 _NAMED = 5
@@ -35,7 +37,13 @@ Place = Literal["far above all other values", "far below all other values", "its
 
 def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
     """Return notes on the tables of clients, which are given by name."""
-    return [*_on_copies(tables), *_notes_on_codes(tables), *_notes_on_spellings(tables), *_notes_on_texts(tables)]
+    return [
+        *_on_copies(tables),
+        *_on_sums(tables),
+        *_notes_on_codes(tables),
+        *_notes_on_spellings(tables),
+        *_notes_on_texts(tables),
+    ]
 
 
 def _on_copies(tables: Mapping[str, Table]) -> list[str]:
@@ -52,6 +60,22 @@ def _on_copies(tables: Mapping[str, Table]) -> list[str]:
         repeated = len(sums) - len(np.unique(sums))
         if repeated >= _REPEATED and _has_fine_column(table):
             notes.append(f"{repeated} of {len(sums)} rows of {client} are copies of others.")
+    return notes
+
+
+def _on_sums(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note on clients whose last row holds the sums of the others, as spreadsheets have below a table."""
+    notes = []
+    for client, table in tables.items():
+        at = [place for place, column in enumerate(table.columns) if column.kind == "number"]
+        values = table.values[:, at].numpy()
+        last = values[-1:].ravel()
+        known = last[~np.isnan(last)]
+        if len(values) < _ROWS or len(known) < 2 or not known.all():
+            continue
+        sums = np.nansum(values[:-1], axis=0)[~np.isnan(last)]
+        if np.allclose(sums, known, rtol=_ROUNDED, atol=0):
+            notes.append(f"The last row of {client} holds the sums of the others; delete it.")
     return notes
 
 

@@ -21,16 +21,13 @@ _FEWEST = 5
 _TIMES = 5.0
 """Ratio of means, or of maxima, from which on clients seem to differ in unit; of maxima, of a column that overlaps, it
 is the square."""
-_NAMED, _PARTS = 5, 3
-"""Clients that a note names, and notes on clients that are apart from the others in one column."""
+_NAMED, _PARTS, _COLUMNS = 5, 3, 8
+"""Clients that a note names, notes on clients that are apart from the others in one column, and columns of a note."""
 _EXACT = 1e-9
 """Relative difference that rounding makes."""
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 _MARKS = re.compile(r"[\s_]|(?<=[^\W\d_])-(?=[^\W\d_])|(?<=[^\W\d_])\.")
 """What does not tell names apart; beside digits and at the end a sign may, as in A+ and A-."""
-_APART = (
-    "Column '{}' distinguishes clients, for no two of them share {}; name it in drop if it is no feature of samples{}."
-)
 
 Ends = tuple[float, float]
 
@@ -80,15 +77,32 @@ def notes_on_categories(column: str, by_client: Mapping[str, Sequence[str]]) -> 
         )
     known = {client: set(own) for client, own in by_client.items() if own}
     parts = _connected(known)
-    if len(parts) == len(known) > 1:
-        notes.append(_APART.format(column, "a frequent value", ", or spell its values alike if they are the same"))
-    elif len(parts) > 1:
+    if 1 < len(parts) < len(known):
         apart = " and at ".join(map(_clients, parts[1 : _PARTS + 1]))
         notes.append(
             f"Column '{column}' has no frequent value of the other clients at {apart}; spell its values alike if they "
             "are the same."
         )
     return notes
+
+
+def has_no_common(by_client: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether no two clients report a common category; as of `notes_on_categories`."""
+    known = {client: set(own) for client, own in by_client.items() if own}
+    return len(_connected(known)) == len(known) > 1
+
+
+def note_on_apart(names: Sequence[str], what: str, fix: str = "") -> list[str]:
+    """Return a note on columns of which no two clients share `what`; `fix` ends it, with places for it and its."""
+    if not names:
+        return []
+    quoted, some = listing([f"'{name}'" for name in names], _COLUMNS), len(names) > 1
+    which = f"Columns {quoted} distinguish" if some else f"Column {quoted} distinguishes"
+    them, features = ("them", "they are no features") if some else ("it", "it is no feature")
+    return [
+        f"{which} clients, for no two of them share {what}; name {them} in drop if {features} of samples"
+        f"{fix.format(it=them, its='their' if some else 'its')}."
+    ]
 
 
 def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
@@ -140,29 +154,34 @@ def notes_on_ranges(
     """
     ranges: dict[str, dict[str, Range]] = {name: {} for name in columns}
     for client, reply in replies.items():
-        parts = (reply[key].tolist() for key in ("filled", "sum", "min", "max"))
-        for name, filled, total, low, high in zip(reply["names"], *parts, strict=True):
+        sent = (reply[key].tolist() for key in ("filled", "sum", "min", "max"))
+        for name, filled, total, low, high in zip(reply["names"], *sent, strict=True):
             if filled >= _FEWEST and name in ranges:
                 ranges[name][client] = Range(low, high, total / filled)
     without_unit = set(dates)
+    apart: dict[bool, list[str]] = {False: [], True: []}
+    notes = []
+    for name, found in ranges.items():
+        if len(found) > 1:
+            parts, has_unit = _overlapping(found), name not in without_unit
+            if len(parts) == len(found):
+                apart[has_unit and any(_times(found, own, parts[0]) for own in parts[1:])].append(name)
+            else:
+                notes += _notes_on(name, found, parts, has_unit)
+    what = "a value: their ranges do not overlap"
     return [
-        note
-        for name, found in ranges.items()
-        if len(found) > 1
-        for note in _notes_on(name, found, has_unit=name not in without_unit)
+        *note_on_apart(apart[False], what),
+        *note_on_apart(apart[True], what, ", or give {it} one unit"),
+        *notes,
     ]
 
 
-def _notes_on(name: str, found: Mapping[str, Range], has_unit: bool) -> list[str]:
-    """Return notes on the ranges of one column."""
-    parts = _overlapping(found)
-    ratios = [(own, _times(found, own, parts[0]) if has_unit else None) for own in parts[1:]]
-    if len(parts) == len(found):
-        unit = ", or give it one unit" if any(ratio for _, ratio in ratios) else ""
-        return [_APART.format(name, "a value: their ranges do not overlap", unit)]
-    if len(parts) > 1:
-        return [_outside(name, own, found, parts[0], ratio) for own, ratio in ratios[:_PARTS]]
-    return _note_on_maximum(name, found) if has_unit else []
+def _notes_on(name: str, found: Mapping[str, Range], parts: Sequence[Sequence[str]], has_unit: bool) -> list[str]:
+    """Return notes on the ranges of one column, some of whose `parts` have several clients."""
+    if len(parts) == 1:
+        return _note_on_maximum(name, found) if has_unit else []
+    ratios = [_times(found, own, parts[0]) if has_unit else None for own in parts[1 : _PARTS + 1]]
+    return [_outside(name, own, found, parts[0], ratio) for own, ratio in zip(parts[1:], ratios, strict=False)]
 
 
 def _outside(
@@ -234,6 +253,8 @@ def notes_on_codes(
 ) -> list[str]:
     """Return a note for each column that has two whole numbers at every client, each more than once, and not the same.
 
+    Columns of which no two clients share a number have a note of their own, see `notes_on_ranges`.
+
     At a client all values are minimum or maximum if, and only if, the variance is as large as these allow.
 
     Parameters
@@ -265,7 +286,8 @@ def notes_on_codes(
                     pairs.setdefault((low, high), []).append(client)
             else:
                 others = True
-        if len(pairs) > 1 and not others:
+        apart = len({end for pair in pairs for end in pair}) == 2 * len(replies)  # which is a note of its own
+        if len(pairs) > 1 and not others and not apart:
             said = [f"{a:.15g} and {b:.15g} at {_clients(own)}" for (a, b), own in pairs.items()]
             listed = f"{', '.join(said[:-1])}, but {said[-1]}"
             notes.append(f"Column '{name}' holds {listed}; do these codes mean the same?")

@@ -115,6 +115,11 @@ def is_called_id(name: str) -> bool:
     return _ID_NAME.search(name) is not None
 
 
+def is_called_whose(name: str) -> bool:
+    """Return whether the name of a column is like that of the id of a person, such as ``patient_id``."""
+    return _WHOSE_NAME.search(name) is not None
+
+
 def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
     """Return whether a column may identify rows: nearly all values differ, and are texts or integers called an id.
 
@@ -126,7 +131,7 @@ def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
     if column.kind == "number" and not (is_called_id(column.name) and bool((own == own.round()).all())):
         return False
     threshold, distinct = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1, len(own.unique())
-    if _WHOSE_NAME.search(column.name) and distinct >= (3 if filled < _FEW_ROWS else _MIN_ROWS):
+    if is_called_whose(column.name) and distinct >= (3 if filled < _FEW_ROWS else _MIN_ROWS):
         threshold = min(threshold, _RETURNING * filled)
     return distinct > threshold
 

@@ -21,6 +21,7 @@ from fedkin.data.preparing.column_notes import spelt_as
 from fedkin.data.preparing.imputation import Imputation, from_neighbours
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
+from fedkin.data.reading.columns import ALONE
 
 OTHER = "other"
 """What a category that the schema does not name is called."""
@@ -169,6 +170,9 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
             continue
         own = table.columns[at[column.name]]
         if not _differ(own, column) or bool((empty := values[:, position].isnan()).all()):
+            continue
+        if own.categories == ALONE and ALONE[0] not in column.categories:
+            values[:, position] = torch.nan
             continue
         if {own.kind, column.kind} == {"boolean", "number"}:
             problems += _no_truths(values[:, position], column, where)

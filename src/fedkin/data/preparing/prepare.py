@@ -43,6 +43,7 @@ from fedkin.data.preparing.schema import (
 )
 from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
 from fedkin.data.reading.arrays import common_shape
+from fedkin.data.reading.columns import ALONE
 from fedkin.secure_aggregation.sums import check_enough
 
 _SCALINGS = ("auto", "standard", "none")
@@ -271,7 +272,8 @@ def _sums(
         reply = replies[client]
         position = {name: at for at, name in enumerate(reply["names"])}
         own = torch.tensor([position.get(column.name, -1) for column in columns])
-        has = own >= 0
+        empty = [name for name, report in reports_by_name(reply).items() if report.categories == ALONE]
+        has = (own >= 0) & ~torch.tensor([one.name in empty and ALONE[0] not in one.categories for one in columns])
         counts = torch.where(has, reply["filled"][own], 0.0)
         filled, total = filled + counts, total + torch.where(has, reply["sum"][own], 0.0)
         some = has & (counts > 0)

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.core.table import Kind
-from fedkin.data.preparing.column_notes import notes_on_categories, spelt_alike
-from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
+from fedkin.data.preparing.column_notes import has_no_common, note_on_apart, notes_on_categories, spelt_alike
+from fedkin.data.preparing.column_reports import ColumnReport, is_called_id, is_called_whose
+from fedkin.data.reading.columns import ALONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, TableOptions
 from fedkin.data.reading.text_values import NUMBER
@@ -143,9 +144,10 @@ def _agreed(
     nowhere: list[str] = []
     absent: dict[str, list[str]] = {}
     truths: dict[str, list[str]] = {}
+    apart: list[str] = []
     for name in names:
         own = {client: columns_[name] for client, columns_ in reports.items() if name in columns_}
-        filled = {client: report for client, report in own.items() if report.filled}
+        filled = _with_values(own)
         if name == id_column:
             continue
         if filled and id_column != NO_ID and all(report.unique for report in filled.values()):
@@ -157,7 +159,7 @@ def _agreed(
             without = [client for client in reports if client not in filled]
             absent.setdefault(_listed(without, client_names, len(reports)), []).append(name)
         else:
-            column = _united(name, filled, client_names, problems, notes, truths)
+            column = _united(name, filled, client_names, problems, notes, truths, apart)
             if column is None:
                 continue
             if column.kind == "category" and not column.categories:
@@ -166,8 +168,18 @@ def _agreed(
                 columns.append(column)
     alike = {name for group in spelt_alike(names) for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in alike])}
+    notes += note_on_apart(apart, "a frequent value", ", or spell {its} values alike if they are the same")
+    notes += _note_on_recurring_ids(columns)
     notes += [*_notes_on_truths(truths), *_alike(names, lacking == "drop"), *_notes_on_absent(nowhere, said)]
     return Schema(tuple(columns), found, notes), problems
+
+
+def _with_values(reports: Mapping[int, ColumnReport]) -> dict[int, ColumnReport]:
+    """Return the reports on a column with values; a client's dashes alone are such if others have these or "+"."""
+    filled = {client: report for client, report in reports.items() if report.filled}
+    others = {client: report for client, report in filled.items() if report.categories != ALONE}
+    signed = any(name in ALONE or POSITIVE.fullmatch(name) for own in others.values() for name in own.categories)
+    return filled if signed else others
 
 
 def _notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]]) -> list[str]:
@@ -181,6 +193,21 @@ def _notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]]
             f"{_columns(names)} empty or absent at {where}, so {_left_out(names)}; lacking = 'impute' keeps {them}."
         )
     return notes
+
+
+def _note_on_recurring_ids(columns: Sequence[SchemaColumn]) -> list[str]:
+    """Return a note on columns of numbers that are called like the id of a person, but whose values come too often."""
+    names = [f"'{column.name}'" for column in columns if column.kind == "number" and is_called_whose(column.name)]
+    if not names:
+        return []
+    some = len(names) > 1
+    are = (
+        f"Columns {listing(names)} are called like ids, but their"
+        if some
+        else f"Column {names[0]} is called like an id, but its"
+    )
+    them, it = ("them", "they are") if some else ("it", "it is")
+    return [f"{are} values come again and again, so {it} taken for numbers; name {them} in drop or categorical."]
 
 
 def _notes_on_truths(truths: Mapping[str, Sequence[str]]) -> list[str]:
@@ -258,11 +285,13 @@ def _united(
     problems: list[str],
     notes: list[str],
     truths: dict[str, list[str]],
+    apart: list[str],
 ) -> SchemaColumn | None:
     """Return the common column of all reports; if they disagree, ``None``, with a sentence added to `problems`.
 
     The names of columns of numbers that are truth values at some clients are added to `truths`, by what is where. They
-    are numbers with the categories of these, until sums show whether all are 0 or 1; see `settled`.
+    are numbers with the categories of these, until sums show whether all are 0 or 1; see `settled`. The names of
+    columns of which no two clients share a category are added to `apart`.
     """
     kinds = {report.kind for report in reports.values()}
     having = {kind: [client for client, own in reports.items() if own.kind == kind] for kind in sorted(kinds)}
@@ -290,6 +319,8 @@ def _united(
     if kind == "category":
         categories = tuple(in_order(level for own in levels for level in own))
         named = {client_names.get(client, str(client)): own.categories for client, own in reports.items()}
+        if has_no_common(named):
+            apart.append(name)
         notes.extend(notes_on_categories(name, named))
         return SchemaColumn(name, kind, categories)
     return SchemaColumn(name, kind, levels[0])

@@ -43,6 +43,10 @@ MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind",
 DASHES = frozenset({"-", "–", "—"})
 """Words of an empty cell that are a value in a column with "+", "++" or "2+", as of a laboratory's results."""
 POSITIVE = re.compile(r"\(?\++\)?|[1-4]\+")
+ALONE = ("-",)
+"""Categories of a column that has no other text; it is empty unless other clients have such dashes or "+"."""
+_DASHED = 5
+"""Dashes alone that may be values; as many as a category needs for its name to leave a client."""
 
 _BOOLEANS = (
     ("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("falsch", "wahr"),
@@ -244,7 +248,7 @@ def _category(name: str, codes: npt.NDArray[np.int64], words: npt.NDArray[np.obj
 def _words(cells: pd.Series, here: str, signed: bool = False) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
     """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks.
 
-    A dash is a value if the column is `signed`, or has a text that is positive; see `DASHES`.
+    A dash is a value if the column is `signed`, or has a text that is positive or none but dashes; see `DASHES`.
     """
     return _merged(*_distinct(cells, here), here, signed)
 
@@ -254,6 +258,9 @@ def _merged(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
     """Merge distinct values with the same text, and set those that stand for empty cells to -1; see `_words`."""
     texts = [composed(value if isinstance(value, str) else as_text(value, here)).strip() for value in distinct]
+    dashed = [at for at, text in enumerate(texts) if text in DASHES]
+    alone = all(text in DASHES or text.lower() in MISSING or text == "None" for text in texts)
+    signed = signed or (alone and int(np.isin(codes, dashed).sum()) >= _DASHED)
     if signed or any(map(POSITIVE.fullmatch, texts)):
         texts = ["-" if text in DASHES else text for text in texts]
         signed = True
