@@ -33,7 +33,7 @@ _RARE = 0.25
 """Share of a category below which it is rare."""
 
 
-_SMALLEST, _LARGEST = -4, 7
+_SMALLEST, _LARGEST = -4, 8
 """Exponents of a column's spread between which its numbers are written out, and not as powers of ten."""
 
 

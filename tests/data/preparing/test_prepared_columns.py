@@ -50,6 +50,7 @@ def test_a_category_that_one_client_names_is_known_at_all():
     [
         (lambda n: category("patient", *[f"P{i:04}" for i in range(n)]), True),
         (lambda n: number("sample_id", *range(n)), True),
+        (lambda n: number("EmployeeNumber", *range(n)), True),
         (lambda n: number("weight", *range(n)), False),
         (lambda n: number("id", *np.linspace(0, 1.5, n)), False),
         (lambda n: category("town", *["Ulm", "Bonn"] * (n // 2)), False),
@@ -283,3 +284,25 @@ def test_ids_that_come_again_and_again_are_mentioned():
         "Column 'Id' is called like an id, but its values come again and again, so it is taken for numbers; name it in "
         "drop or categorical."
     )
+
+
+def test_two_names_of_one_column_are_mentioned():
+    ages = number("age", *range(10))
+    north = table(category("sex", *"fm" * 5), ages)
+    south = table(category("gender", *"fm" * 5), ages)
+    note = (
+        "Columns 'sex' and 'gender' have common categories, and no client has both; give them one name if they are the "
+        "same."
+    )
+    assert note in prepare(federation(north, south, north)).notes
+    assert note not in prepare(federation(north, table(ages), south)).notes
+    assert note not in prepare(federation(north, table(category("gender", *"xy" * 5), ages))).notes
+
+
+def test_what_is_left_out_because_it_is_mostly_empty_has_no_other_note():
+    tests = [table(category("culture", *"aaaaa", *[None] * 10), number("age", *range(15))),
+             table(category("culture", *"bbbbb", *[None] * 10), number("age", *range(15))),
+             table(category("culture", *"aaaaa", *[None] * 10), number("age", *range(15)))]  # fmt: skip
+    assert prepare(federation(*tests)).notes == [
+        "Column 'culture' is empty in 30 of 45 rows, so it is left out; lacking = 'impute' keeps it."
+    ]

@@ -26,7 +26,7 @@ _MIN_ROWS, _NEARLY = 20, 0.9
 _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|pid|seqn|seqno|barcode|rownames|level_\d|unnamed: 0)"
     r"|^(patient|subject|participant|person|respondent|case|encounter)|subjid|(patient|subject|study|case|row)(id|no|number)|nummer|nr"
-    r")$|[a-z]I[dD]$"
+    r")$|[a-z](I[dD]|No|Number|Nr|Key|Code)$"
 )
 _WHOSE_NAME = re.compile(
     r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn)|^(patient|subject|participant|person|respondent)"

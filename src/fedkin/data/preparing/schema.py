@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from fedkin.data.reading.text_values import NUMBER
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
 
-_NOTES = 20
+_NOTES, _PAIRS, _COMPARED = 20, 5, 200
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ def _agreed(
     found = {AUTO: _likeliest_id(reports, names), NO_ID: None}.get(id_column, id_column)
     nowhere: list[str] = []
     absent: dict[str, list[str]] = {}
+    partial: dict[str, dict[int, ColumnReport]] = {}
     truths: dict[str, list[str]] = {}
     apart: list[str] = []
     for name in names:
@@ -158,6 +160,7 @@ def _agreed(
         elif len(filled) < len(reports) and lacking == "drop":
             without = [client for client in reports if client not in filled]
             absent.setdefault(_listed(without, client_names, len(reports)), []).append(name)
+            partial[name] = filled
         else:
             column = _united(name, filled, client_names, problems, notes, truths, apart)
             if column is None:
@@ -170,6 +173,7 @@ def _agreed(
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in alike])}
     notes += note_on_apart(apart, "a frequent value", ", or spell {its} values alike if they are the same")
     notes += _note_on_recurring_ids(columns)
+    notes += _notes_on_complements(partial, len(reports))
     notes += [*_notes_on_truths(truths), *_alike(names, lacking == "drop"), *_notes_on_absent(nowhere, said)]
     return Schema(tuple(columns), found, notes), problems
 
@@ -201,13 +205,26 @@ def _note_on_recurring_ids(columns: Sequence[SchemaColumn]) -> list[str]:
     if not names:
         return []
     some = len(names) > 1
-    are = (
-        f"Columns {listing(names)} are called like ids, but their"
-        if some
-        else f"Column {names[0]} is called like an id, but its"
-    )
+    called = f"s {listing(names)} are called like ids" if some else f" {names[0]} is called like an id"
+    are = f"Column{called}, but {'their' if some else 'its'}"
     them, it = ("them", "they are") if some else ("it", "it is")
     return [f"{are} values come again and again, so {it} taken for numbers; name {them} in drop or categorical."]
+
+
+def _notes_on_complements(partial: Mapping[str, Mapping[int, ColumnReport]], clients: int) -> list[str]:
+    """Return a note for two columns with common categories of which each client has one: two names of one, probably."""
+    known = {name: {level for report in own.values() for level in report.categories} for name, own in partial.items()}
+    pairs = [
+        (one, other)
+        for one, other in combinations([name for name in partial if known[name]][:_COMPARED], 2)
+        if known[one] & known[other] and not partial[one].keys() & partial[other].keys()
+        and len(partial[one]) + len(partial[other]) == clients
+    ]  # fmt: skip
+    return [
+        f"Columns '{one}' and '{other}' have common categories, and no client has both; give them one name if they are "
+        "the same."
+        for one, other in pairs[:_PAIRS]
+    ]
 
 
 def _notes_on_truths(truths: Mapping[str, Sequence[str]]) -> list[str]:
@@ -252,7 +269,9 @@ def without(schema: Schema, dropped: Iterable[str], note: str) -> Schema:
     columns = tuple(column for column in schema.columns if column.name not in gone)
     if not columns:
         raise FedkinError(f"No column is left to compare samples by: {note}")
-    return Schema(columns, schema.id, [*schema.notes, note])
+    begins = tuple(f"Column '{name}' " for name in gone)
+    said = [own for own in schema.notes if not own.startswith(begins)]  # which no longer matters
+    return Schema(columns, schema.id, [*said, note])
 
 
 def settled(schema: Schema, are_truths: Sequence[bool]) -> Schema:
