@@ -22,7 +22,10 @@ def test_years_have_no_thousands():
     assert numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name="admission_year").cells == [
         "2008.50 ± 0.50", "1990.50 ± 0.50",
     ]  # fmt: skip
-    assert numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name="yearly_income").cells[0] == "2,008.50 ± 0.50"
+    for name in ("YearBuilt", "GarageYrBlt"):
+        assert "," not in numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name=name).cells[0]
+    for name in ("yearly_income", "YearlyIncome"):
+        assert numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name=name).cells[0] == "2,008.50 ± 0.50"
 
 
 def numbers(*clusters, name="weight"):

@@ -45,7 +45,9 @@ _FAR_SMALLER, _NONE = 0.1, 1e-6
 """Parts of a column's standard deviation below which that of a cluster counts on its own, or as none."""
 
 
-_YEAR = re.compile(r"(?i:(^|[_\W])(year|yr|jahr|baujahr|année|annee|año|anno)s?([_\W]|$))|Year\b")
+_YEAR = re.compile(
+    r"(?i:(^|[_\W])(year|yr|jahr|baujahr|année|annee|año|anno)s?([_\W]|$))|Year\b|(^|[a-z])(Year|Yr)[A-Z]"
+)
 """Names of columns of years, which have no thousands."""
 
 

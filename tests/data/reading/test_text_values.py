@@ -155,6 +155,7 @@ def test_many_dates_with_short_years_are_dates():
     assert read([f"2/{day}/70" for day in range(1, 29)]) == read(days)
     assert read([f"{day}/02/70 06:00" for day in range(1, 29)])[1][0] == 31.25
     assert read([f"{day}-Feb-70" for day in range(1, 29)]) == read(days)
+    assert read(["01.02.1970-06:00", "01/02/70, 06:00", "13/02/70T06:00"])[1] == [31.25, 31.25, 43.25]
     assert read(["15-Jan-69", "18.11.2023", None])[1] == [-351, 19679, -1]
     assert read([f"{day}.12.24" for day in range(1, 29)])[1][0] == 20058
     assert read([f"{version}.99.24" for version in range(1, 29)])[0].kind == "category"

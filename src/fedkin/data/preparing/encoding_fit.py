@@ -135,7 +135,7 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     if empty:
         worst = sorted(empty, key=lambda pair: -pair[1])
         listed = listing([f"{name} {count:,}" for name, count in worst], _NAMED)
-        more = " columns" if len(worst) > _NAMED else ""
+        more = " column" * (len(worst) > _NAMED) + "s" * (len(worst) > _NAMED + 1)
         notes.append(
             f"{sum(count for _, count in empty):,} of {sums.samples * len(columns):,} cells are empty "
             f"({listed}{more}); {_IMPUTED[encoding.imputation]}."

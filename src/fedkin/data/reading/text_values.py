@@ -30,9 +30,9 @@ _GROUPED = {
 CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
 _CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
-_PARTS = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?: (\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
+_PARTS = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:(?:[ T-]|, )(\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
 _YEAR_FIRST = re.compile(r"\d{4}([./])\d{1,2}\1\d{1,2}(?: \d{1,2}:\d\d(?::\d\d)?)?", re.ASCII)
-_SHORT_YEAR = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{2})(?: (\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
+_SHORT_YEAR = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{2})(?:(?:[ T-]|, )(\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
 _SURELY_SHORT = re.compile(r"\d\d([./])\d\d\1\d\d", re.ASCII)
 """What dates with short years begin with where a few are enough, as versions of software, such as 1.2.13, do not."""
 _MONTH_NAMED = re.compile(r"\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, \d{4}", re.ASCII)
