@@ -102,3 +102,8 @@ def test_a_row_of_sums_below_a_table_is_noted():
         "The last row of north holds the sums of the others; delete it."
     ]
     assert notes({"north": pd.concat([whole.assign(cost=0), total.assign(cost=0)])}) == []
+
+
+def test_spellings_of_free_texts_are_not_noted():
+    titles = [f"dress {at}" for at in range(40)]
+    assert notes([pd.DataFrame({"title": [*titles, "Dress 1", *titles[:20]], "age": range(61)})]) == []

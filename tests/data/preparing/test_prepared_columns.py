@@ -306,3 +306,12 @@ def test_what_is_left_out_because_it_is_mostly_empty_has_no_other_note():
     assert prepare(federation(*tests)).notes == [
         "Column 'culture' is empty in 30 of 45 rows, so it is left out; lacking = 'impute' keeps it."
     ]
+
+
+def test_columns_that_are_different_in_every_row_are_one_note():
+    texts = [category(name, *[f"{name}{row}" for row in range(30)]) for name in ("patient", "url", "remark")]
+    own = table(*texts, number("age", *range(30)))
+    assert prepare(federation(own, own)).notes[:2] == [
+        "Column 'patient' names the rows, so it is no feature; id = 'none' keeps it.",
+        "Columns 'url', 'remark' are different in nearly every row, so they are left out; id = 'none' keeps them.",
+    ]

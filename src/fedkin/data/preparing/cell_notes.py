@@ -27,7 +27,7 @@ _ROWS, _COLUMNS, _FINE = 20, 3, 0.5
 _ROUNDED = 1e-6
 """Relative difference from a sum that rounding makes."""
 _CATEGORIES = 1_000
-"""Beyond so many texts a column is no category whose spellings matter."""
+"""Beyond so many texts, or one for two cells, a column is no category whose spellings matter."""
 _NAMED = 5
 """Clients that a note names."""
 
@@ -169,7 +169,7 @@ def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:
     """Return a note for each column in which rare categories, which do not leave the client, are others' spellings."""
     notes: dict[str, str] = {}
     for client, column, codes in _categories(tables):
-        if column.name in notes or len(column.categories) > _CATEGORIES:
+        if column.name in notes or len(column.categories) > min(_CATEGORIES, len(codes) / 2):
             continue
         counts = np.bincount(codes, minlength=len(column.categories)).tolist()
         rows = dict(zip(column.categories, counts, strict=True))

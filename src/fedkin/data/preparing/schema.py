@@ -147,6 +147,8 @@ def _agreed(
     partial: dict[str, dict[int, ColumnReport]] = {}
     truths: dict[str, list[str]] = {}
     apart: list[str] = []
+    ids: list[str] = []
+    texts: list[str] = []
     for name in names:
         own = {client: columns_[name] for client, columns_ in reports.items() if name in columns_}
         filled = _with_values(own)
@@ -154,7 +156,7 @@ def _agreed(
             continue
         if filled and id_column != NO_ID and all(report.unique for report in filled.values()):
             found = found or name
-            notes.append(_identifies(name, found))
+            (ids if name == found else texts).append(name)
         elif not filled:
             nowhere.append(name)
         elif len(filled) < len(reports) and lacking == "drop":
@@ -171,6 +173,7 @@ def _agreed(
                 columns.append(column)
     alike = {name for group in spelt_alike(names) for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in alike])}
+    notes[:0] = _notes_on_ids(ids, texts)
     notes += note_on_apart(apart, "a frequent value", ", or spell {its} values alike if they are the same")
     notes += _note_on_recurring_ids(columns)
     notes += _notes_on_complements(partial, len(reports))
@@ -291,10 +294,15 @@ def shortened(notes: Sequence[str]) -> list[str]:
     return [*notes[:_NOTES], *(more if len(notes) > _NOTES else [])]
 
 
-def _identifies(name: str, id_column: str) -> str:
-    if name == id_column:
-        return f"Column '{name}' names the rows, so it is no feature; id = 'none' keeps it."
-    return f"Column '{name}' is different in nearly every row, so it is left out; id = 'none' keeps it."
+def _notes_on_ids(ids: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return a note on the column that names the rows, and one on others whose values are nearly all different."""
+    notes = [f"Column '{name}' names the rows, so it is no feature; id = 'none' keeps it." for name in ids]
+    if texts:
+        them = "it" if len(texts) == 1 else "them"
+        notes.append(
+            f"{_columns(texts)} different in nearly every row, so {_left_out(texts)}; id = 'none' keeps {them}."
+        )
+    return notes
 
 
 def _united(
