@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -13,7 +12,15 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_notes import has_no_common, note_on_apart, notes_on_categories, spelt_alike
-from fedkin.data.preparing.column_reports import ColumnReport, is_called_id, is_called_whose
+from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
+from fedkin.data.preparing.schema_notes import (
+    note_on_recurring_ids,
+    note_on_spellings,
+    notes_on_absent,
+    notes_on_complements,
+    notes_on_ids,
+    notes_on_truths,
+)
 from fedkin.data.reading.columns import ALONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, TableOptions
@@ -22,7 +29,7 @@ from fedkin.data.reading.text_values import NUMBER
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
 
-_NOTES, _PAIRS, _COMPARED = 20, 5, 200
+_NOTES = 20
 
 
 @dataclass(frozen=True)
@@ -173,11 +180,11 @@ def _agreed(
                 columns.append(column)
     alike = {name for group in spelt_alike(names) for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in alike])}
-    notes[:0] = _notes_on_ids(ids, texts)
+    notes[:0] = notes_on_ids(ids, texts)
     notes += note_on_apart(apart, "a frequent value", ", or spell {its} values alike if they are the same")
-    notes += _note_on_recurring_ids(columns)
-    notes += _notes_on_complements(partial, len(reports))
-    notes += [*_notes_on_truths(truths), *_alike(names, lacking == "drop"), *_notes_on_absent(nowhere, said)]
+    notes += note_on_recurring_ids(column.name for column in columns if column.kind == "number")
+    notes += notes_on_complements(partial, len(reports))
+    notes += [*notes_on_truths(truths), *note_on_spellings(names, lacking == "drop"), *notes_on_absent(nowhere, said)]
     return Schema(tuple(columns), found, notes), problems
 
 
@@ -187,77 +194,6 @@ def _with_values(reports: Mapping[int, ColumnReport]) -> dict[int, ColumnReport]
     others = {client: report for client, report in filled.items() if report.categories != ALONE}
     signed = any(name in ALONE or POSITIVE.fullmatch(name) for own in others.values() for name in own.categories)
     return filled if signed else others
-
-
-def _notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return notes on columns that are empty at all clients, and on those that are `absent` at some, by these."""
-    notes = []
-    if nowhere:
-        notes.append(f"{_columns(nowhere)} empty at all clients, so {_left_out(nowhere)}.")
-    for where, names in absent.items():
-        them = "it" if len(names) == 1 else "them"
-        notes.append(
-            f"{_columns(names)} empty or absent at {where}, so {_left_out(names)}; lacking = 'impute' keeps {them}."
-        )
-    return notes
-
-
-def _note_on_recurring_ids(columns: Sequence[SchemaColumn]) -> list[str]:
-    """Return a note on columns of numbers that are called like the id of a person, but whose values come too often."""
-    names = [f"'{column.name}'" for column in columns if column.kind == "number" and is_called_whose(column.name)]
-    if not names:
-        return []
-    some = len(names) > 1
-    called = f"s {listing(names)} are called like ids" if some else f" {names[0]} is called like an id"
-    are = f"Column{called}, but {'their' if some else 'its'}"
-    them, it = ("them", "they are") if some else ("it", "it is")
-    return [f"{are} values come again and again, so {it} taken for numbers; name {them} in drop or categorical."]
-
-
-def _notes_on_complements(partial: Mapping[str, Mapping[int, ColumnReport]], clients: int) -> list[str]:
-    """Return a note for two columns with common categories of which each client has one: two names of one, probably."""
-    known = {name: {level for report in own.values() for level in report.categories} for name, own in partial.items()}
-    pairs = [
-        (one, other)
-        for one, other in combinations([name for name in partial if known[name]][:_COMPARED], 2)
-        if known[one] & known[other] and not partial[one].keys() & partial[other].keys()
-        and len(partial[one]) + len(partial[other]) == clients
-    ]  # fmt: skip
-    return [
-        f"Columns '{one}' and '{other}' have common categories, and no client has both; give them one name if they are "
-        "the same."
-        for one, other in pairs[:_PAIRS]
-    ]
-
-
-def _notes_on_truths(truths: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return notes on columns that are truth values at some clients and numbers at others, by what is where."""
-    notes = []
-    for said, names in truths.items():
-        quoted = [f"'{name}'" for name in names]
-        which = f"Column {quoted[0]} differs" if len(names) == 1 else f"Columns {listing(quoted)} differ"
-        notes.append(f"{which} in kind: {said}; 1 counts as true.")
-    return notes
-
-
-def _columns(names: Sequence[str]) -> str:
-    quoted = [f"'{name}'" for name in names]
-    return f"Column {quoted[0]} is" if len(names) == 1 else f"Columns {listing(quoted)} are"
-
-
-def _left_out(names: Sequence[str]) -> str:
-    return "it is left out" if len(names) == 1 else "they are left out"
-
-
-def _alike(names: Sequence[str], drops: bool) -> list[str]:
-    """Return a note on columns whose names differ only in spelling, and are probably the same."""
-    if not (alike := [" and ".join(f"'{name}'" for name in own) for own in spelt_alike(names)]):
-        return []
-    gone = ", so those that a client lacks are left out" if drops else ""
-    return [
-        f"Columns {listing(alike)} differ in spelling alone and count as different{gone}; give them one name if they "
-        "are the same."
-    ]
 
 
 def without(schema: Schema, dropped: Iterable[str], note: str) -> Schema:
@@ -292,17 +228,6 @@ def shortened(notes: Sequence[str]) -> list[str]:
     """Return the first notes, and a last one that says how many more there are."""
     more = [f"... and {len(notes) - _NOTES:,} more columns of which there is something to say."]
     return [*notes[:_NOTES], *(more if len(notes) > _NOTES else [])]
-
-
-def _notes_on_ids(ids: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return a note on the column that names the rows, and one on others whose values are nearly all different."""
-    notes = [f"Column '{name}' names the rows, so it is no feature; id = 'none' keeps it." for name in ids]
-    if texts:
-        them = "it" if len(texts) == 1 else "them"
-        notes.append(
-            f"{_columns(texts)} different in nearly every row, so {_left_out(texts)}; id = 'none' keeps {them}."
-        )
-    return notes
 
 
 def _united(

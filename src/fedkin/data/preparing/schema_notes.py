@@ -1,0 +1,95 @@
+"""Notes on the clients' common schema: columns that are left out, and those that are probably others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+
+from fedkin.core.errors import listing
+from fedkin.data.preparing.column_notes import spelt_alike
+from fedkin.data.preparing.column_reports import ColumnReport, is_called_whose
+
+_PAIRS, _COMPARED = 5, 200
+"""Pairs of columns of which there are notes, and columns that are compared for them."""
+
+
+def notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return notes on columns that are empty at all clients, and on those that are `absent` at some, by these."""
+    notes = []
+    if nowhere:
+        notes.append(f"{_columns(nowhere)} empty at all clients, so {_left_out(nowhere)}.")
+    for where, names in absent.items():
+        them = "it" if len(names) == 1 else "them"
+        notes.append(
+            f"{_columns(names)} empty or absent at {where}, so {_left_out(names)}; lacking = 'impute' keeps {them}."
+        )
+    return notes
+
+
+def note_on_recurring_ids(numbers: Iterable[str]) -> list[str]:
+    """Return a note on columns of numbers that are called like the id of a person, but whose values come too often."""
+    names = [f"'{name}'" for name in numbers if is_called_whose(name)]
+    if not names:
+        return []
+    some = len(names) > 1
+    called = f"s {listing(names)} are called like ids" if some else f" {names[0]} is called like an id"
+    are = f"Column{called}, but {'their' if some else 'its'}"
+    them, it = ("them", "they are") if some else ("it", "it is")
+    return [f"{are} values come again and again, so {it} taken for numbers; name {them} in drop or categorical."]
+
+
+def notes_on_complements(partial: Mapping[str, Mapping[int, ColumnReport]], clients: int) -> list[str]:
+    """Return a note for two columns with common categories of which each client has one: two names of one, probably."""
+    known = {name: {level for report in own.values() for level in report.categories} for name, own in partial.items()}
+    pairs = [
+        (one, other)
+        for one, other in combinations([name for name in partial if known[name]][:_COMPARED], 2)
+        if known[one] & known[other] and not partial[one].keys() & partial[other].keys()
+        and len(partial[one]) + len(partial[other]) == clients
+    ]  # fmt: skip
+    return [
+        f"Columns '{one}' and '{other}' have common categories, and no client has both; give them one name if they are "
+        "the same."
+        for one, other in pairs[:_PAIRS]
+    ]
+
+
+def notes_on_truths(truths: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return notes on columns that are truth values at some clients and numbers at others, by what is where."""
+    notes = []
+    for said, names in truths.items():
+        quoted = [f"'{name}'" for name in names]
+        which = f"Column {quoted[0]} differs" if len(names) == 1 else f"Columns {listing(quoted)} differ"
+        notes.append(f"{which} in kind: {said}; 1 counts as true.")
+    return notes
+
+
+def _columns(names: Sequence[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return f"Column {quoted[0]} is" if len(names) == 1 else f"Columns {listing(quoted)} are"
+
+
+def _left_out(names: Sequence[str]) -> str:
+    return "it is left out" if len(names) == 1 else "they are left out"
+
+
+def note_on_spellings(names: Sequence[str], drops: bool) -> list[str]:
+    """Return a note on columns whose names differ only in spelling, and are probably the same."""
+    if not (alike := [" and ".join(f"'{name}'" for name in own) for own in spelt_alike(names)]):
+        return []
+    gone = ", so those that a client lacks are left out" if drops else ""
+    return [
+        f"Columns {listing(alike)} differ in spelling alone and count as different{gone}; give them one name if they "
+        "are the same."
+    ]
+
+
+def notes_on_ids(ids: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return a note on the column that names the rows, and one on others whose values are nearly all different."""
+    notes = [f"Column '{name}' names the rows, so it is no feature; id = 'none' keeps it." for name in ids]
+    if texts:
+        them = "it" if len(texts) == 1 else "them"
+        notes.append(
+            f"{_columns(texts)} different in nearly every row, so {_left_out(texts)}; id = 'none' keeps {them}."
+        )
+    return notes
