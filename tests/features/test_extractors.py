@@ -86,5 +86,6 @@ def test_features_of_nothing_need_not_be_finite_to_have_a_width():
 
 
 def test_images_are_compared_by_their_gradients_if_large_enough():
-    assert suited((1, 8, 8)) == suited((3, 32, 32)) == "gradients"
-    assert suited((1, 7, 28)) == suited((13,)) == "raw"
+    assert suited((1, 8, 8), False) == suited((3, 32, 32), False) == "gradients"
+    assert suited((1, 7, 28), False) == suited((13,), False) == "raw"
+    assert suited((64,), True) == "flat-gradients"

@@ -236,8 +236,9 @@ def phased(records: Sequence[RecordLine]) -> str:
 
 
 def warnings_of(records: Iterable[RecordLine]) -> list[str]:
-    """Return the method's warnings, each once."""
-    return list(dict.fromkeys(str(record["values"]["warning"]) for record in records if "warning" in record["values"]))
+    """Return the method's notes and warnings, each once."""
+    said = [record["values"].get(kind) for record in records for kind in ("note", "warning")]
+    return list(dict.fromkeys(str(text) for text in said if text is not None))
 
 
 def formed(records: Sequence[RecordLine]) -> int | None:

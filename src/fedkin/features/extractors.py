@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.trusted_packages import named_object
+from fedkin.features.flat_images import flat_gradients
 from fedkin.features.gradients import MIN_SIDE, gradients
 from fedkin.features.hog import hog
 
@@ -28,9 +29,10 @@ def extract(name: str, x: Tensor) -> Tensor:
     name : str
         "raw": the values of a sample, flattened. "unit": these, scaled to Euclidean length 1. "hog": histograms of
         oriented gradients of images, see `fedkin.features.hog.hog`, which needs scikit-image. "gradients": the same
-        without hard edges between directions and cells, see `fedkin.features.gradients.gradients`. A name that was
-        registered. Or a dotted path ``"package.module:factory"``: ``factory(shape)`` returns a module or function of
-        samples. It is called once in a process, so it must return the same at every client and in every process.
+        without hard edges between directions and cells, see `fedkin.features.gradients.gradients`.
+        "flat-gradients": these, of square images whose pixels are the columns of a table. A name that was registered.
+        Or a dotted path ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is
+        called once in a process, so it must return the same at every client and in every process.
     x : Tensor
         float32 ``(n, *shape)``.
 
@@ -80,15 +82,21 @@ def forget(name: str) -> None:
         _FEATURES.pop(name, None)
 
 
-def suited(shape: tuple[int, ...]) -> str:
-    """Return the name of the default features for samples of `shape`: "gradients" for images, else "raw"."""
-    return "gradients" if len(shape) == 3 and min(shape[1:]) >= MIN_SIDE else "raw"
+def suited(shape: tuple[int, ...], flat: bool) -> str:
+    """Return the name of the default features for samples of `shape`, which are `flat` images or not.
+
+    These are "gradients" for images of 8 x 8 or more, "flat-gradients" for flat ones, else "raw".
+    """
+    if len(shape) == 3 and min(shape[1:]) >= MIN_SIDE:
+        return "gradients"
+    return "flat-gradients" if flat else "raw"
 
 
 _FEATURES: dict[str, Extractor] = {
     "raw": lambda x: x.flatten(1),
     "unit": lambda x: normalize(x.flatten(1), dim=1),
     "gradients": gradients,
+    "flat-gradients": flat_gradients,
     "hog": hog,
 }
 known = frozenset(_FEATURES)

@@ -15,6 +15,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.preparing.discrete_blocks import blocks_of, common_blocks
 from fedkin.features.extractors import extract, suited
+from fedkin.features.flat_images import are_flat_images
 from fedkin.features.shared_variation import shared_basis
 from fedkin.studies.compare.neighbour_links import NeighbourLinks, Places, SamplePoints, linked
 from fedkin.studies.compare.null_model import KappaFloor, floors_of
@@ -50,7 +51,7 @@ def space_of(population: Population, seed: int, limit: int = MAX_SAMPLES) -> Spa
     rows = torch.randperm(ends[-1], generator=derive_generator(seed, "comparison"))[:limit].sort().values
     own = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(ends)]
     x = torch.cat([client.x[part] for client, part in zip(population.clients, own, strict=True)])
-    if x.ndim == 2:
+    if x.ndim == 2 and not are_flat_images(x):
         x = _without_grid(x, population.clients)
     return space_of_points(rows.numpy(), points_of(x), [len(part) for part in own])
 
@@ -76,6 +77,6 @@ def space_of_points(
 
 def points_of(x: Tensor) -> SamplePoints:
     """Compute the features that suit the samples, at most 30 principal components."""
-    values = extract(suited(tuple(x.shape[1:])), x).double().numpy()
+    values = extract(suited(tuple(x.shape[1:]), bool(are_flat_images(x))), x).double().numpy()
     width = min(_COMPONENTS, *values.shape)
     return PCA(width, svd_solver="full").fit_transform(values) if values.shape[1] > width else values

@@ -21,7 +21,6 @@ from fedkin.clustering.whitening import MIN_SAMPLES
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
-from fedkin.data.reading.arrays import common_shape
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
@@ -39,10 +38,8 @@ from fedkin.methods.samples.kingraph.kingraph_nodes import (
 )
 from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
-    describe_columns,
-    discrete_blocks,
+    described,
     points_of,
-    send_columns,
 )
 from fedkin.methods.samples.kingraph.own_micro_clusters import (
     KEPT_OF_FORGOTTEN,
@@ -51,7 +48,6 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
     without_clients,
 )
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
-from fedkin.methods.samples.private_releases import send_shape
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
 from fedkin.secure_aggregation.client_sums import can_hide
 
@@ -59,6 +55,10 @@ _SMOOTHING, _MAX_BROADCAST = 10, 2_000
 """Smoothing of images by default, and maximum number of nodes sent to all clients; with more this improves nothing."""
 _FEW_SAMPLES = 40
 """Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
+_FLAT = (
+    "The columns look like the pixels of square images, so the edges of these are compared; features = 'raw' compares "
+    "the columns."
+)
 _UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
 
 
@@ -81,8 +81,9 @@ class KinGraphMethod(SampleMethod):
         Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
         more clusters. "auto" chooses the most stable; a number is allowed only if `n_clusters` is "auto".
     features : str
-        See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, else "raw". More
-        than 2,048 features are first projected at random to 1,024.
+        See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, "flat-gradients"
+        for tables whose columns look like the pixels of such images, see `are_flat_images`, else "raw". More than 2,048
+        features are first projected at random to 1,024.
     components : int
         Maximum number of principal components; with more features, only components that exceed noise.
     standardise : bool or "auto"
@@ -168,9 +169,10 @@ class KinGraphMethod(SampleMethod):
 
     def init(self, fed: Federation) -> KinGraphState:
         """Choose the features that samples are compared by, and return the first state."""
-        shape, large, common, blocks = self._described(fed)
-        table = len(shape) == 1
-        name = named.suited(shape) if self.features == "auto" else self.features
+        shape, blocks, flat, counts = described(fed, private=self.epsilon is not None)
+        common = self._common(fed, counts)
+        name = named.suited(shape, flat) if self.features == "auto" else self.features
+        table = len(shape) == 1 and name != "flat-gradients"
         width = named.width_of(name, shape)
         if self.epsilon is None:
             bound, standardise = None, table and name != "raw" if self.standardise == "auto" else self.standardise
@@ -183,7 +185,7 @@ class KinGraphMethod(SampleMethod):
             projection=draw_seed(fed.rng("projection")) if width > WIDEST else None,
             standardise=standardise,
             bound=bound,
-            large=large,
+            large=[client for client, count in counts.items() if count >= MIN_SAMPLES],
             common=common,
             smoothing=0 if common else self.smoothing if self.smoothing != "auto" else 0 if table else _SMOOTHING,
         )
@@ -198,6 +200,8 @@ class KinGraphMethod(SampleMethod):
             failure = f"No client with enough samples answered kin-graph in step {state.steps + 1} and before ({why})."
             return repeat_step(fed, state, record, failure)
         if not len(found.centroids):
+            if record.values["phase"] == "components" and (found.features, self.features) == ("flat-gradients", "auto"):
+                record.values["note"] = _FLAT
             return found.next(), record
         after, cut = self._cut(fed, found)
         return after, Record(record.answered, record.missing, {**cut.values, **record.values})
@@ -287,17 +291,10 @@ class KinGraphMethod(SampleMethod):
         """Return the principal components of samples ``(n, *shape)``: float32 ``(n, d)``."""
         return points_of(result["space"], x)
 
-    def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int], bool, Tensor]:
-        """Return a sample's shape, clients with enough for scatter, whether nodes are common, and discrete columns."""
-        if self.epsilon is not None:
-            shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
-            return shape, [], False, torch.zeros(0, dtype=torch.int64)
-        replies = fed.agreeing(fed.ask_until_all_reply(send_columns if fed.secure_sums else describe_columns, {}))
-        shape = common_shape(replies)
-        blocks = discrete_blocks(replies, shape)
-        if fed.secure_sums:
-            return shape, [], True, blocks
-        counts = {client: reply["samples"] for client, reply in replies.items()}
+    def _common(self, fed: Federation, counts: Mapping[int, int]) -> bool:
+        """Return whether micro-clusters are common; refuse clients with too few samples for their own."""
+        if self.epsilon is not None or fed.secure_sums:
+            return fed.secure_sums and self.epsilon is None
         common, most = self.common_micro_clusters, max(counts.values())
         if common == "auto":
             common = can_hide(len(counts)) and sum(counts.values()) < _FEW_SAMPLES * self.min_members * len(counts)
@@ -305,7 +302,7 @@ class KinGraphMethod(SampleMethod):
             raise FedkinError(
                 f"method.min_members is {self.min_members}, and no client has more than {most} samples; set it lower."
             )
-        return shape, [client for client, count in counts.items() if count >= MIN_SAMPLES], common, blocks
+        return common
 
     def _cut(self, fed: Federation, state: KinGraphState, again: bool = False) -> tuple[KinGraphState, Record]:
         """Find the clusters of the nodes and send them to clients; the record names the clients that received them.

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fedkin.core import Client, FedkinError, Payload, State, client_task
+from fedkin.core import Client, Federation, FedkinError, Payload, State, client_task
 from fedkin.core.replies import (
     MAX_COUNT,
     Array,
     Expected,
     Nullable,
     is_count,
+    is_flag,
     is_name,
     is_seed,
     is_shape,
@@ -24,9 +25,12 @@ from fedkin.core.replies import (
     reals,
 )
 from fedkin.data.preparing.discrete_blocks import UNKNOWN, blocks_of, common_blocks
+from fedkin.data.reading.arrays import common_shape
 from fedkin.features.extractors import extract
+from fedkin.features.flat_images import all_flat_images, are_flat_images
 from fedkin.features.pca import PROJECTED, Components, FeatureMoments, components, random_projection
 from fedkin.features.shared_variation import shared_basis
+from fedkin.methods.samples.private_releases import send_shape
 
 _BATCH = 2048
 SPACE: Expected = {
@@ -111,25 +115,51 @@ class KinGraphState(State):
         return {name: getattr(self, name) for name in SPACE}
 
 
-_COLUMNS: Expected = {"shape": is_shape, "blocks": Array(("columns",), torch.int64, UNKNOWN, MAX_COUNT)}
+_COLUMNS: Expected = {
+    "shape": is_shape, "blocks": Array(("columns",), torch.int64, UNKNOWN, MAX_COUNT), "flat": Nullable(is_flag),
+}  # fmt: skip
 
 
 @client_task(takes={}, holds=_COLUMNS)
 def send_columns(client: Client, payload: Payload) -> Payload:
-    """Send the shape of a sample, and which columns of a table are discrete, see `discrete_blocks`."""
-    return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client)}
+    """Send the shape of a sample, which columns of a table are discrete, and whether its rows look like images.
+
+    See `discrete_blocks` and `are_flat_images`.
+    """
+    return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client), "flat": are_flat_images(client.x)}
 
 
 @client_task(takes={}, holds={**_COLUMNS, "samples": is_count})
 def describe_columns(client: Client, payload: Payload) -> Payload:
     """Send the same, and the number of samples."""
-    return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client), "samples": len(client)}
+    shape, blocks, flat = list(client.x.shape[1:]), blocks_of(client), are_flat_images(client.x)
+    return {"shape": shape, "blocks": blocks, "flat": flat, "samples": len(client)}
 
 
-def discrete_blocks(replies: Mapping[int, Payload], shape: Sequence[int]) -> Tensor:
-    """Return the `common_blocks` of samples of this shape, from the clients' replies to `send_columns`."""
+class Described(NamedTuple):
+    """What clients say of their samples: the shape of one, which columns are discrete, and whether all are flat images.
+
+    `counts` are their numbers of samples, by client; none with an epsilon or secure sums alone.
+    """
+
+    shape: tuple[int, ...]
+    blocks: Tensor
+    flat: bool
+    counts: dict[int, int]
+
+
+def described(fed: Federation, private: bool) -> Described:
+    """Ask clients to describe their samples; `private` ones send their shape alone."""
+    if private:
+        shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
+        return Described(shape, torch.zeros(0, dtype=torch.int64), False, {})
+    replies = fed.agreeing(fed.ask_until_all_reply(send_columns if fed.secure_sums else describe_columns, {}))
+    shape = common_shape(replies)
     own = [reply["blocks"] for _, reply in sorted(replies.items())]
-    return common_blocks(own, shape[0] if len(shape) == 1 else 0)
+    blocks = common_blocks(own, shape[0] if len(shape) == 1 else 0)
+    flat = all_flat_images([reply["flat"] for reply in replies.values()])
+    counts = {} if fed.secure_sums else {client: reply["samples"] for client, reply in replies.items()}
+    return Described(shape, blocks, flat, counts)
 
 
 _kept_features = WeakTensorKeyDictionary()

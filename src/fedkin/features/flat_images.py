@@ -1,0 +1,69 @@
+"""Images whose pixels are the columns of a table, as they come in files of digits, and features of their edges."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.features.gradients import MIN_SIDE, gradients
+
+_MIN_ROWS, _LOOKED_AT = 20, 1_000
+"""Minimum number of rows from which a client can tell, and maximum number that is looked at."""
+
+_NEARER = 0.15
+"""By how much neighbouring pixels must go together more closely than those half a row apart: digits of 8 x 8 have 0.2,
+images of 28 x 28 and more 0.5."""
+
+
+def side_of(width: int) -> int | None:
+    """Return the side of square images of `width` pixels; ``None`` if it is no square, or too small for edges."""
+    side = math.isqrt(width)
+    return side if side**2 == width and side >= MIN_SIDE else None
+
+
+def are_flat_images(x: Tensor) -> bool | None:
+    """Return whether rows ``(n, width)`` look like square images of one channel, pixel after pixel, row after row.
+
+    In images a pixel goes with the next across and the next down, and less with one half a row away. Along a curve
+    columns go together the less the further they are apart, and answers to questions alike wherever they are. Returns
+    ``None`` if there are fewer than 20 rows.
+    """
+    side = side_of(x.shape[1]) if x.ndim == 2 else None
+    if side is None:
+        return False
+    if len(x) < _MIN_ROWS:
+        return None
+    x = x[:: -(-len(x) // _LOOKED_AT)].double()
+    x = x - x.mean(0)
+    images = x.unflatten(1, (side, side))
+    across = _likeness(images[:, :, 1:], images[:, :, :-1])
+    down = _likeness(images[:, 1:], images[:, :-1])
+    apart = _likeness(x[:, side // 2 :], x[:, : -(side // 2)])
+    return min(across, down) >= apart + _NEARER
+
+
+def _likeness(a: Tensor, b: Tensor) -> float:
+    """Return the correlation of pairs of centred pixels, over all pairs; 0 if none varies."""
+    squares = float(a.square().sum() + b.square().sum())
+    return 2 * float((a * b).sum()) / squares if squares else 0.0
+
+
+def flat_gradients(x: Tensor) -> Tensor:
+    """Return the `gradients` of square images whose pixels are the columns of ``(n, width)``.
+
+    Raises FedkinError if samples are no rows, or their width is not the square of 8 or more.
+    """
+    side = side_of(x.shape[1]) if x.ndim == 2 else None
+    if side is None:
+        raise FedkinError(
+            f"Features 'flat-gradients' need rows of the pixels of square images of {MIN_SIDE} x {MIN_SIDE} or more; "
+            f"the samples have shape {tuple(x.shape[1:])}."
+        )
+    return gradients(x.unflatten(1, (1, side, side)))
+
+
+def all_flat_images(said: list[bool | None]) -> bool:
+    """Return whether clients' samples are flat images: some client's are, and no other can tell that its are not."""
+    return True in said and False not in said

@@ -1,0 +1,91 @@
+"""Images whose pixels are columns are recognised, and what only looks like them is not."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.experiment.measure_titles import warnings_of
+from fedkin.features.extractors import extract
+from fedkin.features.flat_images import all_flat_images, are_flat_images
+
+PIXELS, DIGITS = load_digits(return_X_y=True)
+SIDE = 10
+
+
+def rows(x):
+    return torch.from_numpy(np.asarray(x, dtype=np.float32))
+
+
+def curves(rng):
+    """Smooth curves of a hundred points."""
+    at = np.linspace(0, 1, SIDE**2)
+    peaks = np.stack([np.exp(-((at - centre) ** 2) / 0.005) for centre in np.linspace(0, 1, 9)])
+    return rng.normal(size=(300, 9)) @ peaks + 0.05 * rng.normal(size=(300, SIDE**2))
+
+
+OTHERS = {
+    "numbers": lambda rng: rng.normal(size=(300, SIDE**2)),
+    "answers": lambda rng: rng.normal(size=(300, 1)) + 0.3 * rng.normal(size=(300, SIDE**2)),
+    "curves": curves,
+    "walks": lambda rng: np.cumsum(rng.normal(size=(300, SIDE**2)), 1),
+    "constants": lambda rng: np.ones((300, SIDE**2)),
+    "no square": lambda rng: np.cumsum(rng.normal(size=(300, 90)), 1),
+}
+
+
+@pytest.mark.parametrize("kept", [slice(None), slice(20), DIGITS == 1, DIGITS == 0])
+@pytest.mark.parametrize("change", [lambda x: x / 16, lambda x: 255 - 3 * x, lambda x: x - x.mean(0)])
+def test_digits_are_images(kept, change):
+    assert are_flat_images(rows(change(PIXELS[kept])))
+
+
+def test_images_of_real_sets_are_images(real):
+    from fedkin.data.reading.sources import load
+
+    for name in ("mnist", "fashion_mnist", "kkanji49"):
+        x = load(str(real(name))).x[:500]
+        assert are_flat_images(x.flatten(1)), name
+        assert are_flat_images(x) is False, "they are images already"
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_columns_are_none(kind):
+    for seed in range(3):
+        assert are_flat_images(rows(OTHERS[kind](np.random.default_rng(seed)))) is False
+
+
+def test_pixels_in_another_order_are_none():
+    order = np.random.default_rng(0).permutation(64)
+    assert are_flat_images(rows(PIXELS[:, order])) is False
+
+
+def test_few_rows_do_not_tell():
+    assert are_flat_images(rows(PIXELS[:19])) is None
+    assert all_flat_images([None, True])
+    assert not all_flat_images([None])
+    assert not all_flat_images([True, False])
+
+
+def test_their_features_are_those_of_the_images():
+    x = rows(PIXELS[:30] / 16)
+    assert torch.equal(extract("flat-gradients", x), extract("gradients", x.unflatten(1, (1, 8, 8))))
+    with pytest.raises(FedkinError, match=r"'flat-gradients' need rows of .* 8 x 8 or more; the .* shape \(63,\)\."):
+        extract("flat-gradients", x[:, :63])
+
+
+def test_kin_graph_finds_digits_in_a_table_as_in_images():
+    pandas = pytest.importorskip("pandas")
+    parts = np.array_split(np.random.default_rng(0).permutation(len(PIXELS)), 2)
+    frame = pandas.DataFrame(PIXELS, columns=[f"pixel_{at}" for at in range(64)])
+    model = fedkin.KinGraph(random_state=0).fit([frame.iloc[part] for part in parts])
+    truth = np.concatenate([DIGITS[part] for part in parts])
+    assert adjusted_rand_score(truth, np.concatenate(model.labels_)) > 0.75
+    assert len(model.predict(frame[:5])) == 5
+    lines = [{"values": entry} for entry in model.records_]
+    assert warnings_of(lines)[0].startswith("The columns look like the pixels of square images")
+    raw = fedkin.KinGraph(features="raw", random_state=0).fit([frame.iloc[part] for part in parts])
+    assert not warnings_of([{"values": entry} for entry in raw.records_])
