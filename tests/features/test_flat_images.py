@@ -37,10 +37,14 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("kept", [slice(None), slice(20), DIGITS == 1, DIGITS == 0])
+@pytest.mark.parametrize("kept", [slice(None), slice(20), DIGITS == 1])
 @pytest.mark.parametrize("change", [lambda x: x / 16, lambda x: 255 - 3 * x, lambda x: x - x.mean(0)])
 def test_digits_are_images(kept, change):
     assert are_flat_images(rows(change(PIXELS[kept])))
+
+
+def test_digits_of_one_class_each_are_images_together():
+    assert all_flat_images([are_flat_images(rows(PIXELS[own == DIGITS])) for own in range(10)])
 
 
 def test_images_of_real_sets_are_images(real):

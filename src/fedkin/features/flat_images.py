@@ -12,9 +12,9 @@ from fedkin.features.gradients import MIN_SIDE, gradients
 _MIN_ROWS, _LOOKED_AT = 20, 1_000
 """Minimum number of rows from which a client can tell, and maximum number that is looked at."""
 
-_NEARER = 0.15
-"""By how much neighbouring pixels must go together more closely than those half a row apart: digits of 8 x 8 have 0.2,
-images of 28 x 28 and more 0.5."""
+_NEARER, _HARDLY = 0.15, 0.05
+"""By how much neighbouring pixels go together more closely than those half a row apart, if rows are images, and if they
+may be: digits of 8 x 8 have 0.2, those of one class 0.06 to 0.3, images of 28 x 28 and more 0.5."""
 
 
 def side_of(width: int) -> int | None:
@@ -28,7 +28,7 @@ def are_flat_images(x: Tensor) -> bool | None:
 
     In images a pixel goes with the next across and the next down, and less with one half a row away. Along a curve
     columns go together the less the further they are apart, and answers to questions alike wherever they are. Returns
-    ``None`` if there are fewer than 20 rows.
+    ``None`` if that cannot be told, as of fewer than 20 rows.
     """
     side = side_of(x.shape[1]) if x.ndim == 2 else None
     if side is None:
@@ -41,7 +41,8 @@ def are_flat_images(x: Tensor) -> bool | None:
     across = _likeness(images[:, :, 1:], images[:, :, :-1])
     down = _likeness(images[:, 1:], images[:, :-1])
     apart = _likeness(x[:, side // 2 :], x[:, : -(side // 2)])
-    return min(across, down) >= apart + _NEARER
+    nearer = min(across, down) - apart
+    return True if nearer >= _NEARER else None if nearer >= _HARDLY else False
 
 
 def _likeness(a: Tensor, b: Tensor) -> float:

@@ -31,9 +31,9 @@ from fedkin.studies.time_budget import TimeBudget, parsed_duration
 
 PLAN = "plan.json"
 _TRIED = (2, 20)
+"""Numbers of clusters to look at settings with; one that some method does not take is no mistake of the user's."""
 _KEPT, _MOST_KEPT = 0.1, 10.0
 """Part of the budget that is kept for scores and the page, and at most so many seconds."""
-"""Numbers of clusters to look at settings with; one that some method does not take is no mistake of the user's."""
 _OWN = (PLAN, "numbers.json", JSON, "comparison.csv", PAGE, "runs", "data")
 
 

@@ -8,20 +8,20 @@ import torch
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand, pooled
 from fedkin.core import Client
+from fedkin.data.preparing.discrete_blocks import common_blocks
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_space import describe_columns, discrete_blocks, send_columns
+from fedkin.methods.samples.kingraph.kingraph_space import described, send_columns
 
 
 def blocks_of(frames, **options):
     clients = ClientFiles(frames).build().clients
     fed = LocalFederation(clients, seed=0)
     encoding = prepare(fed, PreparingOptions(**options)).encoding
-    replies = {client.id: send_columns.run([client], [{}])[0] for client in fed.clients.values()}
-    blocks = discrete_blocks(replies, clients[0].x.shape[1:]).tolist()
+    blocks = described(fed, private=False).blocks.tolist()
     return {name: blocks[start:end] for name, start, end in encoding.blocks}
 
 
@@ -87,10 +87,10 @@ def test_indicators_in_arrays_are_one_column():
     kinds = np.eye(4)[np.r_[rng.integers(0, 3, 50), rng.integers(0, 4, 50)]]  # a client lacks the fourth
     x = np.column_stack([rng.integers(0, 2, 100), rng.normal(size=100), (kinds - kinds.mean(0)) / 0.3, kinds[:, :2]])
     clients = [Client(at, part) for at, part in enumerate(torch.from_numpy(x).float().split(50))]
-    replies = {client.id: describe_columns.run([client], [{}])[0] for client in clients}
-    assert discrete_blocks(replies, (8,)).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
-    replies[2] = {**replies[0], "blocks": torch.zeros(3, dtype=torch.int64)}
-    assert discrete_blocks(replies, (8,)).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
+    assert described(LocalFederation(clients, seed=0), private=False).blocks.tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
+    own = [send_columns.run([client], [{}])[0]["blocks"] for client in clients]
+    of_another_width = torch.zeros(3, dtype=torch.int64)
+    assert common_blocks([*own, of_another_width], 8).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
 
 
 def latent(rows, columns, numbers, seed, classes=4):
