@@ -81,6 +81,23 @@ def test_joins_what_has_most_links():
     assert found.tolist() == [0] * 20 + [1] * 10
 
 
+@pytest.mark.parametrize(
+    ("stability", "n_clusters", "flat", "chosen"),
+    [
+        ([0.70, 0.72, 0.78], None, False, 1),  # 0.07 does not count
+        ([0.66, 0.60, 0.70], None, False, 0),  # nor does 0.1
+        ([0.58, 0.59, 0.70], None, False, 2),
+        ([0.86, 0.88, 0.90], None, False, 2),
+        ([0.895, 0.88, 0.90], None, False, 0),
+        ([0.70, 0.72, 0.78], None, True, 2),
+        ([0.70, 0.72, 0.78], 3, False, 2),
+    ],
+)
+def test_the_less_stable_the_best_is_the_less_its_lead_counts(stability, n_clusters, flat, chosen):
+    found = [3, 3, 3] if n_clusters else [2, 9, 20]
+    assert graph_cut._choose(found, stability, n_clusters, 100, flat) == chosen
+
+
 @pytest.mark.parametrize(("n_clusters", "expected"), [(2, [0, 0, 1, 1]), (3, [0, 0, 1, 2])])
 def test_without_links_joins_what_is_nearest(n_clusters, expected):
     truth = np.repeat(np.arange(4), 10)

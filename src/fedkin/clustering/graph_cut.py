@@ -41,8 +41,10 @@ _CAUTION = 0.5
 """Standard deviations subtracted from a mean of twenty indices: clusters that sometimes fall apart are not stable. With
 five resamples the estimate is too rough."""
 
-_AS_STABLE = 0.01
-"""Differences in stability that do not count; the lowest of such resolutions is chosen, which has fewest clusters."""
+_AS_STABLE, _MOST_AS_STABLE, _CLEAR = 0.01, 0.1, 0.85
+"""Differences in stability that do not count; the lowest of such resolutions is chosen, which has fewest clusters. If
+the best is below 0.85, what it lacks does not count either, up to 0.1: where no clusters are clear, as in a continuum
+of amounts, dozens of small ones are often a little more stable than a few."""
 
 _STABLE = 0.85
 """Minimum stability of flat points: communities that are only stretches of a sheet have less."""
@@ -76,8 +78,9 @@ def communities(
     Communities are found at every resolution of `RESOLUTIONS`, and again in five resamples with a fifth of the nodes
     left out; up to 2,000 nodes in twenty resamples. The stability of a resolution is the mean adjusted Rand index over
     samples between both, averaged with the neighbouring resolutions; with twenty resamples, half the standard deviation
-    is subtracted. The most stable resolution is chosen, of equal ones the lowest. Resolutions that leave every node
-    single are excluded, since they are always stable.
+    is subtracted. The most stable resolution is chosen; of those that are about as stable, within 0.01 or what the best
+    lacks to 0.85 (at most 0.1), the lowest. Resolutions that leave every node single are excluded, since they are
+    always stable.
 
     If `resolution` is given, its communities are the clusters, neither joined nor divided.
 
@@ -155,7 +158,7 @@ def communities(
     if resolution is not None:
         chosen = resolutions.index(resolution)
     else:
-        chosen = _choose(found, stability, n_clusters, len(size)) if peak is None else peak
+        chosen = _choose(found, stability, n_clusters, len(size), flat) if peak is None else peak
     labels = partitions[chosen]
     if dense is not None:
         labels = dense
@@ -239,7 +242,7 @@ def _weighted_ari(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float
     return (both - chance) / (most - chance) if most > chance else 1.0
 
 
-def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | None, nodes: int) -> int:
+def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | None, nodes: int, flat: bool) -> int:
     """Return the index of the resolution to use."""
     fitting = list(range(len(found)))
     if n_clusters is None:
@@ -249,7 +252,8 @@ def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | 
         more = [i for i in fitting if found[i] > n_clusters][:1]
         fitting = exact or more or fitting[-1:]
     best = max(stability[i] for i in fitting)
-    return next(i for i in fitting if stability[i] >= best - _AS_STABLE)
+    lacks = 0.0 if flat or n_clusters is not None else min(_CLEAR - best, _MOST_AS_STABLE)
+    return next(i for i in fitting if stability[i] >= best - max(_AS_STABLE, lacks))
 
 
 def _peak(partitions: Sequence[CommunityLabels], stability: Sequence[float]) -> int | None:

@@ -118,7 +118,8 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         state, values = method.clusters_of(method.uncut(self._graph), rng)
         self.result_ = {**method.result(state), "space": self.result_["space"]}
         self.n_clusters_, self.scales_ = self.result_["n_clusters"], self.result_["scales"]
-        self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]
+        kept = {name: value for name, value in self.records_[-1].items() if name not in ("note", "warning")}
+        self.records_ = [*self.records_[:-1], {**kept, **values}]
         again = [
             before if at in self._forgotten else counted(memory, self.result_).numpy()
             for at, (memory, before) in enumerate(zip(self._memories, self.labels_, strict=True))

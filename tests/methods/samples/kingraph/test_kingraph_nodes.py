@@ -53,3 +53,16 @@ def test_confidence_spreads_and_the_sure_half_of_overlapping_clusters_is_right_m
     assert right[sure].mean() > 0.98 > 0.9 > right[~sure].mean()
     assert (confidence == 1).mean() < 0.01
     assert np.quantile(confidence, 0.1) < 0.5 < np.quantile(confidence, 0.9)
+
+
+def test_clusters_that_change_from_resample_to_resample_are_said_to_be_unclear():
+    """A continuum of skewed amounts has none, but its tails are cut off."""
+    x = np.exp(np.random.default_rng(3).normal(size=(1_200, 6)))
+    model = KinGraph(random_state=0).fit(np.array_split(x, 3))
+    record = model.records_[-1]
+    assert 1 < model.n_clusters_ < 12
+    assert record["stability"] < 0.8
+    assert record["note"].startswith(f"No clusters are clear: these agree to {record['stability']:.2f} with those of")
+    assert "note" not in model.cut(2).records_[-1]
+    clear = KinGraph(random_state=0).fit(np.array_split(make_blobs(600, 6, random_state=0)[0], 3))
+    assert "note" not in clear.records_[-1]
