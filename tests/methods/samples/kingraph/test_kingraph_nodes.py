@@ -62,7 +62,9 @@ def test_clusters_that_change_from_resample_to_resample_are_said_to_be_unclear()
     record = model.records_[-1]
     assert 1 < model.n_clusters_ < 12
     assert record["stability"] < 0.8
-    assert record["note"].startswith(f"No clusters are clear: these agree to {record['stability']:.2f} with those of")
+    assert record["note"].startswith(
+        f"No clusters are clear: those of resamples agree with these to {record['stability']:.2f}"
+    )
     assert "note" not in model.cut(2).records_[-1]
     clear = KinGraph(random_state=0).fit(np.array_split(make_blobs(600, 6, random_state=0)[0], 3))
     assert "note" not in clear.records_[-1]

@@ -103,8 +103,8 @@ def _remark(
     if values["stability"] >= _CLEAR or dimensions <= FEW_DIMENSIONS:
         return {}
     return {
-        "note": f"No clusters are clear: these agree to {values['stability']:.2f} with those of resamples, where 1 is "
-        "the same. Of other samples like these others would be found; the scales show coarser and finer ones."
+        "note": f"No clusters are clear: those of resamples agree with these to {values['stability']:.2f} only, where "
+        "1 is the same, so other samples like these would have others. The scales show coarser and finer ones."
     }
 
 
