@@ -118,7 +118,7 @@ def test_a_column_of_pandas_categories_is_one_and_ordinal_if_it_is_ordered():
 
 @pytest.mark.parametrize("cells", [[3, 1, None, 10], ["3", "1", "?", "10"], [3.0, 1.0, NAN, 10.0]])
 def test_numbers_can_be_names(cells):
-    assert read(cells, categorical=["c"]) == (Column("c", "category", ("1", "3", "10")), [1, 0, -1, 2])
+    assert read(cells, categorical=["c"]) == (Column("c", "category", ("1", "3", "10"), asked=True), [1, 0, -1, 2])
 
 
 def test_levels_are_in_the_given_order():

@@ -53,22 +53,25 @@ class ColumnReport:
     categories : tuple of str
         For a category column, the names of categories with enough samples, at most the 50 most frequent; for a boolean
         or ordinal one, all its values, in order.
+    asked : bool
+        Whether the client's user has named the column as one of categories.
     """
 
     kind: Kind
     filled: bool
     unique: bool = False
     categories: tuple[str, ...] = ()
+    asked: bool = False
 
     def plain(self) -> list[Any]:
         """Return the fields as plain values, to be sent."""
-        return [self.kind, self.filled, self.unique, list(self.categories)]
+        return [self.kind, self.filled, self.unique, list(self.categories), self.asked]
 
     @classmethod
     def from_plain(cls, fields: Sequence[Any]) -> Self:
         """Return the report that `plain` was made of."""
-        kind, filled, unique, categories = fields
-        return cls(kind, filled, unique, tuple(categories))
+        kind, filled, unique, categories, asked = fields
+        return cls(kind, filled, unique, tuple(categories), asked)
 
 
 def reports_of(table: Table, min_members: int) -> dict[str, Any]:
@@ -107,7 +110,7 @@ def _report(column: Column, values: Tensor, filled: int, min_members: int, own_i
     counts = values[~values.isnan()].long().bincount(minlength=len(column.categories))
     frequent = [int(code) for code in counts.argsort(descending=True, stable=True) if counts[code] >= min_members]
     known = [column.categories[code] for code in sorted(frequent[:MAX_CATEGORIES])]
-    return ColumnReport("category", filled > 0, unique, () if unique else tuple(known))
+    return ColumnReport("category", filled > 0, unique, () if unique else tuple(known), column.asked)
 
 
 def is_called_id(name: str) -> bool:
@@ -149,7 +152,7 @@ def are_names(value: Any) -> bool:
 
 
 def _is_report(fields: Any) -> bool:
-    if not isinstance(fields, list) or len(fields) != 4:
+    if not isinstance(fields, list) or len(fields) != 5:
         return False
-    kind, filled, unique, categories = fields
-    return kind in _KINDS and isinstance(filled, bool) and isinstance(unique, bool) and are_names(categories)
+    kind, filled, unique, categories, asked = fields
+    return kind in _KINDS and all(isinstance(flag, bool) for flag in (filled, unique, asked)) and are_names(categories)

@@ -13,13 +13,14 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task, t
 from fedkin.core.errors import listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
-from fedkin.data.preparing.column_notes import notes_on_codes, notes_on_ranges, wrong_truths
+from fedkin.data.preparing.column_notes import note_on_apart, notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.column_scales import unit_of
 from fedkin.data.preparing.encoding import Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import unlimited
+from fedkin.data.preparing.place_columns import note_on_places, places
 from fedkin.data.preparing.preparation import STATE, Preparation, remember
 from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import (
@@ -32,6 +33,7 @@ from fedkin.data.preparing.scaling import (
     table_columns,
 )
 from fedkin.data.preparing.schema import (
+    Reports,
     Schema,
     SchemaColumn,
     agree,
@@ -186,6 +188,7 @@ def _prepared_tables(
         own = {called[client]: squares[client] for client in replies}
         schema.notes.extend(_notes_on_numbers(schema.columns, sums, by_name, own))
     schema = settled(schema, sums.all_truths)
+    schema, sums = _without_places(schema, sums, reports)
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
     schema, sums = _most_frequent(schema, sums)
@@ -220,6 +223,19 @@ def _notes_on_numbers(
     dates = [column.name for column in columns if column.kind == "date"]
     own = {client: found[at] for client, found in squares.items()}
     return [*notes_on_ranges(names, replies, dates), *notes_on_codes(names, sums.mean[at], replies, own)]
+
+
+def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple[Schema, ColumnSums]:
+    """Return schema and sums without columns that say at which client a row is, unless no other is left."""
+    names = [column.name for column in schema.columns]
+    dropped, apart = places(names, sums.counts, reports)
+    if len(dropped) == len(names):
+        dropped, apart = [], dropped
+    schema.notes.extend(note_on_apart(apart, "a frequent value", ", or spell {its} values alike if they are the same"))
+    if not dropped:
+        return schema, sums
+    kept = [at for at, name in enumerate(names) if name not in dropped]
+    return without(schema, dropped, note_on_places(dropped)), sums.of(kept)
 
 
 def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:

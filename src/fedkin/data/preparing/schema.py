@@ -13,6 +13,7 @@ from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_notes import has_no_common, note_on_apart, notes_on_categories, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
+from fedkin.data.preparing.place_columns import may_be_place
 from fedkin.data.preparing.schema_notes import (
     note_on_recurring_ids,
     note_on_spellings,
@@ -271,7 +272,7 @@ def _united(
     if kind == "category":
         categories = tuple(in_order(level for own in levels for level in own))
         named = {client_names.get(client, str(client)): own.categories for client, own in reports.items()}
-        if has_no_common(named):
+        if has_no_common(named) and not may_be_place(reports.values()):
             apart.append(name)
         notes.extend(notes_on_categories(name, named))
         return SchemaColumn(name, kind, categories)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -79,7 +80,8 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     if name in options.ordinal:
         return _of_levels(name, cells, options.ordinal[name], here)
     if name in options.categorical:
-        return _category(name, *_words(cells, here, name in options.signed))
+        column, values = _category(name, *_words(cells, here, name in options.signed))
+        return replace(column, asked=True), values
     if isinstance(kind, CategoricalDtype):
         levels = [as_text(value, here) for value in kind.categories]
         words = cells.cat.rename_categories(levels).astype(object) if len(set(levels)) == len(levels) else cells
