@@ -89,7 +89,8 @@ def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
     """Lock `path` against other processes; the system releases the lock when this process ends.
 
     The file is made if it is absent, and its folder with it, and may be removed afterwards. It holds nothing: Windows
-    lets no other process read it meanwhile. A lock that another process has is a `FileError`, unless this one `waits`.
+    lets no other process read it meanwhile. Raises FileError if the file cannot be made, or if another process has the
+    lock, unless this one `waits` for it.
     """
     from filelock import FileLock, Timeout
 

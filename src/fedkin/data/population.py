@@ -24,6 +24,8 @@ class Drift:
     ----------
     step : int
         The first step that sees the change; steps count from 1.
+    clients : Tensor
+        int64, ids of the clients that drift, in order.
     change : callable
         ``(client, x, y) -> (x, y)``, for training and test samples alike. It must commute with an affine scaling per
         column or channel, since samples may be scaled by then; rotating images and relabelling do.
@@ -136,9 +138,9 @@ class Population:
     def forgetting(self, clients: Sequence[int | str]) -> Population:
         """Return the population without the data of some clients, whose positions remain taken.
 
-        A name that is not there is given the position it had in the order of names, as that of a file that has been
-        deleted. Raises FedkinError if there is no such client, nobody else is there, or a client's place cannot be made
-        up.
+        They are positions or names. A name that is not there is given the position it had in the order of names, as
+        that of a file that has been deleted. Raises FedkinError if there is no such client, nobody else is there, or a
+        client's place cannot be made up.
         """
         if not clients:
             return self

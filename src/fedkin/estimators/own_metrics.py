@@ -29,7 +29,10 @@ _TAKEN = (
 
 @dataclass(frozen=True)
 class OwnMetrics:
-    """User-defined metrics by name, with the labels of classes and the names of clients to measure them."""
+    """User-defined metrics by name, with the labels of classes and the names of clients to measure them.
+
+    `functions` are as in `Metric`; names are in order of the clients' ids.
+    """
 
     functions: Mapping[str, Metric] = field(default_factory=dict)
     classes: NDArray[Any] = field(default_factory=lambda: np.zeros(0))

@@ -99,7 +99,7 @@ def _arguments(function: Callable[..., Any], shape: tuple[int, ...], classes: in
 
 
 class Renewed:
-    """Factory of copies of one module with newly initialised parameters; later changes to it have no effect.
+    """Factory of copies of one module with newly initialised parameters; later changes to that module have no effect.
 
     Raises FedkinError if it cannot be copied, or a layer has parameters but cannot initialise them.
     """
@@ -144,7 +144,10 @@ def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> Given
 
 
 class GivenFeatures(Registered):
-    """User-defined module or function of features, registered under a name for `fedkin.features.extractors.extract`."""
+    """User-defined module or function of features, registered under a name for `fedkin.features.extractors.extract`.
+
+    `function` maps samples to their features.
+    """
 
     def __init__(self, label: str, function: Callable[[Tensor], Any]) -> None:
         super().__init__(label)

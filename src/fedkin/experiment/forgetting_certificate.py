@@ -56,8 +56,9 @@ def remains(
 ) -> list[dict[str, str]]:
     """List what the files in `out`, the folder of a run without `clients`, still hold of these: ``file`` and ``what``.
 
-    `clients` are positions, and `names` those of all clients. `steps` is the number that were kept, not repeated;
-    `preparation` how samples were prepared, if the forgotten clients took part in that and in the kept steps.
+    `clients` are positions; `names` are given for all clients. `steps` is the number of steps that were kept, not
+    repeated; `preparation` says how samples were prepared, if the forgotten clients took part in that and in the kept
+    steps.
     """
     found = [{"file": CONFIG, "what": "its name or position, by which the run leaves it out"}]
     called = [name for at in clients for name in {*names[at : at + 1], *short_names(names)[at : at + 1]}]

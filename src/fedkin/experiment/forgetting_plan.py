@@ -27,10 +27,10 @@ Way = Literal["exact", "retrained"]
 class ForgettingPlan:
     """Plan of forgetting clients: how it will be done, and what it costs.
 
-    `config` is the experiment of the run without the clients, and `names` those of all clients; empty if they have
-    positions only. `begins` steps are kept as they are, and `steps` are repeated, with so many `others` left, from
-    `checkpoint`, ``None`` for the start. `seconds` and `traffic`, in bytes, are what the repeated steps took in the
-    original run.
+    `clients` are their positions, in order. `config` is the experiment of the run without them; `names` has the names
+    of all clients, and is empty if they have positions only. `begins` steps are kept as they are, and `steps` are
+    repeated, with so many `others` left, from `checkpoint`, ``None`` for the start. `seconds` and `traffic`, in bytes,
+    are what the repeated steps took in the original run.
     """
 
     folder: Path

@@ -91,8 +91,8 @@ def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
 class SavedResult:
     """Result of a finished run, ready to predict new samples and new clients.
 
-    `name` is the method's, and `method` its class, whose static functions take `result`. Names of `classes` and
-    `clients` may be empty.
+    `name` is the method's, and `method` its class, whose static functions take `result`, which `Method.result`
+    returned. `preparation` says how samples were prepared. Names of `classes` and `clients` may be empty.
     """
 
     folder: Path

@@ -34,10 +34,10 @@ def check_machine(config: Config) -> None:
 
 
 def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, int], None] | None = None) -> None:
-    """Check many experiments, as `Config.tables`, before the first begins; the error has a line for each problem.
+    """Check many experiments, as `Config.tables`, before the first begins.
 
     Experiments that differ in method or seed alone are checked once. `on_part` is called with the number of checked
-    experiments and the total.
+    experiments and the total. Raises FedkinError, with a line for each problem.
     """
     different: dict[str, Mapping[str, Any]] = {}
     for tables in experiments:

@@ -65,7 +65,7 @@ def gradients(x: Tensor) -> Tensor:
 
 
 def upright(x: Tensor) -> Tensor:
-    """Deslant images ``(n, channels, height, width)``: shear them so that what is bright does not lean.
+    """Deslant images ``(n, channels, height, width)``: shear their rows so that what is bright does not lean; float32.
 
     How far a row moves is its distance from the centre of mass times the covariance of rows and columns over the
     variance of rows, at most 1; between pixels it is linear, and what comes from outside is 0. Values below 0 have no

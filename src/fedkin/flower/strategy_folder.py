@@ -17,8 +17,8 @@ CHECKPOINT, MODELS, REPORT = "checkpoint.safetensors", "models", "report.html"
 class StrategyFolder:
     """Folder of a run with its last checkpoint, and the model of each cluster after the last round.
 
-    `facts` are the settings in which a run must agree with the checkpoint that it resumes from, as plain values:
-    another run's folder is refused. `last` is the checkpoint that the folder held before.
+    `facts` are the settings in which a run must agree with the checkpoint that it resumes from, as plain values. `last`
+    is the checkpoint that the folder held before, if any. Raises FedkinError if the folder holds another run.
     """
 
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:

@@ -92,9 +92,9 @@ class Means:
         return means
 
     def moved(self, models: Tensor, rate: float = 1.0) -> Tensor:
-        """Return `models` ``(clusters, size)`` plus `rate` times the average updates, after `check`.
+        """Return `models` ``(clusters, size)`` plus `rate` times the average updates.
 
-        Raises DivergedError, see `check`.
+        Raises DivergedError as `check` does.
         """
         after = models + rate * self.all()
         self.check(after, models)

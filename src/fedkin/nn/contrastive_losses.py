@@ -24,8 +24,8 @@ def cluster_contrast(predicted: Tensor, latents: Tensor, members: Tensor, form: 
 
     It is the mean over clusters with two samples or more of the negative mean cosine of pairs; 0 without a gradient if
     there is no such cluster. `predicted` and `latents` are p and z, ``(n, latent)``; no gradient flows into the latter.
-    `members` ``(n, k)`` are 1 where a sample belongs to a cluster. "paper" leaves out the pair of a sample with itself,
-    as eq. 1 does; the authors' code has it.
+    `members` ``(n, k)`` are 1 where a sample belongs to a cluster. The form "paper" leaves out the pair of a sample
+    with itself, as eq. 1 does; "code" has it, as the authors' code does.
     """
     p, z = normalize(predicted, dim=1), normalize(latents.detach(), dim=1)
     sizes = members.sum(0)
@@ -42,8 +42,8 @@ def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Fo
     """Return the model-contrastive loss: negative similarity to the global network's predictions (CCFC, eq. 4).
 
     `predicted` and `anchors` are ``(n, latent)``; no gradient flows into the latter. `members` ``(n, k)`` are 1 where a
-    sample belongs to a cluster. "paper" is the mean over clusters of the mean in each, as in eq. 4; in the authors'
-    code all samples count the same.
+    sample belongs to a cluster. The form "paper" is the mean over clusters of the mean in each, as in eq. 4; in "code",
+    as the authors' code does, all samples count the same.
     """
     if form == "code":
         return negative_cosine(predicted, anchors)
@@ -56,8 +56,8 @@ def mean_correlation(latents: Tensor) -> Tensor:
     """Return the mean squared correlation between dimensions in a batch (CCFC++; FedDecorr, Shi et al. 2023).
 
     It is in [0, 1]: the mean of the squared entries of the correlation matrix of the latents z ``(n, latent)``,
-    ``||K||_F^2 / latent^2``, into which gradients flow. A dimension that is constant in the batch is correlated with
-    none.
+    ``||K||_F^2 / latent^2``. Gradients flow into the latents. A dimension that is constant in the batch is correlated
+    with none.
     """
     with torch.autocast(latents.device.type, enabled=False):
         centred = latents.float() - latents.float().mean(0)

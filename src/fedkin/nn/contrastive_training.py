@@ -108,9 +108,9 @@ class Contrastive(Architecture):
     ) -> tuple[Tensor, float | None]:
         """Learn to predict one view of a sample from another (SimSiam; Chen and He 2021, algorithm 1).
 
-        `start` ``(size,)`` is also the common network of the model-contrastive term, which is the mean over both views.
-        `rng` shuffles, and draws views; Adam's `moments` are modified. Return the model and the mean loss over the
-        samples of all batches; None if there was no batch of two samples or more.
+        `start` ``(size,)`` is not modified; it is also the common network of the model-contrastive term, which is the
+        mean over both views. `rng` shuffles, and draws views; Adam's `moments` are modified. Return the model and the
+        mean loss over the samples of all batches; None if there was no batch of two samples or more.
         """
         with self.loaded(start) as common:
             samples = common.placed(x)
@@ -143,8 +143,8 @@ class Contrastive(Architecture):
     ) -> tuple[Tensor, float | None]:  # fmt: skip
         """Learn to predict samples of a cluster from each other (eq. 4), without augmentation.
 
-        `clusters` ``(n,)`` are those of the samples, and `anchors` ``(n, latent)`` the common network's predictions.
-        The rest, and what is returned, is as for `learn_views`.
+        `clusters`, int64 ``(n,)``, are those of the samples, and `anchors` ``(n, latent)`` the common network's
+        predictions. The rest, and what is returned, is as for `learn_views`.
         """
         count = int(clusters.max()) + 1
         samples, own, goals = (part.to(device()) for part in (x, clusters, anchors))

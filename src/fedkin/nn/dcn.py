@@ -25,8 +25,8 @@ from fedkin.nn.resident import Resident
 class DeepEncoder(Encoder):
     """Fully connected autoencoder of DCN: 784-500-500-2000-code and back for 28 x 28 images, ReLU on all but the code.
 
-    For samples of fewer than 256 numbers the hidden layers shrink in proportion, to no fewer than 32 units. "sigmoid"
-    is for data in [0, 1]. A code has at most as many numbers as a sample.
+    For samples of fewer than 256 numbers the hidden layers shrink in proportion, to no fewer than 32 units. The output
+    "sigmoid" is for data in [0, 1]. A code has at most as many numbers as a sample.
     """
 
     def __init__(self, shape: tuple[int, ...], output: Output = "sigmoid", code: int = 10) -> None:

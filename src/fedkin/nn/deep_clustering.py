@@ -29,8 +29,8 @@ class DeepClusters:
     """Result of DEC: an encoder, and centroids ``(k, code)`` in its latent space.
 
     `widths` are the features, hidden units layer by layer, and the length of the code. `centre` ``(features,)`` is
-    subtracted from samples, which are then divided by `spread`. `encoder` ``(size,)`` has weights and biases of layer
-    after layer.
+    subtracted from samples, which are then divided by `spread`, a standard deviation. `encoder` ``(size,)`` has weights
+    and biases of layer after layer.
     """
 
     widths: tuple[int, ...]
@@ -148,9 +148,9 @@ class DeepEmbeddedClustering:
 
 
 def assignment(code: Tensor, centroids: Tensor) -> Tensor:
-    """Return soft assignments (Q) ``(n, k)``: Student's t similarity (one degree of freedom), normalised.
+    """Return soft assignments (Q) ``(n, k)``: Student's t similarity (one degree of freedom) to centroids.
 
-    Codes are ``(n, length)``, and centroids ``(k, length)``. Assignments are positive, and rows sum to 1.
+    Codes are ``(n, length)``, and centroids ``(k, length)``. Assignments are normalised: positive, and rows sum to 1.
     """
     squared = (code[:, None] - centroids[None]).square().sum(dim=2)
     similarity = 1 / (1 + squared)

@@ -19,11 +19,11 @@ __all__ = ["Descent", "batch_orders", "descend", "steps_of"]
 def descend(
     architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: Descent
 ) -> tuple[Tensor, float]:
-    """Train a model on one client's samples, from `start` ``(size,)``; return it, and its mean training loss.
+    """Train a model on one client's samples, from `start` ``(size,)``; return the new model and its mean training loss.
 
-    `x` is ``(n, *shape)``, n >= 1; `y` are for a classifier int64 ``(n,)``, for an autoencoder the samples again. `rng`
-    shuffles, and draws dropout. The loss is over the last epoch, or over the last ``n / batch_size`` steps. It is NaN
-    if there was nothing to train on, as for a batch norm and a single sample.
+    `start` is not modified. `x` is ``(n, *shape)``, n >= 1; `y` are for a classifier int64 ``(n,)``, for an autoencoder
+    the samples again. `rng` shuffles, and draws dropout. The loss is that over the last epoch, or over the last ``n /
+    batch_size`` steps. It is NaN if there was nothing to train on, as for a batch norm and a single sample.
     """
     with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)

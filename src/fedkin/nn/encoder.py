@@ -29,7 +29,7 @@ _BATCH = 500
 
 
 class Autoencoding(nn.Module):
-    """Autoencoder module: an encoder, from samples to codes ``(n, width)``, and its decoder."""
+    """Autoencoder module: an encoder, from samples to codes ``(n, width)``, and its decoder; a call reconstructs."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ def choose_autoencoder(shape: Sequence[int]) -> str:
 class Encoder(Architecture):
     """An `Architecture` that compresses samples to codes of `width` numbers and reconstructs them.
 
-    `name` is as in `build_autoencoder`; "sigmoid" is for data in [0, 1].
+    `name` is as in `build_autoencoder`; the output "sigmoid" is for data in [0, 1].
     """
 
     criterion = staticmethod(mse_loss)

@@ -28,8 +28,9 @@ _INITIAL_SPREAD = 0.02
 def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid", capacity: float = 1.0) -> nn.Module:
     """Return a new generator, from latents ``(n, latent)`` to samples ``(n, *shape)``, in training mode.
 
-    A sample is (channels, height, width) or (features,). "sigmoid" is for data in [0, 1], "linear" for standardised
-    data. `capacity` is the fraction of the paper's units and channels; of each layer at least one is left.
+    A sample is (channels, height, width) or (features,). The output "sigmoid" is for data in [0, 1], "linear" for
+    standardised data. `capacity`, above 0, is the fraction of the paper's units and channels; of each layer at least
+    one is left.
     """
     last = last_layers(output)
     if not takes_convolutions(shape):

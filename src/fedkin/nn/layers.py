@@ -19,10 +19,10 @@ from fedkin.core.errors import FedkinError
 class Dropout(nn.Module):
     """Dropout that draws only from its own `generator`; identity in evaluation mode.
 
-    Kept values are divided by ``1 - p``, so that their expectation stays (Srivastava et al. 2014). With
-    `whole_channels`, ``x[i, c]`` is dropped as a whole, as torch's Dropout1d, Dropout2d and Dropout3d do. The training
-    code sets the generator. A copy of the module starts without one, so that no two modules share a generator. Raises
-    FedkinError if `p` is not in [0, 1].
+    A fraction `p` of the values is dropped; kept values are divided by ``1 - p``, so that their expectation stays
+    (Srivastava et al. 2014). With `whole_channels`, ``x[i, c]`` is dropped as a whole, as torch's Dropout1d, Dropout2d
+    and Dropout3d do. The training code sets the generator. A copy of the module starts without one, so that no two
+    modules share a generator. Raises FedkinError if `p` is not in [0, 1].
     """
 
     def __init__(self, p: float = 0.5, whole_channels: bool = False) -> None:
@@ -78,11 +78,11 @@ _WITH_INNER_DROPOUT = (nn.RNNBase, nn.MultiheadAttention)
 
 
 def with_own_dropout(module: nn.Module) -> nn.Module:
-    """Replace torch's dropout layers anywhere in `module` by `Dropout`, in place; return it, or its own replacement.
+    """Replace torch's dropout layers anywhere in `module` by `Dropout`, in place; return it, or what replaces it.
 
     Covers `torch.nn.Dropout` and its forms for whole channels. A call of ``torch.nn.functional.dropout`` inside a
-    module's own code cannot be seen from outside: write `Dropout` there instead. Other layers that draw random numbers
-    are refused: alpha dropout, RReLU, or dropout inside recurrent or attention layers.
+    module's own code cannot be seen from outside: write `Dropout` there instead. Raises FedkinError for other layers
+    that draw random numbers: alpha dropout, RReLU, or dropout inside recurrent or attention layers.
     """
     for name, layer in module.named_modules():
         if isinstance(layer, _WITHOUT_SEED) or (isinstance(layer, _WITH_INNER_DROPOUT) and layer.dropout):

@@ -18,7 +18,8 @@ _NAMES = ("adam_mean", "adam_square", "adam_steps")
 class AdamMoments:
     """State of Adam: running means of the gradient and its square, and the number of steps.
 
-    They are ``(parameters,)`` and a scalar, or of many models ``(K, parameters)`` and ``(K,)``.
+    Means are ``(parameters,)``, and `steps` is a scalar; of many models they are ``(K, parameters)`` and ``(K,)``. All
+    are float32.
     """
 
     mean: Tensor

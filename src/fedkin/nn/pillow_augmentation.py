@@ -56,8 +56,8 @@ class PillowAugmentation:
     def draw(self, shape: Sequence[int], rng: torch.Generator) -> Draws:
         """Draw what makes a view of each of the samples of `shape` ``(n, 1, height, width)``, all between 0 and 1.
 
-        Of a crop the area and the ratio of the sides, ``(n, 10)`` each, and the place ``(n, 2)``; and, ``(n,)`` each,
-        the angle, the blur's radius, and whether there is one.
+        Return, of a crop, the area and the ratio of the sides, ``(n, 10)`` each, and the place ``(n, 2)``; and ``(n,)``
+        each the angle, the blur's radius, and whether there is one.
         """
         n = shape[0]
         crops = drawn_crops(n, rng)
@@ -89,7 +89,7 @@ def crop_boxes(areas: Tensor, ratios: Tensor, corners: Tensor, sides: Sequence[i
 
     `areas` and `ratios` ``(n, 10)`` and `corners` ``(n, 2)`` are drawn between 0 and 1; `sides` are height and width;
     `smallest` is a fraction of the area. Crops are int64 ``(n, 4)``: left, top, right and bottom. Where no draw fits,
-    it is the largest part in the middle whose sides have a ratio of 3/4 to 4/3.
+    the crop is the largest part in the middle whose sides have a ratio of 3/4 to 4/3.
     """
     n, (height, width) = len(areas), sides
     area, ratio = (

@@ -30,7 +30,8 @@ class Recorded:
 
     The step takes tensors on the device, and returns one tensor; it may also change tensors that stay where they are in
     memory. What it does must depend on the inputs' shapes only, not on their values, and it must draw no random numbers
-    and wait for nothing. The caller holds `ONE_AT_A_TIME`. Few `uses` of each kind of inputs are not recorded.
+    and wait for nothing. The caller holds `ONE_AT_A_TIME`. `uses` is how many calls are expected for each kind of
+    inputs; few are not recorded.
     """
 
     def __init__(self, step: Step, uses: int = _ENOUGH) -> None:

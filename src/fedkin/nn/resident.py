@@ -38,7 +38,7 @@ class Resident:
     """A module in memory that can load any model of its architecture, on the current `device`.
 
     The module, whose parameters and floating buffers must be float32, is copied. `channels_last` says whether images
-    use that memory format.
+    use that memory format. The `criterion` is the loss of the module's output and a batch's targets.
 
     Attributes
     ----------

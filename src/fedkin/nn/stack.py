@@ -71,7 +71,7 @@ def fit(
 ) -> Tensor:
     """Train every model of `stack` on its own data; the result is as if each were trained by itself.
 
-    Return the trained parameters ``(K, size)``, on the processor.
+    `stack`, float32 ``(K, size)``, is not modified. Return the trained parameters ``(K, size)``, on the processor.
 
     Parameters
     ----------

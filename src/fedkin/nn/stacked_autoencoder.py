@@ -25,7 +25,7 @@ class Autoencoder:
     """Shape of a mirrored autoencoder with ReLU on every hidden layer, the code included.
 
     `widths` are those of input, hidden layers and code; the decoder mirrors them. FedCRef (Table 2) uses ``(784, 100,
-    64, 32)``. "sigmoid" is for data in [0, 1], "linear" for standardised data.
+    64, 32)``. The output "sigmoid" is for data in [0, 1], "linear" for standardised data.
     """
 
     widths: tuple[int, ...]

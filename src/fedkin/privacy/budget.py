@@ -25,7 +25,7 @@ class _AccountFile:
 
 @dataclass(frozen=True)
 class Account:
-    """Account of a client's privacy budget, of all runs together, in a file of its private folder.
+    """Account of a client's privacy budget for all runs together, in a file in its private `folder`.
 
     A run is charged all that it may spend before it gets anything: otherwise too little might be left for its last
     exchange, and what it had spent would be lost. It is charged once, however far it comes. Raises FedkinError if

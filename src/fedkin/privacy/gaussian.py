@@ -23,7 +23,10 @@ from fedkin.core.noise import Noise, normal
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the smallest delta, in [0, 1], for which what is mu-GDP is (epsilon, delta)-differentially private."""
+    """Return the smallest delta, in [0, 1], for which what is mu-GDP is (epsilon, delta)-differentially private.
+
+    `epsilon` and `mu` are not negative.
+    """
     if mu == 0.0:
         return 0.0
     above = math.exp(log_ndtr(mu / 2 - epsilon / mu))
@@ -32,9 +35,9 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which mu-GDP implies (epsilon, delta)-differential privacy; delta is in (0, 1).
+    """Return the largest mu for which mu-GDP implies (epsilon, delta)-differential privacy.
 
-    Raises FedkinError if a value is outside its range.
+    Raises FedkinError unless `epsilon` is above 0 and finite, and `delta` in (0, 1).
     """
     if not 0.0 < epsilon < math.inf:
         raise FedkinError(f"Epsilon {epsilon} must be above 0 and finite for Gaussian noise.")
@@ -44,7 +47,10 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest epsilon for which what is mu-GDP is (epsilon, delta)-differentially private."""
+    """Return the smallest epsilon for which what is mu-GDP is (epsilon, delta)-differentially private.
+
+    `mu` is finite and not negative, and `delta` in (0, 1).
+    """
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
     return bisect_upwards(lambda epsilon: gaussian_delta(epsilon, mu) <= delta)[1]

@@ -18,10 +18,10 @@ Normalise = Literal["segment", "vector"]
 
 
 def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """Scale numbers ``(segments, width)`` to [0, 1] by minimum and maximum, in float64; to 0 if these are the same.
+    """Scale numbers ``(segments, width)`` to [0, 1] by their minimum and maximum, in float64.
 
-    They are those of each row ("segment"), or of all rows together ("vector"). Raises FedkinError if a number is not
-    finite.
+    Minimum and maximum are those of each row ("segment"), or of all rows together ("vector"); where both are the same,
+    numbers become 0. Raises FedkinError if a number is not finite.
     """
     exact = segments.double()
     if not bool(exact.isfinite().all()):
@@ -39,7 +39,8 @@ def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
 def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
     """Quantise numbers to bits: 1 where a number is nearer to the maximum than to the minimum (Prigent et al., IV-B).
 
-    What `normalised` gives is rounded, one half to 0 (half to even): uint8 ``(segments, width)``.
+    What `normalised` gives is rounded, one half to 0 (half to even): uint8 ``(segments, width)``. Parameters and errors
+    are those of `normalised`.
     """
     return normalised(segments, normalise).round().to(torch.uint8)
 

@@ -64,7 +64,7 @@ class PagePart:
     """Section of a page; empty attributes are omitted, the others are shown in the order listed.
 
     `anchor` is the part's name in links; not ``'settings'``. Paragraphs are plain text; what stands in backticks is
-    shown as code. So it is in notes, which are shown as a list. `commands` are lines for a shell.
+    shown as code. So it is in notes, which are a list. `commands` are lines for a shell.
     """
 
     anchor: str

@@ -24,9 +24,9 @@ from fedkin.report.timeline import NO_EVENTS, Curve, Timeline
 class Bars:
     """Bar chart of a few numbers, with a caption that says what to see.
 
-    Names are short, and values finite; `strong` bars are highlighted. `x_label` says what the bars stand for. There may
-    be a dashed `line`. `errors` are half-widths of error bars, at least 0; ``None`` where it is not known, and empty if
-    none is known.
+    Names are short, and values finite; `strong` bars are highlighted. `x_label` says what the bars stand for. `line` is
+    the value of a dashed line, labelled `line_name`, or ``None``. `errors` are half-widths of error bars, at least 0;
+    ``None`` where one is not known, and empty if none is known.
     """
 
     title: str
@@ -155,7 +155,7 @@ class ClusterPictures:
 class Profiles:
     """Mean of every standardised feature, by cluster: ``(clusters, features)``.
 
-    They are in standard deviations from the mean of all samples; NaN where unknown.
+    Means are in standard deviations from the mean of all samples; NaN where unknown.
     """
 
     features: Sequence[str]

@@ -29,8 +29,7 @@ from fedkin.report.timeline import NO_EVENTS, Curve, Timeline
 def write_report(path: Path, view: RunView) -> None:
     """Write `view` as one HTML page that needs nothing else; equal views give equal bytes.
 
-    If that fails, a previous report stays as it was. Raises FedkinError if the file cannot be written; a previous
-    report then stays as it was.
+    Raises FedkinError if the file cannot be written; a previous report then stays as it was.
     """
     write_atomically(Path(path), render(view))
 
@@ -38,8 +37,7 @@ def write_report(path: Path, view: RunView) -> None:
 def write_page(path: Path, view: PageView) -> None:
     """Write a page of results as one HTML file that needs nothing else; equal views give equal bytes.
 
-    If that fails, a previous page stays as it was. Raises FedkinError if the file cannot be written; a previous page
-    then stays as it was.
+    Raises FedkinError if the file cannot be written; a previous page then stays as it was.
     """
     write_atomically(Path(path), render_page(view))
 

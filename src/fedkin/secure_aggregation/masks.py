@@ -73,7 +73,7 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
 
     `own` is the client's id, and `private` its key; `keys` are the public ones of all that take part, by id, its own
     among them or not. `context` identifies the sum. Masks of different contexts are independent; a context must never
-    be used twice. An invalid key is a ValueError.
+    be used twice. Raises ValueError if a key is invalid.
     """
     total, zeros = np.zeros(length, np.uint64), bytes(8 * length)
     for other in sorted(keys.keys() - {own}):
@@ -94,7 +94,10 @@ def own_mask(own: int, private: bytes, context: bytes, length: int) -> Tensor:
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """Return the shared secret of a private and a public key (X25519 key agreement); a ValueError if one is invalid."""
+    """Return the shared secret of a private and a public key (X25519 key agreement).
+
+    Raises ValueError if the public key is invalid.
+    """
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
     return _loaded(private).exchange(X25519PublicKey.from_public_bytes(public))

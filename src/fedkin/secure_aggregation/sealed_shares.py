@@ -58,7 +58,7 @@ def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: byte
     """Return a client's public keys of one sum, and encrypted shares of the private ones.
 
     All keys of the client follow from `secret`. `own` is its id; `keys` are the public channel keys of all clients of
-    the sum, by id, its own among them; `context` identifies the sum. An invalid key is a ValueError.
+    the sum, by id, its own among them; `context` identifies the sum. Raises ValueError if a key is invalid.
     """
     needed, channel = threshold(len(keys)), channel_key(secret)
     polynomials = [_polynomial(secret, context, kind, needed) for kind in KINDS]
@@ -76,8 +76,8 @@ def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: byte
 def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:
     """Return the keys that decrypt a dealer's shares for a holder in one sum, one for each kind of mask.
 
-    `channel` is the private channel key of either, and `other` the public one of the other; an invalid one is a
-    ValueError.
+    `channel` is the private channel key of either, and `other` the public one of the other. Raises ValueError if the
+    public key is invalid.
     """
     shared = shared_secret(channel, other)
     both = _stream(shared, context + f"/{dealer}/{holder}".encode(), 2 * OPENER)

@@ -24,8 +24,9 @@ _PURPOSE = b"fedkin key of secure sums"
 class SiteIdentity:
     """Signing identity of a site: signs its keys for secure sums and checks the signatures of other sites.
 
-    A signature is good for one run, whose token is `run`. Without the file of a private key it signs nothing. `listed`
-    are public keys of the sites that it shares a sum with, by name, see `public_keys`; empty: anybody.
+    A signature is good for one run, whose token is `run`. `key` is the file of the site's private key; without one it
+    signs nothing. `listed` are public keys of the sites that it shares a sum with, by name, see `public_keys`; empty:
+    anybody.
     """
 
     run: str
@@ -109,7 +110,7 @@ def public_text(pem: bytes) -> str:
 
 
 def own_public_text(path: Path) -> str:
-    """Return the public key of the private key in a file, which is OpenSSH's without a password.
+    """Return the public key, in OpenSSH's format, of the private key in a file.
 
     Raises FileError if the file is no OpenSSH private key of an elliptic curve, without a password.
     """

@@ -140,7 +140,10 @@ def _is_replayed(client: Client, payload: Payload) -> bool:
 
 
 def _hidden(client: Client, reply: Payload, payload: Payload) -> Tensor:
-    """Return the client's masked values, int64 ``(length,)``; a ValueError if they cannot be summed."""
+    """Return the client's masked values, int64 ``(length,)``.
+
+    Raises ValueError if a number of the reply cannot be summed, or a key is invalid.
+    """
     keys = keys_of(payload)
     values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
     whole = encode(values, len(keys)).numpy().view(np.uint64)

@@ -36,9 +36,10 @@ def read_huggingface(
     """Read one split of a data set that ``datasets.load_dataset`` can load, from a directory or by its name on the hub.
 
     If a column holds images, the first such column is `x` and all others but the label's and the cluster's are ignored.
-    Else all columns but these are those of a table. Without a `label` it is the column of a usual name, see
+    Else all columns but these are those of a table. By default the `label` is the column of a usual name, see
     `usual_label`, else the only ``ClassLabel`` column, else, with images, the only integer column, else none. `name` is
-    the one that the user gave. Raises FedkinError if it cannot be found or loaded, or its contents are of no use.
+    the one that the user gave, `split` usually "train" or "test", and `cluster` a column for `Dataset.clusters`. Raises
+    FedkinError if it cannot be found or loaded, or its contents are of no use.
     """
     require(f"Reading '{name}', a data set in Hugging Face layout,", "datasets", "datasets")
     import datasets

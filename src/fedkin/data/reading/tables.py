@@ -65,8 +65,9 @@ def frame_to_dataset(
 ) -> Dataset:
     """Convert a DataFrame to a data set; the columns `label` and `cluster` are not part of its table.
 
-    `name` is that of the data set, and `where` that of the source, at the beginning of error messages. Where columns
-    cannot be used, there is a line for each, in a `TableError` with what could be read.
+    `name` is that of the data set, and `where` that of the source, at the beginning of error messages. Raises
+    FedkinError if there is no such column, or no row or column at all; and where columns cannot be used, with a line
+    for each, a `TableError` with what could be read.
     """
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
     dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))

@@ -121,8 +121,8 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
     Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31, and
     English names of months, as in 31 Dec 2024; all but the last also with a time of day. After dots, slashes and names
     of months, years may have two digits. Months, as in 2024-12, 12/2024 and Dec 2024, and quarters such as 2024-Q4 are
-    their first days. One column may have several forms. If so many cells are `filled`, a few different texts such as
-    1.2.24 are no dates; 0 takes them for such.
+    their first days. One column may have several forms. `filled` is the number of cells that are not empty: where these
+    hold only a few different texts such as 1.2.24, they are no dates. With 0 they always are.
     """
     import pandas as pd
 

@@ -71,7 +71,7 @@ class OwnClass(DataSetScenario):
 
 
 def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:
-    """Partition samples so that a fraction `heterogeneity` of client c's samples is of class c.
+    """Partition samples so that a fraction `heterogeneity`, in [0, 1], of client c's samples is of class c.
 
     `y` is int64 ``(n,)``, classes in ``0..clients-1``. Every row is in exactly one of the clients' rows, int64. Below a
     heterogeneity of 1 all have ``n / clients`` samples, or one more: the first of the client's class in the order of

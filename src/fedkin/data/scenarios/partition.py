@@ -28,8 +28,9 @@ def label_skew(
     are left for a client, that class (and no other) is allocated anew, the remaining samples first; so two clients may
     share a sample, but no client ever holds one twice.
 
-    With an `overlap` of p, each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q samples to a
-    common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it holds.
+    With an `overlap` of p, in [0, 1], each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q
+    samples to a common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it
+    holds.
 
     `y` is int64 ``(n,)``, the class of each sample; what is returned are each client's indices into it, int64,
     shuffled. Raises FedkinError if a number is out of its range.

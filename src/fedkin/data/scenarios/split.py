@@ -39,8 +39,8 @@ def dirichlet_split(
 ) -> list[Tensor]:
     """Partition each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
 
-    Return each part's indices into `y`, int64, shuffled. Raises FedkinError if a parameter is out of its range or no
-    draw gave every part enough.
+    Return each part's indices into `y`, int64, shuffled. Raises FedkinError if a parameter is out of its range, such as
+    less than one part, or if no draw gave every part enough.
 
     Parameters
     ----------

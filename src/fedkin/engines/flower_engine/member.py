@@ -22,11 +22,11 @@ _LONGEST = 300
 class Member:
     """A site as the server knows it, from its introduction.
 
-    Ids of sites are in order of their names. `identity` is a token that distinguishes this site from another of the
-    same name. `features` are a table's columns; these and `classes` may be empty. `key` is the public key that Flower
-    authenticates its node with, as OpenSSH writes it, where the site says that it keeps it; else empty: a node without
-    authentication has a new key whenever it starts. `node` is Flower's number of the node that it is reached by now, or
-    `NOWHERE`.
+    Names are stable, and ids of sites are in order of them. `shape` is that of one sample. `identity` is a token that
+    distinguishes this site from another of the same name. `features` are a table's columns; these and `classes` may be
+    empty. `key` is the public key that Flower authenticates its node with, as OpenSSH writes it, where the site says
+    that it keeps it; else empty: a node without authentication has a new key whenever it starts. `node` is Flower's
+    number of the node that it is reached by now, or `NOWHERE`.
     """
 
     name: str

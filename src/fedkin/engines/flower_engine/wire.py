@@ -24,7 +24,10 @@ _FACTS, _PAYLOAD, _STYPE = "fedkin", "payload", "safetensors"
 
 @dataclass(frozen=True)
 class Content:
-    """Content of a message: plain values and a payload, a safetensors file (see `fedkin.core.trees.to_bytes`)."""
+    """Content of a message: plain values, and a payload or ``None``.
+
+    `facts` are strings and numbers; the payload is a safetensors file, see `fedkin.core.trees.to_bytes`.
+    """
 
     facts: dict[str, str | int | float]
     payload: bytes | None = None

@@ -17,9 +17,10 @@ MAX_SAMPLES = 600
 
 @dataclass(frozen=True)
 class LatentSample:
-    """Subset of all clients' samples in a method's latent representation ``(m, width)``, with clusters and classes.
+    """Subset of all clients' samples in a method's latent representation, with clusters and classes.
 
-    The classes, `truth`, are ``None`` where they are not known.
+    `points` are float32 ``(m, width)``, and `clusters` int64 ``(m,)``. So are the classes, `truth`, or ``None`` where
+    they are not known.
     """
 
     points: Tensor

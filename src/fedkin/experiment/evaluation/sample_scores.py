@@ -28,8 +28,8 @@ def evaluate_samples(
     """Score the samples' clusters against their classes, over all clients (CCFC, section 4.2).
 
     The clusters are those that a client keeps; a client that keeps none yet, or never took part, gets those that the
-    method's present result predicts. Without `models_too` nothing is evaluated where the result is a network, as it
-    takes time.
+    method's present result predicts. Without `models_too` nothing is evaluated, as that takes time where the result is
+    a network.
 
     Returns
     -------

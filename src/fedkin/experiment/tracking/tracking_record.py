@@ -16,11 +16,12 @@ ALWAYS = "traffic/received_bytes"
 
 
 def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scalar values of a step by name, of its lines of ``records.jsonl`` and ``timing.jsonl``, maybe empty.
+    """Return the scalar values of a step by name, from its lines of ``records.jsonl`` and ``timing.jsonl``.
 
     They are ``metrics/...`` and ``values/...`` as the record has them, without what is no finite number;
     ``clients/answered``, ``clients/missing``; bytes since the start of the run, ``traffic/sent_bytes`` and
-    ``traffic/received_bytes``; and ``time/seconds``, ``time/client_seconds`` where they are known.
+    ``traffic/received_bytes``; and ``time/seconds``, ``time/client_seconds`` where they are known: `timing` may be
+    empty.
     """
     found = {f"{part}/{name}": value for part in ("metrics", "values") for name, value in line[part].items()}
     found["clients/answered"], found["clients/missing"] = len(line["answered"]), len(line["missing"])

@@ -35,7 +35,10 @@ _MIN_DIRECTIONS = 3
 
 @dataclass(frozen=True)
 class CFLGPState(ClientMethodState):
-    """State of CFL-GP: each client's mean updates of the K models, ``(K, n, coordinates)``, and their numbers."""
+    """State of CFL-GP: each client's mean updates of the K models, and how many updates each mean is of.
+
+    `profiles` are float32 ``(K, n, coordinates)``, and `counts` int64 ``(K, n)``.
+    """
 
     profiles: Tensor = field(default_factory=lambda: torch.zeros(0, 0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))

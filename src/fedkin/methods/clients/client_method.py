@@ -35,8 +35,8 @@ PositiveFraction = Annotated[float, Interval(gt=0, le=1)]
 class ClientMethodState(State):
     """State of every method that clusters clients: one model per cluster, and the cluster of each client.
 
-    `Classifier.of` makes the architecture from `module`; `models` are ``(K, size)``. `labels`, int64 ``(n,)``, are in
-    order of id; -1 where it is not known yet.
+    `Classifier.of` makes the architecture from `module`; `models` are float32 ``(K, size)``. `labels`, int64 ``(n,)``,
+    are the clients' clusters in order of id; -1 where a cluster is not known yet.
     """
 
     module: dict[str, Any] = field(default_factory=dict)
@@ -46,9 +46,10 @@ class ClientMethodState(State):
 
 @dataclass(frozen=True)
 class SoftState(ClientMethodState):
-    """State of a soft clustering: each client's memberships in clusters, ``(n, K)``; `labels` are the largest.
+    """State of a soft clustering: each client's memberships in clusters; `labels` are the clusters of the largest.
 
-    Rows sum to 1. A client predicts with all models' probabilities, weighted by its row.
+    `memberships` are float32 ``(n, K)``, and rows sum to 1. A client predicts with all models' probabilities, weighted
+    by its row.
     """
 
     memberships: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

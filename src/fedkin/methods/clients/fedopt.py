@@ -22,7 +22,7 @@ Decay = Annotated[float, Interval(ge=0, lt=1)]
 
 @dataclass(frozen=True)
 class FedOptState(ClientMethodState):
-    """State of FedOpt: the moments m and v of the server's optimiser (algorithm 2), ``(1, parameters)``."""
+    """State of FedOpt: the moments m and v of the server's optimiser (algorithm 2), float32 ``(1, parameters)``."""
 
     mean: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     square: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

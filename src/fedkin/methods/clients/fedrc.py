@@ -40,7 +40,7 @@ _FREQUENCIES = Array(("models", "classes"), minimum=0.0, maximum=1.0)
 class FedRCState(SoftState):
     """State of FedRC: the memberships, and the frequency ``(K, classes)`` of each class in each cluster.
 
-    It is the fraction of a cluster's samples that each class has; rows sum to 1.
+    The frequency is the fraction of a cluster's samples that the class has, float32; rows sum to 1.
     """
 
     frequencies: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -216,8 +216,8 @@ def shares_of(losses: Tensor, memberships: Tensor, frequencies: Tensor, y: Tenso
     """Return each sample's memberships in the clusters, float32 ``(n, K)`` (the gamma of FedRC's paper).
 
     They are proportional to ``memberships * exp(-loss) / frequency``, with `losses` ``(n, K)`` of every model on every
-    sample, `memberships` ``(K,)`` of the client and `frequencies` ``(K, classes)``; rows sum to 1. A model that has
-    diverged gets 0.
+    sample, `memberships` ``(K,)`` of the client and `frequencies` ``(K, classes)``; rows sum to 1. `y` is int64
+    ``(n,)``. A model that has diverged gets 0.
     """
     logits = memberships.clamp_min(_RAREST).log() - losses - frequencies.clamp_min(_RAREST).log().T[y]
     return logits.nan_to_num(nan=-1e4, posinf=1e4, neginf=-1e4).softmax(1)

@@ -42,7 +42,7 @@ class FLUXState(OneShotState):
 
     `reference` ``(size,)`` is the common model at the time of the descriptors; empty before. `projection` ``(width,
     dimensions)`` has orthonormal columns. `lowest` and `highest` ``(segments,)`` are the range of each segment of
-    descriptors over the clients that were clustered.
+    descriptors over the clients that were clustered. All are float32.
     """
 
     reference: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -230,8 +230,8 @@ def nearest_distances(points: Tensor) -> list[float]:
 def bend(heights: Sequence[float]) -> float:
     """Return the knee of a rising curve, the height at which it bends up (Kneedle; Satopaa et al. 2011; sensitivity 1).
 
-    Of the points farthest below the straight line from the first to the last, it is the last one that the following
-    points confirm. The last height if all are equal or there are fewer than three; 0 for none.
+    Heights ascend. The knee is, of the points farthest below the straight line from the first to the last, the last one
+    that the following points confirm: the last height if all are equal or there are fewer than three; 0 for none.
     """
     if len(heights) < 3 or heights[-1] <= heights[0]:
         return heights[-1] if heights else 0.0

@@ -33,9 +33,9 @@ from fedkin.nn.network_forms import CLASSIFIER, MANY
 
 @dataclass(frozen=True)
 class GradientLossState(ClientMethodState):
-    """State of gradient-loss clustering: each model's change in the last round, ``(K, size)`` (eq. 2).
+    """State of gradient-loss clustering: each model's change in the last round (eq. 2), float32 ``(K, size)``.
 
-    It is zeros if the model did not change.
+    The change is zero where a model did not change.
     """
 
     moves: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -167,9 +167,9 @@ def choose_and_step(client: Client, payload: Payload) -> Payload:
 def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payload) -> Tensor:
     """Return a client's score of each model, ``(K,)``: similarity weighed against loss (eqs. 3 and 4).
 
-    `losses` ``(K,)`` are each model's mean on the batch (eq. 1), `gradients` ``(K, parameters)`` theirs, and `moves`
-    ``(K, parameters)`` each model's change in the last round (eq. 2). The payload has ``balance``, ``sign``,
-    ``similarity`` and ``learning_rate``, see `GradientLossMethod`.
+    `losses` ``(K,)`` are each model's mean on the batch (eq. 1), `gradients` ``(K, parameters)`` those of these losses,
+    and `moves` ``(K, parameters)`` each model's change in the last round (eq. 2). The payload has ``balance``,
+    ``sign``, ``similarity`` and ``learning_rate``, see `GradientLossMethod`.
     """
     directions = -gradients if payload["sign"] == "descent" else gradients
     lengths = moves.norm(dim=1)

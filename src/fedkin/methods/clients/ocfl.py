@@ -23,9 +23,9 @@ from fedkin.methods.clients.update_splits import UpdateDistances, UpdateMethod
 class OCFLState(SplitState):
     """State of OCFL: the previous round's distances between updates, by which clustering is triggered.
 
-    `present` are the clients whose updates were compared; empty in the first round. `distances` ``(n, n)`` are cosine
-    distances between these; 0 between updates of different models. `fired` says whether the clients have been
-    clustered, even into a single cluster.
+    `present` are the clients whose updates were compared; empty in the first round. `distances`, float64 ``(n, n)``,
+    are cosine distances between these updates; 0 between updates of different models. `fired` says whether the clients
+    have been clustered, even into a single cluster.
     """
 
     present: list[int] = field(default_factory=list)

@@ -17,7 +17,10 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Participation:
-    """Clients that replied in a round, in order of id, with their mean loss and losses (none with secure sums)."""
+    """Clients that replied in a round, in order of id, and their training losses.
+
+    `loss` is the mean of these clients; `losses` are by client, empty with secure sums.
+    """
 
     answered: list[int]
     loss: float | None

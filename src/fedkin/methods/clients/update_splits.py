@@ -60,8 +60,8 @@ class UpdateMethod(ClientMethod):
         """Decide whether and how to divide one cluster.
 
         Return the part, 0..m-1, that each of the round's clients goes to, ``None`` if the cluster stays whole; the
-        distances ``(n, n)`` between their updates; and values for the record, such as the temperature, of which
-        dictionaries of several clusters are merged.
+        distances ``(n, n)`` between their updates; and values for the record, such as the temperature. Dictionaries of
+        several clusters are merged.
         """
 
     def kept(self, state: Any, watched: Sequence[UpdateDistances]) -> dict[str, Any]:

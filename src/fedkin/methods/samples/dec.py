@@ -37,8 +37,8 @@ from fedkin.nn.network_forms import DEEP_SEARCH, MANY, WIDTHS
 class DECState(State):
     """State of DEC: the network and its centroids, or the clients' numbers of clusters.
 
-    `features` is the length of a flattened sample. With ``scope="client"``, `clusters` are each client's; with "all",
-    `found` has the fields of `fedkin.nn.deep_clustering.DeepClusters`, once there are any.
+    `features` is the length of a flattened sample. With ``scope="client"``, `clusters` are each client's number of
+    them; with "all", `found` has the fields of `fedkin.nn.deep_clustering.DeepClusters`, once there are any.
     """
 
     features: int = 0
@@ -147,7 +147,7 @@ class DECMethod(SampleMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the cluster of samples, int64 ``(n,)``; with ``scope="client"`` new samples have none.
+        """Return the cluster of samples ``(n, *shape)``: the centroid nearest to the code; int64 ``(n,)``.
 
         Raises FedkinError with ``scope="client"``, where new samples have no cluster.
         """
@@ -155,7 +155,7 @@ class DECMethod(SampleMethod):
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return the samples' largest soft assignment minus the second largest, float32 ``(n,)``; see `predict`.
+        """Return the samples' largest soft assignment minus the second largest, float32 ``(n,)``.
 
         Raises FedkinError with ``scope="client"``, where new samples have no cluster.
         """

@@ -65,7 +65,7 @@ def assign_by_local_cluster(client: Client, payload: Payload) -> Payload:
 
 @dataclass(frozen=True)
 class KFedState(PointsState):
-    """State of k-FED: the clients' centres, and by client id as text the cluster of each local cluster."""
+    """State of k-FED: the clients' centres, and by client id as text the cluster of each local cluster, int64."""
 
     clusters: dict[str, Tensor] = field(default_factory=dict)
 

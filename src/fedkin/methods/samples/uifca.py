@@ -45,8 +45,8 @@ class UIFCAState(State):
 
     `flow` is their architecture, see `fedkin.nn.flow.Flow.of`, and `models` are ``(n_clusters, size)``. `alpha` is the
     margin of the logits, see `UIFCAMethod`; None without logits. `centroids` has those of the first assignment, and the
-    name of their ``features``; empty if it is by flows. `samples` are numbers per cluster, ``(n_clusters,)``, by client
-    that has assigned its samples in this cluster round.
+    name of their ``features``; empty if that is by flows. `samples` are numbers per cluster, ``(n_clusters,)``, by
+    client that has assigned its samples in this cluster round.
     """
 
     flow: dict[str, Any] = field(default_factory=dict)

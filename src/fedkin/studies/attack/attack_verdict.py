@@ -12,7 +12,10 @@ _MUCH = 0.1
 
 
 def verdict(tree: Mapping[str, Any]) -> str:
-    """Compare the guarantee with what the attacks achieve, at the lowest flip probability in the run."""
+    """Compare the guarantee with what the attacks achieve, at the lowest flip probability in the run.
+
+    `tree` is what ``attack.json`` holds.
+    """
     flip = min(tree["flips"])
     noise = f"With every bit flipped with probability {100 * flip:g} %" if flip else "Without noise"
     return f"{noise}, {_guarantee(tree)}. {_in_practice(tree, flip)}"

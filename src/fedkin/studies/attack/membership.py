@@ -30,9 +30,10 @@ _SURE = 0.02
 class Cases(NamedTuple):
     """Test cases of membership inference: pairs of a segment and a sample that may or may not be a member.
 
-    Segments are bits ``(n, width)``, not flipped, and `codes` those of the samples, float64 ``(n, width)`` in [0, 1].
-    `kinds` ``(n,)`` are equal for segments and samples from the same distribution. Cases of one of the `blocks`
-    ``(n,)``, such as one client, are never split between fitting and testing.
+    Segments are bits, uint8 ``(n, width)``, not flipped, and `codes` those of the samples, float64 ``(n, width)`` in
+    [0, 1]. `members`, bool ``(n,)``, says whether the sample is a member. `kinds`, int64 ``(n,)``, are equal for
+    segments and samples from the same distribution. Cases of one of the `blocks`, int64 ``(n,)``, such as one client,
+    are never split between fitting and testing.
     """
 
     segments: Tensor

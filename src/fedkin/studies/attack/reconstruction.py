@@ -77,10 +77,11 @@ def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng
 def reconstructed_messages(
     known: KnownEncoder, parts: Sequence[Tensor], probability: float | None, rng: torch.Generator
 ) -> tuple[float, float, float]:
-    """Attack segments as clients send them by reconstruction; `parts` are the samples each is the mean code of.
+    """Attack segments as clients send them by reconstruction; each is the mean code of samples.
 
-    Return mean squared errors: to the samples behind a segment, to the mean of these, and of that mean to the samples,
-    the spread: no single picture comes closer to them.
+    `parts` are these samples ``(n, *shape)`` by segment; the rest is as for `reconstructed`. Return mean squared
+    errors: to the samples behind a segment, to the mean of these, and of that mean to the samples, the spread: no
+    single picture comes closer to them.
     """
     pictures = known.decoded(torch.stack([known.codes(part).mean(0) for part in parts]), probability, rng)
     means = torch.stack([part.mean(0) for part in parts])

@@ -64,7 +64,7 @@ class BenchmarkOptions:
     def check(self) -> None:
         """Check that all options are in their range.
 
-        Raises FedkinError in a sentence that names it.
+        Raises FedkinError, which names the first option that is not.
         """
         if self.family not in ("samples", "clients"):
             raise FedkinError(f"What is benchmarked is '{self.family}'; it should be clients or samples.")

@@ -38,9 +38,9 @@ class CandidateRun:
 class Done:
     """Clusters and costs of a finished run.
 
-    `labels` ``(n,)`` are the clusters of all samples of all clients in order, or of every client. `metrics` are those
-    of the last record: agreement with the truth, if any, and accuracy on clients' own tests. `bytes` were sent and
-    received; `seconds` is the computing time of the method, without evaluation.
+    `labels`, int64 ``(n,)``, are the clusters of all samples of all clients in order, or of every client. `metrics` are
+    those of the last record: agreement with the truth, if any, and accuracy on clients' own tests. `bytes` were sent
+    and received; `seconds` is the computing time of the method, without evaluation.
     """
 
     labels: Labels

@@ -64,7 +64,7 @@ class Options:
     def check(self) -> None:
         """Check that all options are in their range.
 
-        Raises FedkinError in a sentence that names it.
+        Raises FedkinError, which names the first option that is not.
         """
         if self.clusters is not None and self.clusters < 2:
             raise FedkinError(f"--clusters is {self.clusters}; allowed: 2 or more clusters.")

@@ -35,8 +35,8 @@ class CandidateScore:
 
     `measures` are for samples ``cohesion`` and ``silhouette``, for clients ``accuracy``, for both ``stability``, absent
     with a single run. `truth` is agreement with it; empty without one. `clients` are accuracies of each client's own
-    model on its own tests; empty where samples are clustered. `clusters` are their numbers in each run. `labels`
-    ``(m,)`` by run are the clusters, of samples those that are looked at, -1 for none. `spread` is the standard error
+    model on its own tests; empty where samples are clustered. `clusters` are their numbers in each run. `labels`, int64
+    ``(m,)`` by run, are the clusters, of samples those that are looked at, -1 for none. `spread` is the standard error
     of the cohesion, over halves of the samples that are looked at.
     """
 

@@ -33,7 +33,10 @@ class PreparedSamples:
 
 
 def prepared_samples(population: Population, options: PreparingOptions, seed: int) -> PreparedSamples:
-    """Prepare copies of a population's clients; an error has a line for each problem of tables."""
+    """Prepare copies of a population's clients.
+
+    Raises FedkinError if their data cannot be prepared together, with a line for each problem of tables.
+    """
     clients = [Client(each.id, each.x, each.y, table=each.table) for each in population.clients]
     fed = LocalFederation(clients, seed)
     fed.away = away = population.away(0)

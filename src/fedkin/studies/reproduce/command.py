@@ -88,7 +88,8 @@ def reproduce(
     """Make the missing runs of some plans of one scale, and write their tables; return these, and why runs failed.
 
     `out` is the folder for runs, shared by all entries, and for tables; `jobs` run in parallel. `only` are names of the
-    rows and columns to run; by default all. A run that could not begin is an error before the first does.
+    rows and columns to run; by default all. Raises FedkinError if no plan has a row or column of a name in `only`, or,
+    before the first run begins, if any could not.
     """
     check_lines(plans, only)
     grid, runs = Grid(plans, only), out / RUNS

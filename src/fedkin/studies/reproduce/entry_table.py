@@ -54,10 +54,10 @@ class Result:
 class Checked:
     """Claim of a paper with the result of its check.
 
-    It is ``"unsure"`` where a link of the chain is closer than the spread over seeds tells, ``"untested"`` where there
-    are not two figures. `figures` are the known ones of the claim's chain, with the names of their cells; numbers have
-    an empty name. `on_means` says whether the claim holds for the means, regardless of the spread; `one_seed` whether a
-    figure is from one seed, and so without an interval.
+    `holds` is ``"unsure"`` where a link of the chain is closer than the spread over seeds tells, ``"untested"`` where
+    there are not two figures. `figures` are the known ones of the claim's chain, with the names of their cells; numbers
+    have an empty name. `on_means` says whether the claim holds for the means, regardless of the spread; `one_seed`
+    whether a figure is from one seed, and so without an interval.
     """
 
     text: str

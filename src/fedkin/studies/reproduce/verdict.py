@@ -75,10 +75,10 @@ def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> Paper
 
     The paper's *spread* is its figure ± what it prints behind it, or ± `tolerance` where it prints nothing.
 
-    ``"higher"`` or ``"lower"`` if our whole interval lies on one side of the spread; ``"within"`` if our mean lies in
-    the spread and our interval is no wider; else ``"unsure"``: our interval is too wide to tell. One seed has no
-    interval and is compared loosely: ``"near"`` if it lies in the spread, else ``"above"`` or ``"below"``. Without one
-    of both figures there is nothing to say: ``""``.
+    The verdict is ``"higher"`` or ``"lower"`` if our whole interval lies on one side of the spread; ``"within"`` if our
+    mean lies in the spread and our interval is no wider; else ``"unsure"``: our interval is too wide to tell. One seed
+    has no interval and is compared loosely: ``"near"`` if it lies in the spread, else ``"above"`` or ``"below"``.
+    Without one of both figures there is nothing to say: ``""``.
     """
     if ours is None or paper is None:
         return ""

@@ -55,8 +55,8 @@ def check_settings(method: Any) -> None:
 class ClassSums:
     """Collects clients' noisy class sums under a privacy budget per sample, and clusters them.
 
-    The budget is for both releases of a client together. There is a segment for each class, and `width` is the length
-    of a code.
+    `epsilon` and `delta` are the budget of each sample for both releases of its client together. `segments` is the
+    number of classes, and `width` the length of a code.
     """
 
     epsilon: float

@@ -47,6 +47,8 @@ class EmbeddingState(OneShotState):
     ----------
     encoder : dict
         Plain values that `Encoder.of` makes the encoder from.
+    vector : Tensor
+        The encoder's model ``(size,)``.
     segments : int
         Number of parts of a message: one for each class, or for each prototype.
     template : Tensor

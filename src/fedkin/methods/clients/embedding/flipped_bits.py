@@ -66,11 +66,11 @@ class FlippedBits:
 
 
 def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
-    """Put the prototypes of all messages in a common order; return their mean in it, ``(segments, width)``, and them.
+    """Put the prototypes of all messages in a common order; return their mean, and the messages, in this order.
 
-    Messages are uint8 ``(n, segments * width)``, each in its own order. The order of the message that the others match
-    best comes first; then every message is matched to the mean of all, until nothing changes. Only messages already
-    sent are used, so matching costs no privacy.
+    Messages are uint8 ``(n, segments * width)``, given each in its own order; the mean is float32 ``(segments,
+    width)``. The order of the message that the others match best comes first; then every message is matched to the mean
+    of all, until nothing changes. Only messages already sent are used, so matching costs no privacy.
     """
     parts = messages.unflatten(1, (segments, -1))
     template = _most_central(parts).float()

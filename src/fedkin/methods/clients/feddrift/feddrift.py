@@ -32,8 +32,9 @@ _NEVER = -1.0
 class FedDriftState(ClientMethodState):
     """State of FedDrift: the error by which drift is detected, and the isolation of clients that drifted.
 
-    `errors` ``(n,)`` are those of each client's best model in the last time step; -1 if there is none. `until` ``(n,)``
-    is the time step in which a client that drifted takes part in the clustering again; 0 for others.
+    `errors`, float64 ``(n,)``, are those of each client's best model in the last time step; -1 if there is none.
+    `until`, int64 ``(n,)``, is the time step in which a client that drifted takes part in the clustering again; 0 for
+    others.
     """
 
     errors: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))

@@ -38,10 +38,10 @@ _SAME = 1e-4
 class AFCLState(CentroidState):
     """State of AFCL: the seeds, and the last means of each client, in units of the range of the first seeds.
 
-    `seeds` are ``(k, width)``, and `lowest` and `span` ``(width,)`` the range of the first. `weights` ``(width,)`` of
-    the features sum to 1. By client id as text: `means` ``(g, width)`` that the client sent last, `counts` ``(g,)`` of
-    samples in each, and `times`, the number of rounds in which they have moved seeds. `score` is the Davies-Bouldin
-    index of the means by their nearest seeds, before the last round.
+    `seeds` are ``(k, width)``, and `lowest` and `span` ``(width,)`` the range of the first ones, all float32; float64
+    `weights` ``(width,)`` of the features sum to 1. By client id as text: `means` ``(g, width)`` that the client sent
+    last, int64 `counts` ``(g,)`` of samples in each, and `times`, the number of rounds in which they have moved seeds.
+    `score` is the Davies-Bouldin index of the means by their nearest seeds, before the last round.
     """
 
     seeds: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

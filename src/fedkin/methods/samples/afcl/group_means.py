@@ -57,8 +57,8 @@ def _nearest(points: Tensor, seeds: Tensor, members: int) -> Tensor:
 def groups_of(labels: Tensor, members: int) -> Tensor:
     """Divide points of equal label into groups, in the order of the points; return the group of each, int64 ``(n,)``.
 
-    Each label that occurs does so `members` times or more, unless there are fewer points. Groups have `members` to ``2
-    * members - 1`` points; there are none if there are too few points.
+    Each of the `labels`, int64 ``(n,)``, that occurs does so `members` times or more, unless there are fewer points.
+    Groups have `members` to ``2 * members - 1`` points; there are none if there are too few points.
     """
     if len(labels) < members:
         return labels[:0]

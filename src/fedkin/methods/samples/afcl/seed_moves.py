@@ -44,8 +44,8 @@ def spread_of(means: Tensor, seeds: Tensor) -> float:
 def feature_weights(gaps: Tensor, weights: Tensor) -> Tensor:
     """Return weights of features, with sum 1: larger for features in which samples are closer to their seeds.
 
-    `gaps`, float64 ``(g, width)``, are means minus their nearest seeds, and `weights` ``(width,)`` those so far. They
-    are 0 for features in which samples do not differ, and equal if they differ in none.
+    `gaps`, float64 ``(g, width)``, are means minus their nearest seeds, and `weights` ``(width,)`` those so far. The
+    new ones are 0 for features in which samples do not differ, and equal if samples differ in none.
     """
     spread = (gaps * weights).abs().sum(0)
     differs = spread > 0

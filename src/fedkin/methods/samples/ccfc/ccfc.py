@@ -221,7 +221,10 @@ class CCFCMethod(SampleMethod):
         return found
 
     def _with_centroids(self, fed: Federation, state: CCFCState, missing: dict[int, str]) -> CCFCState:
-        """Return the state with centroids for clients that have none, found with the current models."""
+        """Return the state with centroids for clients that have none, found with the current models.
+
+        Raises FedkinError if there are no centroids, and no client replies in `MAX_ATTEMPTS` attempts.
+        """
         clients = [i for i in fed.present if self._name(i) not in state.centroids]
         if state.centroids and not clients:
             return state

@@ -15,8 +15,8 @@ class CCFCState(State):
     """State of CCFC: the models and the centroids.
 
     `Contrastive.of` makes the network from `network`; `unit` says whether all values of the samples lie in [0, 1].
-    `models` has the common model ``(size,)`` under "all"; with `standalone` each client's, under its id. `centroids`
-    ``(k, latent)`` of length 1 are under the same names; empty before there are any.
+    `models` has the common model ``(size,)`` under "all"; with `standalone` each client's, under its id. `centroids`,
+    float32 ``(k, latent)`` of length 1, are under the same names; empty before there are any.
     """
 
     network: dict[str, Any] = field(default_factory=dict)

@@ -61,8 +61,8 @@ def by_scored_pairs(
     """Associate local clusters by the held-out rule or the paper's, if only some pairs were scored.
 
     Only scored pairs can be associated: `pairs`, int64 ``(p, 2)``, positions in `nodes`, the lower one first, with
-    `statistics` ``(p, 2)`` in both directions. `cut` is that of the held-out rule, see `match_scored`; with a
-    `threshold` it is the paper's rule.
+    `statistics`, float32 ``(p, 2)``, in both directions. `cut` is that of the held-out rule, see `match_scored`; if a
+    `threshold` is given, the paper's rule is used.
     """
     clients = [client for client, _ in nodes]
     if threshold is not None:

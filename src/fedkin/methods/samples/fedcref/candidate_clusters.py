@@ -27,9 +27,9 @@ _ROWS = 256  # number of local clusters whose distances to all others are in mem
 
 @dataclass(frozen=True)
 class PairScores:
-    """Statistics ``(e,)`` of the scored pairs of local clusters, int64 ``(e, 2)``, of which none occurs twice.
+    """Statistics of the scored pairs of local clusters, of which none occurs twice: float32 ``(e,)``.
 
-    A pair is the local cluster of the samples and that of the model, as positions among the nodes.
+    `pairs` are int64 ``(e, 2)``: the local cluster of the samples and that of the model, as positions among the nodes.
     """
 
     pairs: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))
@@ -73,9 +73,8 @@ def profiles_of(x: Tensor, labels: Tensor) -> Tensor:
 def candidate_pairs(profiles: Tensor, clients: Sequence[int], count: int) -> Tensor:
     """Return the pairs of local clusters to compare, by the distances of their profiles ``(m, width)``.
 
-    They are int64 ``(p, 2)``, the lower position first, in order. Each of the local clusters, which are of these
-    `clients`, is compared with the `count` nearest ones of other clients, and with those at 2, 4, 8, ... times this
-    rank.
+    Pairs are int64 ``(p, 2)``, the lower position first, in order. `clients` has the client of each local cluster. Each
+    is compared with the `count` nearest ones of other clients, and with those at 2, 4, 8, ... times this rank.
     """
     points, owners = profiles.double(), torch.tensor(clients)
     pairs = [torch.zeros(0, 2, dtype=torch.int64)]

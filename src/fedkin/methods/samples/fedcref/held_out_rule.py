@@ -45,8 +45,8 @@ def split_halves(labels: Tensor, rng: torch.Generator) -> Tensor:
 def held_out_errors(model: Autoencoder, pairs: Tensor, x: Tensor, halves: Tensor) -> Tensor:
     """Return errors ``(clusters, n)`` of all clusters' models, by half-models not trained on the sample's half.
 
-    `pairs` ``(clusters, 2, size)`` are each cluster's two half-models. Samples of half 0 are reconstructed by models of
-    half 1, and vice versa.
+    `pairs` ``(clusters, 2, size)`` are each cluster's two half-models, `x` is ``(n, features)``, and `halves` are int64
+    ``(n,)``. Samples of half 0 are reconstructed by models of half 1, and vice versa.
     """
     errors = torch.empty(len(pairs), len(x))
     for half in (0, 1):
@@ -68,8 +68,8 @@ def held_out_rows(labels: Tensor, halves: Tensor) -> Tensor:
 def loss_rates(own: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
     """Return the fraction of each own cluster's samples that each foreign model reconstructs worse; ties count half.
 
-    `own` ``(n,)`` is the held-out error of each sample with its own cluster's model, and `foreign` ``(m, n)`` are those
-    with the foreign ones. The fractions are ``(n_clusters, m)``.
+    `own` ``(n,)`` is the held-out error of each sample with its own cluster's model, and `foreign` ``(m, n)`` are the
+    errors with the foreign models; `labels` are int64 ``(n,)``. The fractions are ``(n_clusters, m)``.
     """
     lost = (foreign > own).float() + 0.5 * (foreign == own).float()
     return torch.stack([lost[:, labels == cluster].mean(dim=1) for cluster in range(n_clusters)])
@@ -82,7 +82,7 @@ def match_by_linkage(
 
     ``losses[a, b]`` is the fraction of the samples of local cluster a for which b's model is worse; NaN if not scored.
     `clients` are those of the local clusters. Clusters merge while the average loss rate is below `cut`, by default
-    `choose_cut` of the merge heights. They are lists of members, singletons included, largest first.
+    `choose_cut` of the merge heights. Clusters are returned as lists of members, singletons included, largest first.
     """
     count = len(clients)
     if count < 2:

@@ -32,8 +32,9 @@ def match_scored(
     """Match local clusters by average linkage on the loss rates of scored pairs; return the clusters, and the cut.
 
     `pairs` ``(p, 2)`` are positions of local clusters of different clients, each pair once, and `losses` ``(p,)`` mean
-    loss rates of both directions. Communities merge if the average loss rate is at most `cut`, by default `choose_cut`
-    of the merge heights. They are lists of members, singletons included, largest first.
+    loss rates of both directions. `clients` are those of the local clusters. These merge if the average loss rate is at
+    most `cut`, by default `choose_cut` of the merge heights. Clusters are returned as lists of members, singletons
+    included, largest first.
     """
     if cut is None:
         cut = choose_cut(np.array([height for height, _, _ in _merges(pairs, losses, clients, np.inf)]))
