@@ -19,16 +19,8 @@ _SAME = 1e-12
 class CellMoments(NamedTuple):
     """Moments of the Voronoi cells of centres, of the m centres that have samples.
 
-    Attributes
-    ----------
-    counts : Tensor
-        int64 ``(m,)``.
-    means : Tensor
-        float32 ``(m, d)``.
-    deviations : Tensor
-        float32 ``(m, 2, d)``, the two leading directions, one standard deviation long; 0 where they are not known.
-    known : Tensor
-        bool ``(m,)``, whether they are.
+    `counts` are int64 ``(m,)``, and `means` float32 ``(m, d)``. `deviations`, float32 ``(m, 2, d)``, are the two
+    leading directions, one standard deviation long; 0 unless they are `known`, bool ``(m,)``.
     """
 
     counts: Tensor
@@ -52,13 +44,7 @@ def scatter_pairs(centres: int, d: int) -> tuple[Tensor, Tensor]:
 def cell_scatter(offsets: Tensor, labels: Tensor, centres: int) -> Tensor:
     """Sum the `scatter_pairs` of points' offsets from their centres, by centre: float64 ``(centres, pairs)``.
 
-    Parameters
-    ----------
-    offsets : Tensor
-        float64 ``(n, d)``.
-    labels : Tensor
-        int64 ``(n,)``, the centre of each point.
-    centres : int
+    `offsets` are float64 ``(n, d)``, and `labels`, int64 ``(n,)``, the centre of each point.
     """
     d = offsets.shape[1]
     first, second = scatter_pairs(centres, d)

@@ -45,19 +45,8 @@ def join_similar(graph: Any, partitions: Sequence[CommunityLabels]) -> list[Comm
     """Merge communities of each partition while two have at least half as many links between them as inside.
 
     Pairs with the highest ratio are joined first. Communities of fewer than four nodes are not joined. 6,000 nodes take
-    a few seconds, ten if they lie on a line.
-
-    Parameters
-    ----------
-    graph : scipy.sparse.csr_matrix
-        float64 ``(m, m)``, symmetric, non-negative, with an empty diagonal.
-    partitions : sequence of array
-        int64 ``(m,)``, communities from 0.
-
-    Returns
-    -------
-    list of array
-        int64 ``(m,)``, from 0.
+    a few seconds, ten if they lie on a line. The `graph` is a float64 csr_matrix ``(m, m)``, symmetric, non-negative,
+    with an empty diagonal. Partitions, given and returned, are int64 ``(m,)``, communities from 0.
     """
     # Partitions of one graph share many communities, and each needs an eigenvector.
     known: dict[bytes, float] = {}

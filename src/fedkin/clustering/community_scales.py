@@ -22,14 +22,9 @@ def scales_of(
 ) -> list[dict[str, Any]]:
     """List the distinct partitions, from the fewest clusters to the most, with stability and parents of clusters.
 
-    Parameters
-    ----------
-    partitions : iterable of (resolution, labels, stability)
-        In order of resolution; labels are int64 ``(m,)``, from 0.
-    size : array
-        float64 ``(m,)``, samples in each node.
-    chosen : array
-        int64 ``(m,)``, the partition of the result, which is listed in any case.
+    `partitions` are (resolution, labels, stability) in order of resolution, labels int64 ``(m,)``, from 0. `size`,
+    float64 ``(m,)``, is the number of samples in each node; `chosen`, int64 ``(m,)``, is the partition of the result,
+    which is listed in any case.
 
     Returns
     -------

@@ -28,20 +28,10 @@ _MAX_NOISE, _MIN_SHARE = 0.15, 0.05
 def density_clusters(points: Tensor, counts: Tensor) -> NDArray[np.int64] | None:
     """Cluster nodes by HDBSCAN (Campello et al. 2013) if it finds two clusters or more, and none by chance.
 
-    Afterwards noise joins the cluster of the nearest point that is none.
-
-    Parameters
-    ----------
-    points : Tensor
-        float64 ``(m, d)``.
-    counts : Tensor
-        float64 ``(m,)``, samples of each.
-
-    Returns
-    -------
-    array or None
-        int64 ``(m,)``, from 0; ``None`` if there is one cluster, one has less than 5 % of the samples, more than 15 %
-        are noise, or there is one dimension or at most ten points for each.
+    Afterwards noise joins the cluster of the nearest point that is none. `points` are float64 ``(m, d)``, and `counts`,
+    float64 ``(m,)``, the samples of each. Clusters are int64 ``(m,)``, from 0; ``None`` if there is one cluster, one
+    has less than 5 % of the samples, more than 15 % are noise, or there is one dimension or at most ten points for
+    each.
     """
     if points.shape[1] == 1 or len(points) <= _PER_DIMENSION * points.shape[1]:
         return None

@@ -44,25 +44,10 @@ def clusters_of_few(
     one had clusters by this. With more than `FEW_NODES` nodes `clusters` also stay where a number is given, or where
     Ward's method finds no more of them.
 
-    Parameters
-    ----------
-    points : Tensor
-        float ``(m, d)``.
-    counts : Tensor
-        int64 ``(m,)``, samples of each.
-    n_clusters : int or None
-        At least 1; with fewer nodes each is a cluster.
-    clusters : Tensor
-        int64 ``(m,)``, what the graph shows.
-    evidence : dict
-        Evidence for `clusters`, see `communities`.
-
-    Returns
-    -------
-    clusters : Tensor
-        int64 ``(m,)``, from 0, the cluster with most samples first.
-    evidence : dict
-        The given evidence, and where Ward's method decides "linkage" and, if it found the number, the "silhouette".
+    `points` are ``(m, d)``, and `counts`, int64 ``(m,)``, the samples of each. `n_clusters` is at least 1; with fewer
+    nodes each is a cluster. `clusters`, int64 ``(m,)``, are what the graph shows, and `evidence` that for them, see
+    `communities`. Clusters are returned as int64 ``(m,)``, from 0, the one with most samples first, with the given
+    evidence and, where Ward's method decides, "linkage" and, if it found the number, the "silhouette".
     """
     x = points.double().numpy()
     if len(x) < 2 * _PER_CLUSTER or not np.ptp(x, axis=0).any():

@@ -24,16 +24,8 @@ _CHUNK = 256
 class Clusters:
     """Result of fuzzy c-means.
 
-    Attributes
-    ----------
-    centres : Tensor
-        float32 ``(k, width)``.
-    supports : Tensor
-        float32 ``(k,)``: sum of the points' memberships.
-    iterations : int
-        Moves of the centres.
-    moved : float
-        Largest Euclidean move of a centre in the last iteration.
+    `centres` are float32 ``(k, width)``, and `supports`, float32 ``(k,)``, sums of the points' memberships.
+    `iterations` are moves of the centres; `moved` is the largest Euclidean move of a centre in the last one.
     """
 
     centres: Tensor
@@ -47,28 +39,11 @@ def fuzzy_c_means(
 ) -> Clusters:
     """Run fuzzy c-means until no centre moves further than `tolerance`.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, width)``.
-    start : Tensor
-        float32 ``(k, width)``, where the centres start.
-    fuzziness : float
-        m > 1. Towards 1 it is k-means; with much more than 2, or in many dimensions, all centres meet in the mean.
-    tolerance : float
-        In the units of the points.
-    max_iterations : int
-        At least 1.
-
-    Returns
-    -------
-    Clusters
-        A centre that no point belongs to stays where it started, with a support of 0.
-
-    Raises
-    ------
-    FedkinError
-        If there are no points or centres, or they differ in width, or `fuzziness` is not above 1.
+    `points` are float32 ``(n, width)``, and the centres `start` float32 ``(k, width)``. `fuzziness` is m > 1: towards 1
+    it is k-means; with much more than 2, or in many dimensions, all centres meet in the mean. `tolerance` is in the
+    units of the points, and `max_iterations` at least 1. A centre that no point belongs to stays where it started, with
+    a support of 0. Raises FedkinError if there are no points or centres, or they differ in width, or `fuzziness` is not
+    above 1.
     """
     _check(points, start, fuzziness)
     middle = _middle(points)
@@ -87,12 +62,7 @@ def fuzzy_c_means(
 def memberships(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
     """Return the memberships of `points` ``(n, width)`` in `centres` ``(k, width)``: ``(n, k)``, rows sum to 1.
 
-    A point on centres belongs only to them, in equal parts.
-
-    Raises
-    ------
-    FedkinError
-        As `fuzzy_c_means`.
+    A point on centres belongs only to them, in equal parts. Raises FedkinError as `fuzzy_c_means` does.
     """
     _check(points, centres, fuzziness)
     middle = centres.mean(0)

@@ -101,20 +101,10 @@ def communities(
     most 8,000 nodes. 6,000 nodes take two seconds, 20,000 a few, and half a minute if they are flat; memory is some
     copies of the graph.
 
-    Parameters
-    ----------
-    graph : scipy.sparse.csr_matrix
-        float64 ``(m, m)``, symmetric, non-negative, with an empty diagonal; see `neighbour_graph`.
-    points : Tensor
-        float ``(m, d)``, where the nodes are.
-    counts : Tensor
-        int64 ``(m,)``, samples in each node, at least 1.
-    n_clusters : int or None
-        Clusters to find, at least 1; None for as many as the graph shows. With fewer nodes each is a cluster.
-    rng : torch.Generator
-        Draws the resamples, and the order in which nodes are visited.
-    resolution : float or None
-        Resolution of the communities, greater than 0, if `n_clusters` is None; None for the most stable.
+    The `graph` is a float64 csr_matrix ``(m, m)``, symmetric, non-negative, with an empty diagonal, see
+    `neighbour_graph`. Its nodes are at `points` ``(m, d)``, each with so many samples, at least 1, as `counts`, int64
+    ``(m,)``, say. `n_clusters` is at least 1; with fewer nodes each is a cluster. A `resolution` is greater than 0, and
+    given only without `n_clusters`. `rng` draws the resamples, and the order in which nodes are visited.
 
     Returns
     -------

@@ -25,14 +25,8 @@ _ENOUGH = 4
 class Partition(NamedTuple):
     """Result of k-means.
 
-    Attributes
-    ----------
-    centres : Tensor
-        float32 ``(k, width)``.
-    labels : Tensor
-        int64 ``(n,)``, the centre of each point.
-    iterations : int
-        Iterations of Lloyd's algorithm from the seeds that were kept.
+    `centres` are float32 ``(k, width)``, and `labels`, int64 ``(n,)``, the centre of each point. `iterations` are those
+    of Lloyd's algorithm from the seeds that were kept.
     """
 
     centres: Tensor
@@ -52,26 +46,12 @@ def k_means(
 
     On an accelerator all starts run there at once, if there is enough to do and no weights, from the same seeds.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 or float64 ``(n, width)``, n >= 1. In float32 some that are very near to each other are one; few points
-        that may be so, such as centres of many clients, should come as float64.
-    start : int or Tensor
-        Number of clusters to find from k-means++ seeds; or initial centres, float32 ``(k, width)``.
-    rng : torch.Generator
-        Random generator of the seeds.
-    n_init : int
-        Sets of seeds to try, of which that with the smallest distances is kept; given centres are tried once.
-    max_iterations : int
-        Maximum number of iterations for each of them.
-    weights : Tensor, optional
-        ``(n,)``, above 0: how much each point counts; by default all alike.
-
-    Returns
-    -------
-    Partition
-        With fewer centres than asked for if there are not so many different points, or starts.
+    `points` are float32 or float64 ``(n, width)``, n >= 1. In float32 some that are very near to each other are one;
+    few points that may be so, such as centres of many clients, should come as float64. `start` is the number of
+    clusters to find from k-means++ seeds, or initial centres, float32 ``(k, width)``. Of `n_init` sets of seeds that
+    with the smallest distances is kept; given centres are tried once. `max_iterations` are for each of them. `weights`
+    ``(n,)``, above 0, are how much points count; by default all alike. There are fewer centres than asked for if there
+    are not so many different points, or starts.
     """
     seed = draw_seed(rng)
     may_leave = weights is None and device().type != "cpu"
@@ -93,21 +73,9 @@ def k_means(
 def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition:
     """Run Lloyd's algorithm, reading points in chunks.
 
-    scikit-learn's copies them all, which leaves memory in pieces when hundreds of clients have their turn.
-
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, width)``, n >= 1.
-    start : Tensor
-        float32 ``(k, width)``.
-    max_iterations : int
-        Bound on the moves of the centres.
-
-    Returns
-    -------
-    Partition
-        A centre that lost all its points stays where it was while others move, and is left out in the end.
+    scikit-learn's copies them all, which leaves memory in pieces when hundreds of clients have their turn. `points` are
+    float32 ``(n, width)``, n >= 1, and the centres `start` float32 ``(k, width)``; these move `max_iterations` times at
+    most. A centre that lost all its points stays where it was while others move, and is left out in the end.
     """
     middle = points.mean(0)
     centres = start - middle  # near the origin, rounding is smallest
@@ -153,10 +121,7 @@ def _nearest(points: Tensor, centres: Tensor) -> Tensor:
 def farthest_points(first: Tensor, points: Tensor, count: int) -> Tensor:
     """Extend `first` ``(j, width)`` by farthest-first traversal of `points` ``(n, width)``, up to `count` points.
 
-    Returns
-    -------
-    Tensor
-        ``(count, width)``; fewer if there are not so many that, but for rounding, are different.
+    Return them all, ``(count, width)``; fewer if there are not so many that, but for rounding, are different.
     """
     chosen = drop_duplicates(first)[:count]
     distances = pairwise_distances(points, chosen).amin(1)
@@ -172,13 +137,7 @@ def farthest_points(first: Tensor, points: Tensor, count: int) -> Tensor:
 def kmeans_plusplus_seeds(points: Tensor, count: int, rng: torch.Generator) -> Tensor:
     """Draw seeds by k-means++ (Arthur and Vassilvitskii 2007): float32 ``(k, width)``, k at most `count`.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, width)``.
-    count : int
-        Number of seeds; there are fewer if there are not so many different points.
-    rng : torch.Generator
+    `points` are float32 ``(n, width)``; there are fewer seeds if there are not so many different points.
     """
     seeds, _ = kmeans_plusplus(points.numpy(), min(count, len(points)), random_state=draw_seed(rng))
     return drop_duplicates(torch.from_numpy(seeds))

@@ -23,20 +23,9 @@ TOLERANCE = 1e-4
 def best_of_starts(points: Tensor, k: int, n_init: int, max_iterations: int, seed: int) -> tuple[Tensor, Tensor, int]:
     """Run Lloyd's algorithm from `n_init` sets of k-means++ seeds; keep the partition with the smallest distances.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 or float64 ``(n, width)``, on the processor, with at least k different rows.
-    k, n_init, max_iterations, seed : int
-        As scikit-learn's ``KMeans`` takes them.
-
-    Returns
-    -------
-    centres : Tensor
-        ``(k, width)``, of the points' type, on the processor.
-    labels : Tensor
-        int64 ``(n,)``.
-    iterations : int
+    `points` are float32 or float64 ``(n, width)``, on the processor, with at least `k` different rows; the numbers are
+    as scikit-learn's ``KMeans`` takes them. Return the centres ``(k, width)``, of the points' type, and the labels,
+    int64 ``(n,)``, on the processor, and the number of iterations.
     """
     values = points.numpy()
     middle = values.mean(axis=0)

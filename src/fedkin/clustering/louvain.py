@@ -18,25 +18,12 @@ def louvain(graph: Any, resolution: float, rng: np.random.Generator) -> Communit
     """Find communities by the Louvain method: sets of nodes with more links among them than by chance.
 
     Maximises modularity (Reichardt and Bornholdt 2006): links within communities, less `resolution` times what chance
-    would place there. Nodes move, one at a time, to the neighbouring community where it gains most, until
-    none gains; then communities become nodes, and so on. Only nodes whose neighbours moved are visited again, so that
-    6,000 nodes with 20 links each need about a second.
-
-    Parameters
-    ----------
-    graph : scipy.sparse.csr_matrix
-        float64 ``(m, m)``, symmetric, non-negative, of one node or more. The diagonal is links within a node, counted
-        twice.
-    resolution : float
-        Two communities join where they have more links than this times what chance would give them; positive.
-    rng : numpy.random.Generator
-        The order in which nodes are visited.
-
-    Returns
-    -------
-    array
-        int64 ``(m,)``, numbered from 0 in the order of each community's first node. A node without links is a
-        community by itself.
+    would place there. Nodes move, one at a time, to the neighbouring community where it gains most, until none gains;
+    then communities become nodes, and so on. Only nodes whose neighbours moved are visited again, so that 6,000 nodes
+    with 20 links each need about a second. The `graph` is a float64 csr_matrix ``(m, m)``, symmetric, non-negative, of
+    one node or more; its diagonal is links within a node, counted twice. `resolution` is positive, and `rng` draws the
+    order in which nodes are visited. Communities are int64 ``(m,)``, from 0 in the order of each one's first node. A
+    node without links is a community by itself.
     """
     weights = np.asarray(graph.sum(axis=1)).ravel()
     total = float(weights.sum())

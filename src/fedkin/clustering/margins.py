@@ -9,17 +9,9 @@ from torch import Tensor
 def distance_margin(distances: Tensor, clusters: Tensor | None = None) -> Tensor:
     """Return 1 minus the ratio of the distance to the own cluster to the distance to the nearest other one.
 
-    Parameters
-    ----------
-    distances : Tensor
-        ``(n, k)``, at least 0: of points from clusters, or anything else that is small where a point belongs.
-    clusters : Tensor, optional
-        int64 ``(n,)``, the points' clusters; by default the nearest.
-
-    Returns
-    -------
-    Tensor
-        float32 ``(n,)``: 1 at the own cluster, or where there is no other, 0 halfway between two and beyond.
+    `distances` ``(n, k)``, at least 0, are those of points from clusters, or anything else that is small where a point
+    belongs. `clusters`, int64 ``(n,)``, are the points' own; by default the nearest. The margin is float32 ``(n,)``: 1
+    at the own cluster, or where there is no other, 0 halfway between two and beyond.
     """
     if clusters is None:
         clusters = distances.argmin(1)
@@ -32,15 +24,8 @@ def distance_margin(distances: Tensor, clusters: Tensor | None = None) -> Tensor
 def share_margin(shares: Tensor) -> Tensor:
     """Return the difference of each point's two largest memberships.
 
-    Parameters
-    ----------
-    shares : Tensor
-        ``(n, k)``, at least 0 with a sum of 1 in each row: memberships or probabilities.
-
-    Returns
-    -------
-    Tensor
-        float32 ``(n,)`` in [0, 1]; 1 where there is one cluster.
+    The `shares` ``(n, k)`` are memberships or probabilities, at least 0 with a sum of 1 in each row. Differences are
+    float32 ``(n,)`` in [0, 1]; 1 where there is one cluster.
     """
     if shares.shape[1] < 2:
         return torch.ones(len(shares))

@@ -16,17 +16,8 @@ def cheapest_matching(costs: Tensor) -> list[int]:
 def matched_labels(labels: Tensor, before: Tensor, clusters: int) -> Tensor:
     """Renumber clusters so that as many points as possible keep their number.
 
-    Parameters
-    ----------
-    labels : Tensor, (n,) int64
-        New ones, 0..clusters-1.
-    before : Tensor, (n,) int64
-        Old ones, 0..clusters-1; those below 0 do not count.
-    clusters : int
-
-    Returns
-    -------
-    Tensor, (n,) int64
+    New `labels` and those `before`, int64 ``(n,)``, are in ``0..clusters-1``; old ones below 0 do not count. Return the
+    new labels, renumbered.
     """
     agree = torch.zeros(clusters, clusters)
     known = before >= 0

@@ -25,14 +25,8 @@ SEARCHED = 10_000
 class Summary(NamedTuple):
     """Micro-clusters of points: centroids, counts and labels.
 
-    Attributes
-    ----------
-    centroids : Tensor
-        float32 ``(m, d)``.
-    counts : Tensor
-        int64 ``(m,)``, members of each.
-    labels : Tensor
-        int64 ``(n,)``, the micro-cluster of each point.
+    `centroids` are float32 ``(m, d)``, `counts`, int64 ``(m,)``, the members of each, and `labels`, int64 ``(n,)``, the
+    micro-cluster of each point.
     """
 
     centroids: Tensor
@@ -43,18 +37,9 @@ class Summary(NamedTuple):
 def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator) -> Tensor:
     """Move points towards dense regions: each to the mean of itself and its nearest neighbours, repeatedly.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, d)``.
-    neighbours : int
-        Maximum number of nearest points in a mean, besides the point itself; at most an eighth of the root of n, so
-        that few points do not all move together. With 0, or n below 256, points stay. Neighbours are found once, before
-        the first round, among a random 10,000 points if there are more.
-    rounds : int
-        Number of repetitions.
-    rng : torch.Generator
-        Draws among more than 10,000 points.
+    `points` are float32 ``(n, d)``. A mean is over at most so many `neighbours` besides the point itself, and over at
+    most an eighth of the root of n, so that few points do not all move together. With 0, or n below 256, points stay.
+    Neighbours are found once, before the first of the `rounds`, among 10,000 points that `rng` draws if there are more.
     """
     limit = int(math.sqrt(len(points)) / 8)
     if neighbours < 1 or limit < 2:  # with one neighbour two points become one
@@ -78,14 +63,8 @@ def summarise(points: Tensor, clusters: int, minimum: int, rng: torch.Generator)
     points are so few that `minimum` alone decides, that would waste many: there all points are halved, and each half
     again while both halves have `minimum` points. Points then move to nearer means while they leave enough behind.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, d)``, n >= `minimum`.
-    clusters, minimum : int
-        At least 1.
-    rng : torch.Generator
-        Draws the first centres.
+    `points` are float32 ``(n, d)``, n >= `minimum`; `clusters` and `minimum` are at least 1. `rng` draws the first
+    centres.
     """
     if clusters >= len(points) // minimum:
         return merged(points, _moved(points, _halved(points, minimum), minimum), minimum)
@@ -181,21 +160,9 @@ def merged(points: Tensor, labels: Tensor, minimum: int) -> Summary:
 def merged_nodes(centroids: Tensor, counts: Tensor, maximum: int, rng: torch.Generator) -> Summary:
     """Merge micro-clusters to at most `maximum` nodes, weighted means with added counts.
 
-    Parameters
-    ----------
-    centroids : Tensor
-        float32 ``(m, d)``.
-    counts : Tensor
-        int64 ``(m,)``, their weights.
-    maximum : int
-        At least 1.
-    rng : torch.Generator
-        Draws the first centres among the centroids.
-
-    Returns
-    -------
-    Summary
-        Its `labels` are the node of each of the m micro-clusters.
+    `centroids` are float32 ``(m, d)``, and `counts`, int64 ``(m,)``, their weights; `maximum` is at least 1. `rng`
+    draws the first centres among the centroids. The `labels` of the result are the node of each of the m
+    micro-clusters.
     """
     if len(centroids) <= maximum:
         return Summary(centroids, counts, torch.arange(len(centroids)))

@@ -54,18 +54,9 @@ def clusters_by_modes(
     """Cluster points on a line, into as many clusters as its density has modes or as given.
 
     Each cluster reaches from one valley of the density to the next. If `n_clusters` is given and the density does not
-    show as many, they are those of k-means.
-
-    Parameters
-    ----------
-    points : Tensor
-        float ``(m,)``, not all equal.
-    counts : Tensor
-        int64 ``(m,)``, samples of each.
-    n_clusters : int or None
-        At least 1; with fewer different positions each is a cluster.
-    rng : torch.Generator
-        Draws the seeds of k-means.
+    show as many, they are those of k-means. `points` are ``(m,)``, not all equal, and `counts`, int64 ``(m,)``, the
+    samples of each. `n_clusters` is at least 1; with fewer different positions each is a cluster. `rng` draws the seeds
+    of k-means.
 
     Returns
     -------
@@ -110,20 +101,10 @@ def on_a_line(points: Tensor) -> bool:
 class _Division:
     """A line divided into modes.
 
-    Attributes
-    ----------
-    modes : int
-        Their number.
-    labels : array
-        int64 ``(m,)``, from left to right.
-    resolution : float
-        One over the bandwidth.
-    depth : float
-        Greatest density in a valley, relative to the lower mode beside it; 0 without any.
-    deviations : float
-        Least depth in standard deviations of what it would be by chance; infinite without any.
-    least : float
-        Fraction of the samples in the smallest.
+    `labels` ``(m,)`` are from left to right, and `resolution` is one over the bandwidth. `depth` is the greatest
+    density in a valley, relative to the lower mode beside it; 0 without any. `deviations` is the least depth in
+    standard deviations of what it would be by chance; infinite without any. `least` is the fraction of the samples in
+    the smallest mode.
     """
 
     modes: int

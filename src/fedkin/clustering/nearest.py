@@ -67,12 +67,7 @@ def nearest_neighbours(points: Tensor, rows: Tensor, among: Tensor, neighbours: 
 def neighbours_vote(labels: Tensor, weights: Tensor, classes: int) -> Tensor:
     """Return the label with the largest sum of weights in each row, int64 ``(n,)``; ties: the lowest.
 
-    Parameters
-    ----------
-    labels : Tensor
-        int64 ``(n, k)``, the labels of each point's neighbours, in ``0..classes-1``.
-    weights : Tensor
-        float32 ``(n, k)``, how much each neighbour counts.
-    classes : int
+    `labels`, int64 ``(n, k)``, are those of each point's neighbours, in ``0..classes-1``, and `weights`, float32 ``(n,
+    k)``, how much each neighbour counts.
     """
     return weights.new_zeros(len(labels), classes).scatter_add_(1, labels, weights).argmax(1)

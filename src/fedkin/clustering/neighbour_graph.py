@@ -27,20 +27,10 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
     count, so that links are proportional to samples. Distances are computed in blocks: time grows with the square of
     the number of points, memory does not. 6,000 points of 60 dimensions take a second, 20,000 about four.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(m, d)``, one or more.
-    counts : Tensor
-        int64 ``(m,)``, samples of each point, at least 1.
-    neighbours : int
-        Nearest points of each, at least 1. It is reduced to the cube root of the number of points, or 6 if that is
-        more, and to half of the points, since clusters of few points have few common neighbours.
-
-    Returns
-    -------
-    scipy.sparse.csr_matrix
-        float64 ``(m, m)``, symmetric, with an empty diagonal.
+    `points` are float32 ``(m, d)``, one or more, and `counts`, int64 ``(m,)``, the samples of each, at least 1.
+    `neighbours`, at least 1, is reduced to the cube root of the number of points, or 6 if that is more, and to half of
+    the points, since clusters of few points have few common neighbours. Return a float64 csr_matrix ``(m, m)``,
+    symmetric, with an empty diagonal.
     """
     count = len(points)
     nearest = min(neighbours, max(_MIN_NEIGHBOURS, round(count ** (1 / 3))), max(count // 2, 1), count - 1)

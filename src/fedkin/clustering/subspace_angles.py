@@ -17,20 +17,10 @@ _NEGLIGIBLE = 1e-6
 def angles_between(sets: Tensor, angle: Angle, others: Tensor | None = None) -> Tensor:
     """Compute angles between sets of vectors, in degrees: principal angles, or those of corresponding vectors.
 
-    Parameters
-    ----------
-    sets : Tensor, (n, k, features)
-        k vectors of each set, some of them zero; the others are normalised to length 1.
-    angle : {"mean", "smallest"}
-        The mean of the angles between vectors of the same place, where both sets have one; or the smallest principal
-        angle between the spans.
-    others : Tensor, (m, k, features), optional
-        By default `sets`.
-
-    Returns
-    -------
-    Tensor, (n, m) float64
-        From 0 to 90; 90 where two sets have no vector in common. Zero diagonal without `others`.
+    `sets` ``(n, k, features)`` are k vectors each, some of them zero; the others are normalised to length 1. "mean" is
+    the mean of the angles between vectors of the same place, where both sets have one, "smallest" the smallest
+    principal angle between the spans. `others` are ``(m, k, features)``, by default `sets`. Angles are float64 ``(n,
+    m)``, from 0 to 90; 90 where two sets have no vector in common. Without `others` the diagonal is zero.
     """
     one = _unit(sets.double())
     other = one if others is None else _unit(others.double())

@@ -21,14 +21,10 @@ _BLOCK = 1024  # rows of distances at a time
 class Tree:
     """Ward tree, whose leaves are points.
 
-    Attributes
-    ----------
-    merges : int64 (leaves - 1, 2)
-        Nodes that merge, lowest merge first; nodes below ``leaves`` are leaves, merge i makes node ``leaves + i``.
-    heights : float64 (leaves - 1,)
-        Non-decreasing, in SciPy's convention: a merge at height h adds h^2 / 2 to the sum of squares inside clusters.
-    sizes : int64 (2 leaves - 1,)
-        Points of every node.
+    `merges`, int64 ``(leaves - 1, 2)``, are nodes that merge, lowest merge first; nodes below ``leaves`` are leaves,
+    and merge i makes node ``leaves + i``. `heights`, float64 ``(leaves - 1,)``, do not decrease, and are in SciPy's
+    convention: a merge at height h adds h^2 / 2 to the sum of squares inside clusters. `sizes`, int64 ``(2 leaves -
+    1,)``, are the points of every node.
     """
 
     merges: Integers

@@ -23,20 +23,10 @@ _QUERIES = 1_000
 
 
 def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
-    """Return the mean outer product of the differences between points and their nearest neighbours.
+    """Return the mean outer product of the differences between points and their nearest neighbours: float64 ``(d, d)``.
 
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, d)``, n at least 2. The number of neighbours is the cube root of n, at most 15. They are searched
-        for at most 1,000 random points, among at most 10,000.
-    rng : torch.Generator
-        Draws these points.
-
-    Returns
-    -------
-    Tensor
-        float64 ``(d, d)``.
+    `points` are float32 ``(n, d)``, n at least 2. The number of neighbours is the cube root of n, at most 15. They are
+    searched for at most 1,000 points, among at most 10,000, which `rng` draws.
     """
     order = torch.randperm(len(points), generator=rng)
     queries, among = order[:_QUERIES], order[:SEARCHED]
@@ -51,22 +41,9 @@ def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
 def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float) -> Tensor:
     """Divide directions by a power of the standard deviation of neighbours along them.
 
-    Parameters
-    ----------
-    directions : Tensor
-        float32 ``(width, d)``.
-    scatter : Tensor
-        float64 ``(d, d)``, the mean of `local_scatter` over samples. It is shrunk towards a multiple of the identity
-        with the weight of d samples.
-    samples : int
-        Number of samples in the mean.
-    power : float
-        Power of the standard deviation of neighbours, in [0, 1].
-
-    Returns
-    -------
-    Tensor
-        float32 ``(width, d)``; `directions` if neighbours do not differ.
+    `directions` are float32 ``(width, d)``, and are returned unchanged if neighbours do not differ. `scatter`, float64
+    ``(d, d)``, is the mean of `local_scatter` over so many `samples`; it is shrunk towards a multiple of the identity
+    with the weight of d samples. `power` is in [0, 1].
     """
     d = len(scatter)
     mean = scatter.trace() / d

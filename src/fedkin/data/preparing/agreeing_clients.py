@@ -26,14 +26,9 @@ def load_agreeing_clients(
 
     Their tables are to have one schema.
 
-    Where data are refused, columns that hold something else at one client than at another are in the same error.
-    Where they are not, `fedkin.data.preparing.prepare.prepare` reports these. Columns that some clients lack are looked
-    at, too, if the options say that they are imputed, for then they are kept.
-
-    Raises
-    ------
-    FedkinError
-        As `load_clients` does.
+    Where data are refused, columns that hold something else at one client than at another are in the same error. Where
+    they are not, `fedkin.data.preparing.prepare.prepare` reports these. Columns that some clients lack are looked at,
+    too, if the options say that they are imputed, for then they are kept. Raises FedkinError as `load_clients` does.
     """
     try:
         return load_clients(source, label, options)

@@ -223,22 +223,11 @@ def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], rep
 def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, minimum: int) -> Tensor:
     """Choose the values to report in sums by cluster and column, so that none over fewer than `minimum` is inferred.
 
-    Parameters
-    ----------
-    clusters : Tensor
-        int64 ``(n,)``.
-    filled : Tensor
-        bool ``(n, columns)``: cells that are not empty.
-    n_clusters : int
-        Number of clusters; rows with a higher cluster are not reported.
-    minimum : int
-
-    Returns
-    -------
-    Tensor
-        bool ``(n, columns)``. In each column, values of clusters with fewer than `minimum` are withheld. If these are
-        fewer than `minimum` together, the first values of the largest cluster are withheld to make up for it, or all of
-        that cluster if fewer than `minimum` would be left. Equal requests always get equal answers.
+    `clusters` are int64 ``(n,)``; rows with a cluster of `n_clusters` or more are not reported. `filled`, bool ``(n,
+    columns)``, are cells that are not empty; return in the same form those to report. In each column, values of
+    clusters with fewer than `minimum` are withheld. If these are fewer than `minimum` together, the first values of the
+    largest cluster are withheld to make up for it, or all of that cluster if fewer than `minimum` would be left. Equal
+    requests always get equal answers.
     """
     member = clusters[None] == torch.arange(n_clusters)[:, None]
     cells = (member.double() @ filled.double()).long()
@@ -256,17 +245,9 @@ def profile_clusters(
 ) -> ClusterProfile | None:
     """Ask every client for its part of the profile, and add up the replies; ``None`` where no client gives any.
 
-    It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`.
-
-    Parameters
-    ----------
-    fed : Federation
-        Its clients have tables, and int64 ``state["clusters"]`` in ``0..n_clusters-1``.
-    encoding : TableEncoding
-        Encoding of their tables.
-    n_clusters : int
-    min_members : int
-        Values that a cell needs for its sums to leave its client, at least 5.
+    It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`. The clients
+    of `fed` have tables, encoded by `encoding`, and int64 ``state["clusters"]`` in ``0..n_clusters-1``. `min_members`,
+    at least 5, is how many values a cell needs for its sums to leave its client.
     """
     columns = encoding.schema.columns
     starts = [start for _, start, _ in encoding.blocks]

@@ -59,12 +59,7 @@ def spelt_as(name: str, others: Iterable[str]) -> str | None:
 def notes_on_categories(column: str, by_client: Mapping[str, Sequence[str]]) -> list[str]:
     """Return notes on a column's categories: different spellings of one, and clients that have none in common.
 
-    Parameters
-    ----------
-    column : str
-        Name.
-    by_client : mapping of str to sequence of str
-        The categories that each client reports, by its name.
+    `by_client` are the categories that each client reports, by its name; `column` is the column's.
     """
     notes = []
     categories = list(dict.fromkeys(name for own in by_client.values() for name in own))
@@ -140,17 +135,9 @@ def notes_on_ranges(
 ) -> list[str]:
     """Return notes on columns of numbers or dates that are elsewhere at some clients than at others.
 
-    Their ranges do not overlap, or one client's maximum is many times those of all others.
-
-    Parameters
-    ----------
-    columns : iterable of str
-        Names.
-    replies : mapping of str to mapping
-        By client's name: the ``names`` of its columns, and float64 ``(columns,)`` ``filled``, ``sum``, ``min`` and
-        ``max`` of each.
-    dates : iterable of str
-        Those of the columns that hold dates, which have no unit.
+    Their ranges do not overlap, or one client's maximum is many times those of all others. `replies` have by client's
+    name the ``names`` of its columns, and float64 ``(columns,)`` ``filled``, ``sum``, ``min`` and ``max`` of each.
+    `dates` are those of the `columns` that hold dates, which have no unit.
     """
     ranges: dict[str, dict[str, Range]] = {name: {} for name in columns}
     for client, reply in replies.items():
@@ -257,16 +244,8 @@ def notes_on_codes(
 
     At a client all values are minimum or maximum if, and only if, the variance is as large as these allow.
 
-    Parameters
-    ----------
-    columns : iterable of str
-        Names.
-    means : Tensor
-        float64 ``(columns,)``: of all clients.
-    replies : mapping of str to mapping
-        As of `notes_on_ranges`.
-    squares : mapping of str to Tensor
-        By client's name, float64 ``(columns,)``: sums of squared distances from `means`.
+    `means`, float64 ``(columns,)``, are of all clients, and `replies` as for `notes_on_ranges`. `squares`, by client's
+    name, float64 ``(columns,)``, are sums of squared distances from `means`.
     """
     notes = []
     for at, (name, mean) in enumerate(zip(columns, means.tolist(), strict=True)):
@@ -297,12 +276,8 @@ def notes_on_codes(
 def wrong_truths(columns: Iterable[str], replies: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each column of truth values that holds numbers other than 0 to 1 at some client.
 
-    Parameters
-    ----------
-    columns : iterable of str
-        Names of those that are truth values at some client, and numbers at others.
-    replies : mapping of str to mapping
-        As of `notes_on_ranges`.
+    `columns` are names of those that are truth values at some client, and numbers at others; `replies` are as for
+    `notes_on_ranges`.
     """
     problems = []
     for name in columns:

@@ -42,19 +42,10 @@ them."""
 class ColumnReport:
     """Report on one column of one client.
 
-    Attributes
-    ----------
-    kind : {"number", "boolean", "ordinal", "category", "date"}
-    filled : bool
-        Whether any cell is not empty.
-    unique : bool
-        Whether the column may name the rows, or whose they are: the values are nearly all different, or they come
-        again and the column is called like the id of a person.
-    categories : tuple of str
-        For a category column, the names of categories with enough samples, at most the 50 most frequent; for a boolean
-        or ordinal one, all its values, in order.
-    asked : bool
-        Whether the client's user has named the column as one of categories.
+    `filled` says whether any cell is not empty. `unique` says whether the column may name the rows, or whose they are:
+    the values are nearly all different, or they come again and the column is called like the id of a person.
+    `categories` are for a category column the names of those with enough samples, at most the 50 most frequent; for a
+    boolean or ordinal one, all its values, in order.
     """
 
     kind: Kind

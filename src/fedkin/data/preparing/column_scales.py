@@ -53,12 +53,8 @@ def share_unit(lowest: Tensor, highest: Tensor, spread: Tensor) -> Tensor:
 
     They are so if at least half of the columns that vary have one minimum and half one maximum, as pixels do: all that
     lie between these two. Or all spread by the same order of magnitude around values of that order, as embeddings and
-    spectra do; of these a few may spread less. Fewer than 16 columns do not share a unit.
-
-    Parameters
-    ----------
-    lowest, highest, spread : Tensor
-        float64 ``(columns,)``: minimum, maximum and standard deviation.
+    spectra do; of these a few may spread less. Fewer than 16 columns do not share a unit. `lowest`, `highest` and
+    `spread`, float64 ``(columns,)``, are minimum, maximum and standard deviation.
     """
     varies = lowest < highest
     none = torch.zeros_like(varies)

@@ -30,19 +30,9 @@ def common_blocks(own: Iterable[Tensor], width: int) -> Tensor:
     """Return which columns are discrete, from the `blocks_of` all clients; those of another width do not count.
 
     Discrete are categories, truth values, indicators of empty cells or, in arrays, of categories, and numbers of which
-    no client with 20 or more has more than three different values.
-
-    Parameters
-    ----------
-    own : iterable of Tensor
-    width : int
-        Number of columns of a row; 0 if samples are no rows.
-
-    Returns
-    -------
-    Tensor
-        int64 ``(width,)``: the same number, at least 0, for the columns that one discrete column is encoded as, and -1
-        for others.
+    no client with 20 or more has more than three different values. Return int64 ``(width,)``: the same number, at least
+    0, for the columns that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a
+    row; 0 if samples are no rows.
     """
     blocks = torch.stack([torch.full((width,), UNKNOWN), *(each for each in own if len(each) == width)])
     known = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)

@@ -71,18 +71,9 @@ class TableEncoding:
     def apply(self, table: Table, where: str = "The table", donors: Table | None = None) -> Tensor:
         """Encode a table as float32 ``(n, width)``; its columns may be in any order, and unknown ones are ignored.
 
-        Parameters
-        ----------
-        table : Table
-        where : str
-            Name of the table, the beginning of error messages.
-        donors : Table, optional
-            Rows that empty cells are imputed from; `table` itself at a client. Without them they take `fill`.
-
-        Raises
-        ------
-        FedkinError
-            If a table lacks a column, or one is of another kind.
+        `where` names the table, at the beginning of error messages. `donors` are rows that empty cells are imputed
+        from, the table itself at a client; without donors such cells take `fill`. Raises FedkinError if a table lacks a
+        column, or one is of another kind.
         """
         x, empty = self._encoded(table, where)
         if donors is None or self.imputation == "median" or not bool(empty.any()):
@@ -153,12 +144,8 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
     """Return a table's values in the order and categories of a schema's columns, float64 ``(n, columns)``.
 
     Categories are indices into the schema's, and their number where a category is none of these; an unknown level of an
-    ordinal column counts as empty.
-
-    Raises
-    ------
-    FedkinError
-        If the table lacks columns and nothing `imputes` them, or they are of another kind; a line for each.
+    ordinal column counts as empty. Raises FedkinError if the table lacks columns and nothing `imputes` them, or they
+    are of another kind; a line for each.
     """
     at = {name: position for position, name in enumerate(table.names)}
     lacking = [] if imputes else [column.name for column in columns if column.name not in at]

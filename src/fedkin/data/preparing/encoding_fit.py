@@ -38,17 +38,9 @@ def fitted_encoding(
 ) -> tuple[TableEncoding, list[str]]:
     """Fit the encoding of tables with a schema; return it, and notes for the user.
 
-    Parameters
-    ----------
-    fed : Federation
-        Asked for histograms if numbers are missing.
-    schema : Schema
-    sums : ColumnSums
-        Sums of its columns.
-    scaling, indicator, imputation
-        See `fedkin.data.preparing.prepare.PreparingOptions`.
-    imputes : bool
-        Whether a table may lack a column.
+    Clients are asked for histograms if numbers are missing. `sums` are those of the schema's columns; `imputes` says
+    whether a table may lack a column; `scaling`, `indicator` and `imputation` are as in
+    `fedkin.data.preparing.prepare.PreparingOptions`.
     """
     columns, missing = schema.columns, sums.filled < sums.samples
     is_number = are_numbers(columns)

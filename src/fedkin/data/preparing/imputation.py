@@ -19,22 +19,11 @@ _MAX_DONORS = 1_000
 def from_neighbours(x: Tensor, empty: Tensor, donors: Tensor, donors_empty: Tensor) -> Tensor:
     """Replace empty cells by the mean of the five most similar donors that are not empty there.
 
-    Rows are compared in the cells that both have, as in Troyanskaya et al. (2001), with at most 1,000 donors.
-
-    Parameters
-    ----------
-    x : Tensor
-        float32 ``(n, width)``, encoded rows with fill values in empty cells.
-    empty : Tensor
-        bool ``(n, width)``.
-    donors, donors_empty : Tensor
-        ``(m, width)``, rows encoded in the same way; rows of `x` may be among them.
-
-    Returns
-    -------
-    Tensor
-        float32 ``(n, width)``. Fill values stay in columns that are empty in all donors, and in rows that have no cell
-        in any other column.
+    Rows are compared in the cells that both have, as in Troyanskaya et al. (2001), with at most 1,000 donors. `x`,
+    float32 ``(n, width)``, are encoded rows with fill values in `empty` cells, bool ``(n, width)``. `donors` ``(m,
+    width)`` are encoded in the same way, with `donors_empty`; rows of `x` may be among them. Return float32 ``(n,
+    width)``. Fill values stay in columns that are empty in all donors, and in rows that have no cell in any other
+    column.
     """
     some = torch.linspace(0, len(donors) - 1, min(len(donors), _MAX_DONORS)).long()
     columns = (~donors_empty[some]).any(0).nonzero()[:, 0]

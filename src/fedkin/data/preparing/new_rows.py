@@ -20,13 +20,7 @@ _NAMED = 3
 def notes_on_new_rows(table: Table, encoding: TableEncoding, where: str) -> list[str]:
     """Return notes on categories that the schema does not name, and on numbers far from those of the clients.
 
-    Parameters
-    ----------
-    table : Table
-        Has the schema's columns.
-    encoding : TableEncoding
-    where : str
-        Name of the table, within a sentence.
+    The table has the schema's columns; `where` names it, within a sentence.
     """
     columns = encoding.schema.columns
     values = aligned(table, columns, where, encoding.imputes)

@@ -14,10 +14,7 @@ from fedkin.data.preparing.scaling import rescale
 def welcome(fed: Federation, clients: Sequence[Client], away: Set[int], preparation: Preparation) -> None:
     """Let those of the clients that are no longer `away` take part, with data prepared as everyone's.
 
-    Raises
-    ------
-    FedkinError
-        If a client that must receive the preparation cannot be reached.
+    Raises FedkinError if a client that must receive the preparation cannot be reached.
     """
     joined = sorted(fed.away - away - fed.left_out.keys() - fed.spare)
     if joined:
@@ -28,12 +25,8 @@ def welcome(fed: Federation, clients: Sequence[Client], away: Set[int], preparat
 def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: Preparation) -> None:
     """Prepare the freshly loaded data of clients that have just joined, as everyone else's were.
 
-    A client whose state has the preparation does it itself, as in a resumed run. Others receive it.
-
-    Raises
-    ------
-    FedkinError
-        If one cannot be reached.
+    A client whose state has the preparation does it itself, as in a resumed run. Others receive it. Raises FedkinError
+    if one cannot be reached.
     """
     new = [client.id for client in clients if not {STATE, "scaling_mean"} & client.state.keys()]
     for client in clients:
@@ -46,12 +39,7 @@ def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Pre
     """Let clients with spare ids take part, once their data are prepared as everyone's.
 
     Those that do not reply keep a spare id, and are tried again in the next step. Those whose data cannot be prepared
-    are left out.
-
-    Returns
-    -------
-    set of int
-        Those that take part from now on.
+    are left out. Return those that take part from now on.
     """
     fed.away = fed.away.difference(arrived)
     ready, asked = set(arrived), _for_newcomers(preparation)

@@ -39,14 +39,8 @@ Ask = Callable[[Tensor, Tensor, Tensor], Tensor]
 class Limits:
     """Limits of columns with outliers.
 
-    Attributes
-    ----------
-    at : Tensor
-        int64 ``(k,)``, their positions.
-    low, high : Tensor
-        float64 ``(k,)``.
-    mean, spread : Tensor
-        float64 ``(k,)``, mean and standard deviation of limited values, read from a histogram between the limits.
+    Their positions are `at`, int64 ``(k,)``. All else is float64 ``(k,)``: `low` and `high`, and `mean` and `spread`,
+    the mean and standard deviation of limited values, read from a histogram between the limits.
     """
 
     at: Tensor
@@ -72,14 +66,9 @@ NO_LIMITS = Limits(torch.zeros(0, dtype=torch.int64), *torch.zeros(4, 0, dtype=t
 def find_limits(ask: Ask, mean: Tensor, spread: Tensor, low: Tensor, high: Tensor, among: Tensor) -> Limits:
     """Return the limits of the columns with outliers; there may be none.
 
-    Parameters
-    ----------
-    ask : callable
-        See `Ask`. Called only if some value is five standard deviations from the mean.
-    mean, spread, low, high : Tensor
-        float64 ``(columns,)``: mean, standard deviation, minimum and maximum.
-    among : Tensor
-        bool ``(columns,)``: those that may have limits.
+    `ask`, see `Ask`, is called only if some value is five standard deviations from the mean. `mean`, `spread`, `low`
+    and `high`, float64 ``(columns,)``, are mean, standard deviation, minimum and maximum. Columns `among`, bool
+    ``(columns,)``, may have limits.
     """
     at = (among & (torch.maximum(high - mean, mean - low) > _SUSPECT * spread)).nonzero()[:, 0]
     least, greatest = low[at], high[at]

@@ -27,14 +27,7 @@ STATE = "preparation"
 class Preparation:
     """Preparation that turns samples as read into samples as methods see them.
 
-    Attributes
-    ----------
-    scaling : Scaling or None
-        Scaling of arrays.
-    encoding : TableEncoding or None
-        Encoding of tables; either this or `scaling` is given.
-    notes : list of str
-        Notes for the user on what was done, in sentences.
+    Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user.
     """
 
     scaling: Scaling | None = None
@@ -81,21 +74,10 @@ class Preparation:
     ) -> Tensor:
         """Prepare samples as in training, float32 ``(n, *shape)``; `x` itself is not changed.
 
-        Parameters
-        ----------
-        x : Tensor
-            Samples as they were read: an array, or the values of a table, see `fedkin.core.table.Table`.
-        columns : sequence of Column, optional
-            Columns of the table; without them, `x` must be numbers in the order of the original table's columns.
-        where : str
-            Name of the source, the beginning of error messages.
-        donors : Table, optional
-            Rows of the same client that empty cells are imputed from.
-
-        Raises
-        ------
-        FedkinError
-            If samples are of another shape, the table lacks a column, or a table is given where arrays were.
+        `x` is as it was read: an array, or the values of a table, see `fedkin.core.table.Table`, with its `columns`;
+        without these, it must be numbers in the order of the original table's columns. `where` names the source, at the
+        beginning of error messages; `donors` are rows of the same client that empty cells are imputed from. Raises
+        FedkinError if samples are of another shape, the table lacks a column, or a table is given where arrays were.
         """
         if self.encoding is None:
             assert self.scaling is not None

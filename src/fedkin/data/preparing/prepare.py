@@ -57,22 +57,12 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     Arrays: clients send count, sum, minimum and maximum of each column or channel, then the sum of squared distances
     from the common mean. Tables: clients send these, and for each column its name, its kind, and the names of
     categories that are frequent enough; then the squares and the frequencies of all categories, and, where cells are
-    empty, histograms that medians are read from. Empty cells are imputed at the clients. With
-    secure sums the server learns the sums over clients only, and the columns of each client.
+    empty, histograms that medians are read from. Empty cells are imputed at the clients. With secure sums the server
+    learns the sums over clients only, and the columns of each client.
 
-    Parameters
-    ----------
-    fed : Federation
-        Its clients' `x` is replaced.
-    options : PreparingOptions, optional
-    names : sequence of str
-        Names of the clients, in order of id, for notes and errors.
-
-    Raises
-    ------
-    FedkinError
-        If arrays differ in shape, columns in kind, no column can be used, a client cannot be reached, or the data are
-        prepared already. Of tables, all problems are reported at once, one in a line.
+    The clients' `x` is replaced. `names` are the clients', in order of id, for notes and errors. Raises FedkinError if
+    arrays differ in shape, columns in kind, no column can be used, a client cannot be reached, or the data are prepared
+    already. Of tables, all problems are reported at once, one in a line.
     """
     options = options or PreparingOptions()
     if options.scaling not in _SCALINGS:

@@ -29,18 +29,12 @@ _FEATURES = doubles("features")
 class Scaling:
     """Scaling of samples, kept to repeat it on new ones.
 
-    Attributes
-    ----------
-    mode : str
-        ``"unit"``: all data lie in [0, 1] and stay as they are. ``"standard"``: mean 0 and variance 1 per column, or
-        per channel of images. ``"common"``: mean 0 per column, and variance 1 of all columns together, since they are
-        in one unit. ``"none"``: unchanged, whatever they are.
-    shape : tuple of int
-        Shape of one sample: ``(features,)`` or ``(channels, height, width)``.
-    mean, scale : Tensor
-        float64, one value per column or channel; 0 and 1 if data are unchanged.
-    low, high : Tensor or None
-        float64 ``(features,)``: limits of columns with outliers, which values beyond count as; ``None`` without any.
+    In `mode` ``"unit"`` all data lie in [0, 1] and stay as they are; ``"standard"`` is mean 0 and variance 1 per
+    column, or per channel of images; ``"common"`` is mean 0 per column, and variance 1 of all columns together, since
+    they are in one unit; ``"none"`` leaves data unchanged, whatever they are. `shape` is that of one sample,
+    ``(features,)`` or ``(channels, height, width)``. `mean` and `scale` are float64, one value per column or channel; 0
+    and 1 if data are unchanged. `low` and `high`, float64 ``(features,)``, are limits of columns with outliers, which
+    values beyond count as; ``None`` without any.
     """
 
     mode: str
@@ -53,10 +47,7 @@ class Scaling:
     def apply(self, x: Tensor) -> Tensor:
         """Scale samples ``(n, *shape)`` as in training; `x` itself is not changed.
 
-        Raises
-        ------
-        FedkinError
-            If samples are of another shape.
+        Raises FedkinError if samples are of another shape.
         """
         if tuple(x.shape[1:]) != self.shape:
             raise FedkinError(f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.")

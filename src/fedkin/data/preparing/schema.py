@@ -37,12 +37,8 @@ _NOTES = 20
 class SchemaColumn:
     """Column of the common schema, the same at all clients.
 
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "boolean", "ordinal", "category", "date"}
-    categories : tuple of str
-        Values of a boolean, ordinal or category column, in order; what is none of a category column's is *other*.
+    `categories` are the values of a boolean, ordinal or category column, in order; what is none of a category column's
+    is *other*.
     """
 
     name: str
@@ -69,14 +65,8 @@ def are_numbers(columns: Iterable[SchemaColumn]) -> Tensor:
 class Schema:
     """Columns by which all clients' tables are encoded.
 
-    Attributes
-    ----------
-    columns : tuple of SchemaColumn
-        In the order of the first client that has each.
-    id : str or None
-        The column that names rows, which is carried to the outputs.
-    notes : list of str
-        Notes for the user: columns that are left out, and why.
+    `columns` are in the order of the first client that has each. `id` is the column that names rows, which is carried
+    to the outputs. `notes` say for the user which columns are left out, and why.
     """
 
     columns: tuple[SchemaColumn, ...]
@@ -96,21 +86,10 @@ class Schema:
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:
     """Return the common schema of all clients' tables, from their reports.
 
-    Parameters
-    ----------
-    reports : mapping
-    id_column : str
-        The name of the column that names rows; "auto" to recognise it, "none" if there is none.
-    lacking : {"drop", "impute"}
-        What happens to a column that a client lacks, or of which all its cells are empty.
-    client_names : mapping of int to str
-        Names of clients in error messages.
-
-    Raises
-    ------
-    FedkinError
-        If a column holds something else at one client than at another, the named id does not exist, or no column is
-        left; one line for each problem.
+    `id_column` names the column that names rows; "auto" is to recognise it, "none" if there is none. `lacking` says
+    what happens to a column that a client lacks, or of which all its cells are empty: "drop" or "impute".
+    `client_names` are for error messages. Raises FedkinError if a column holds something else at one client than at
+    another, the named id does not exist, or no column is left; one line for each problem.
     """
     schema, problems = _agreed(reports, id_column, lacking, client_names)
     notes = schema.notes
@@ -200,10 +179,7 @@ def _with_values(reports: Mapping[int, ColumnReport]) -> dict[int, ColumnReport]
 def without(schema: Schema, dropped: Iterable[str], note: str) -> Schema:
     """Return a schema without some columns, which are given by name, and with the reason as a note.
 
-    Raises
-    ------
-    FedkinError
-        If no column is left.
+    Raises FedkinError if no column is left.
     """
     gone = set(dropped)
     columns = tuple(column for column in schema.columns if column.name not in gone)

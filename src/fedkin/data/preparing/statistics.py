@@ -38,18 +38,10 @@ _SPREADS = 4.0
 class ColumnSums:
     """Sums over all samples of all clients, by column.
 
-    Attributes
-    ----------
-    samples : int
-    filled : Tensor
-        float64 ``(columns,)``: cells that are not empty.
-    sum, squares : Tensor
-        float64 ``(columns,)``: of values, and of their squared distances from the mean; 0 for categories.
-    counts : list of Tensor
-        Frequencies of each column's categories, float64 ``(categories + 1,)``, the last of all others; of length 0 for
-        other columns.
-    low, high : Tensor or None
-        float64 ``(columns,)``: minimum and maximum, where clients send these.
+    `filled`, float64 ``(columns,)``, are numbers of cells that are not empty; `sum` and `squares`, float64
+    ``(columns,)``, are of values, and of their squared distances from the mean; 0 for categories. `counts` are
+    frequencies of each column's categories, float64 ``(categories + 1,)``, the last of all others; of length 0 for
+    other columns. `low` and `high`, float64 ``(columns,)``, are minimum and maximum, where clients send these.
     """
 
     samples: int
@@ -195,14 +187,7 @@ def histograms_of(fed: Federation, columns: Sequence[SchemaColumn]) -> Ask:
 def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, wanted: Sequence[int]) -> Tensor:
     """Return the median of each `wanted` column, from histograms of 256 bins, float64 ``(wanted,)``.
 
-    Parameters
-    ----------
-    fed : Federation
-    columns : sequence of SchemaColumn
-    sums : ColumnSums
-        Sums of these columns.
-    wanted : sequence of int
-        Positions of columns that are no categories.
+    `sums` are those of the `columns`, and `wanted` positions of columns that are no categories.
     """
     at = torch.tensor(wanted)
     if sums.low is None or sums.high is None:

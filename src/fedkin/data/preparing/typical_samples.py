@@ -14,23 +14,10 @@ _FRACTION, _MAX_ROWS = 10, 50
 def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int, minimum: int) -> Tensor:
     """Choose the cells, of those `reported`, in the rows nearest to the medoid of their cluster.
 
-    Parameters
-    ----------
-    x : Tensor
-        ``(n, ...)``: the rows as methods see them.
-    clusters : Tensor
-        int64 ``(n,)``.
-    reported : Tensor
-        bool ``(n, columns)``: cells that sums by cluster and column are over.
-    n_clusters : int
-    minimum : int
-        Minimum number of cells in a sum over a cluster and column.
-
-    Returns
-    -------
-    Tensor
-        bool ``(n, columns)``, true in `reported` cells only. Of a cluster and column, they are none, or at least
-        `minimum` and all but at least `minimum` of those reported, or all, so that nobody finds fewer by subtraction.
+    `x` ``(n, ...)`` are the rows as methods see them, and `clusters` int64 ``(n,)``. `reported`, bool ``(n, columns)``,
+    are the cells that sums by cluster and column are over, each of `minimum` cells or more. Return bool ``(n,
+    columns)``, true in `reported` cells only. Of a cluster and column, they are none, or at least `minimum` and all but
+    at least `minimum` of those reported, or all, so that nobody finds fewer by subtraction.
     """
     chosen = torch.zeros(len(x), dtype=torch.bool)
     for cluster in range(n_clusters):
