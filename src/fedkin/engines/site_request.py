@@ -14,10 +14,10 @@ from fedkin.core.replies import is_name
 class Request:
     """Request of a server to a site, without the payload.
 
-    `run` is the token of the run, lower-case hexadecimal; a site keeps a memory for each. Exchanges count from 1;
-    `settled` is the one that the server's last checkpoint was made after, beyond which it never goes back. `task` is
-    ``module.function``; empty where none is to be done. `classes` are as the run numbers them; empty where samples are
-    unlabelled.
+    `run` is the token of the run, lower-case hexadecimal; a site keeps a memory for each. `client` is the site's number
+    in the run. Exchanges count from 1; `settled` is the one that the server's last checkpoint was made after, beyond
+    which it never goes back. `task` is ``module.function``; empty where none is to be done. `classes` are as the run
+    numbers them; empty where samples are unlabelled.
     """
 
     run: str

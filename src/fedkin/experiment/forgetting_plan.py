@@ -28,9 +28,9 @@ class ForgettingPlan:
     """Plan of forgetting clients: how it will be done, and what it costs.
 
     `clients` are their positions, in order. `config` is the experiment of the run without them; `names` has the names
-    of all clients, and is empty if they have positions only. `begins` steps are kept as they are, and `steps` are
-    repeated, with so many `others` left, from `checkpoint`, ``None`` for the start. `seconds` and `traffic`, in bytes,
-    are what the repeated steps took in the original run.
+    of all clients, and is empty if they have positions only. `begins` is the number of steps that are kept as they are,
+    `steps` that of steps repeated from `checkpoint`, ``None`` for the start, and `others` that of clients left.
+    `seconds` and `traffic`, in bytes, are what the repeated steps took in the original run.
     """
 
     folder: Path

@@ -30,9 +30,10 @@ def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     eigenvalues of the covariance are 1. Those above the edge of chance, ``(1 + sqrt(width / samples)) ** 2`` (Marchenko
     and Pastur 1967), are shared by several blocks. The discrete features are projected on their axes.
 
-    The `covariance` ``(width, width)`` is of so many `samples`; `blocks`, int64 ``(width,)``, is -1 for a continuous
-    feature, and the same number, at least 0, for discrete features of one column, such as indicators of its categories.
-    The directions are float64 ``(width, r)``; without continuous features at least one axis counts as shared.
+    The `covariance`, float64 ``(width, width)``, is that of so many `samples`; `blocks`, int64 ``(width,)``, is -1 for
+    a continuous feature, and the same number, at least 0, for discrete features of one column, such as indicators of
+    its categories. The directions are float64 ``(width, r)``; without continuous features at least one axis counts as
+    shared.
     """
     axes, back, _ = _whitening(covariance, _without_copies(covariance, blocks))
     values, vectors = torch.linalg.eigh(axes.T @ covariance @ axes)

@@ -41,6 +41,8 @@ class MessageFederation(Federation):
 
     Parameters
     ----------
+    layout : ArrayLayout
+        Layout of the client app's model.
     seats : int, optional
         Maximum number of clients; by default 1000 more than are connected.
     known : sequence of Name

@@ -46,10 +46,10 @@ class Coupling(nn.Module):
 class RealNVP(nn.Module):
     """RealNVP flow: couplings that change the two halves in turn, from samples to standard normal latents.
 
-    The halves of an image are the black and the white squares of a checkerboard; those of a vector are its even and its
-    odd positions. A coupling's network takes only the unchanged half and returns values only for the changed half: the
-    same as masking whole samples, without work on what the mask removes. The network has `depth` hidden layers of
-    `width` units.
+    A sample is (features,) or (channels, height, width). The halves of an image are the black and the white squares of
+    a checkerboard; those of a vector are its even and its odd positions. A coupling's network takes only the unchanged
+    half and returns values only for the changed half: the same as masking whole samples, without work on what the mask
+    removes. The network has `depth` hidden layers of `width` units.
     """
 
     def __init__(self, shape: Sequence[int], width: int = 512, depth: int = 3, couplings: int = 6) -> None:
@@ -97,10 +97,11 @@ def checkerboard(shape: Sequence[int]) -> Tensor:
 def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Tensor, Tensor]:
     """Map 8-bit pixel values in [0, 1] to the real line by dequantisation and a logit (Dinh et al. 2017, section 4.1).
 
-    Each of the 256 levels becomes an interval of width 1/256, in which `noise` chooses a position, in [0, 1), one for
-    each value or for all; 0.5 is the middle of every level. The resulting values in [0, 1] are scaled to [alpha, 1 -
-    alpha], alpha in (0, 0.5), and their logits are returned. With them comes the log determinant ``(n,)``, the sum of
-    the logarithms of the logits' derivatives by the values in [0, 1] that noise has spread.
+    `x` is float32 ``(n, ...)``. Each of the 256 levels becomes an interval of width 1/256, in which `noise` chooses a
+    position, in [0, 1), one for each value or for all; 0.5 is the middle of every level. The resulting values in [0, 1]
+    are scaled to [alpha, 1 - alpha], alpha in (0, 0.5), and their logits are returned. With them comes the log
+    determinant ``(n,)``, the sum of the logarithms of the logits' derivatives by the values in [0, 1] that noise has
+    spread.
     """
     spread = (x * (LEVELS - 1) + noise) / LEVELS
     scaled = alpha + (1 - 2 * alpha) * spread

@@ -22,6 +22,8 @@ class Descent:
         Number of optimiser steps, which replaces `epochs`.
     optimizer : {"sgd", "adam"}
         Adam with the usual betas 0.9 and 0.999 and epsilon 1e-8.
+    momentum : float
+        Momentum of "sgd", in [0, 1).
     weight_decay : float
         Added to the gradient as ``weight_decay * w``.
     proximal : float

@@ -33,7 +33,7 @@ def label_skew(
     holds.
 
     `y` is int64 ``(n,)``, the class of each sample; what is returned are each client's indices into it, int64,
-    shuffled. Raises FedkinError if a number is out of its range.
+    shuffled. Raises FedkinError if a number is out of its range, such as `n_clients` below 1.
     """
     classes, sizes = torch.unique(y, return_counts=True)
     low, high = class_range(len(classes), *classes_per_client)

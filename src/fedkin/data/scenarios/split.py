@@ -78,7 +78,8 @@ def shard_split(
     """Partition into random blocks of samples sorted by class (McMahan et al. 2017); the ``ShardPartitioner``.
 
     Return each part's indices into `y`, int64, shuffled. `y` is int64 ``(n,)``, the class of each sample. Raises
-    FedkinError if a number is missing, out of its range, or asks for more samples than there are.
+    FedkinError if a number is missing, out of its range, such as less than one part, or asks for more samples than
+    there are.
 
     Parameters
     ----------

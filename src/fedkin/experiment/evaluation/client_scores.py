@@ -46,9 +46,9 @@ def evaluate_clusters(
     """Score client clusters against the hidden clusters, and their models on test samples.
 
     A model is evaluated once on the tests of all its clients together, and once on the common test: the data set's
-    official test set or, without one, the tests of all clients together. Models are evaluated only with `models_too`,
-    as it takes time. Clients that are labelled -1 or away are not evaluated. `method` is ignored; it is part of every
-    evaluator's signature.
+    official test set or, without one, the tests of all clients together. Hidden clusters and tests are those of the
+    population at the evaluated step. Models are evaluated only with `models_too`, as that takes time. Clients that are
+    labelled -1 or away are not evaluated. `method` is ignored; it is part of every evaluator's signature.
 
     Returns
     -------

@@ -204,8 +204,8 @@ def cut_angles(
 ) -> tuple[Tensor, float | None, list[float]]:
     """Cut the tree of the angles ``(n, n)`` between clients at `threshold`, or in the middle of the widest gap.
 
-    Return the labels, int64 ``(n,)`` in order of first appearance; the height of the cut, ``None`` if there are too few
-    clients for a gap; and the greatest heights, greatest first, at most 40.
+    `method` is the linkage. Return the labels, int64 ``(n,)`` in order of first appearance; the height of the cut,
+    ``None`` if there are too few clients for a gap; and the greatest heights, greatest first, at most 40.
     """
     if len(angles) < 2:
         return torch.zeros(len(angles), dtype=torch.int64), threshold, []

@@ -77,7 +77,8 @@ class Sent:
 def planned(known: KnownEncoder, pools: Sequence[Tensor], size: int, trials: int, rng: torch.Generator) -> Cases:
     """Make test cases from simulated clients with exactly `size` samples of a class: a member and a non-member each.
 
-    Each of the `pools` has more than `size` samples ``(n, *shape)``; a client draws from one.
+    Each of the `pools` has more than `size` samples ``(n, *shape)``; a client draws from one. `size` and `trials` are
+    at least 1.
     """
     single = size == 1
     codes = [known.codes_one_by_one(x) if single else known.codes(x) for x in pools]

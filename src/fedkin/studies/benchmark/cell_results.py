@@ -25,11 +25,11 @@ SCORES: dict[Family, str] = {"clients": "personal_accuracy", "samples": "ari"}
 class CellResult:
     """Result of one cell of a benchmark: one line of the file; seed, scenario and method are as in `Cell`.
 
-    `metrics` are those of the last record. `found` is the number of clusters at the end, of samples without clusters
-    that have no member; `given` says whether the method was given it. `bytes` were sent and received. `seconds` is the
-    computing time of the method, on one thread. `memory` is the peak resident memory of the run's process in bytes,
-    Python and PyTorch included; 0 if unknown. `failed` says why there is no result. `limit` is the time limit in
-    seconds of a run that did not finish; 0 otherwise.
+    `metrics` are those of the last record. `found` is the number of clusters at the end, where clusters of samples that
+    have no member do not count; `given` says whether the method was given the number. `bytes` were sent and received.
+    `seconds` is the computing time of the method, on one thread. `memory` is the peak resident memory of the run's
+    process in bytes, Python and PyTorch included; 0 if unknown. `failed` says why there is no result. `limit` is the
+    time limit in seconds of a run that did not finish; 0 otherwise.
     """
 
     seed: int

@@ -161,7 +161,10 @@ def variants_of(family: Family, names: Sequence[str]) -> list[str]:
 
 
 def _parted(name: str) -> tuple[str, dict[str, str]]:
-    """Split ``ccfc+decorrelation=1`` into the method's name and its settings."""
+    """Split ``ccfc+decorrelation=1`` into the method's name and its settings.
+
+    Raises FedkinError if a setting is not ``OPTION=VALUE``.
+    """
     method, *settings = name.split("+")
     found = {}
     for setting in settings:

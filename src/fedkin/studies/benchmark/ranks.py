@@ -38,10 +38,11 @@ class Ranking:
 
 
 def ranked(scores: Scores) -> Ranking:
-    """Rank methods by their mean over seeds, scenario by scenario; more is better.
+    """Rank methods by their mean over seeds, scenario by scenario.
 
     Seeds of one scenario are not independent, so each scenario counts once. Methods that lack a result for a scenario
-    that another method has are left out, unless they are the only ones.
+    that another method has are left out, unless they are the only ones. `scores` are by (scenario, method), one per
+    seed; more is better.
     """
     scenarios = list(dict.fromkeys(scenario for scenario, _ in scores))
     methods = [

@@ -116,7 +116,11 @@ def compared(
 
 
 def _checked(question: Question, selection: Selection, options: Options) -> Config:
-    """Check the experiments of all candidates, which differ in the method only, and return the first."""
+    """Check the experiments of all candidates, which differ in the method only, and return the first.
+
+    Raises FedkinError, with a line for each method whose settings are not allowed, or if a tracker, the device or the
+    engine is not there.
+    """
     numbers = _TRIED if options.clusters is None else (options.clusters,)
     tried = [*selection.first(options.clusters), *selection.with_k(numbers, cheap=True)]
     tried += selection.with_k(numbers, cheap=False)
@@ -139,7 +143,10 @@ def _has_truth(question: Question, population: Any) -> bool:
 
 
 def _prepare(question: Question, options: Options, out: Path) -> None:
-    """Create `out` as this comparison's folder, or check that it is."""
+    """Create `out` as this comparison's folder, or check that it is.
+
+    Raises FedkinError if it holds another comparison, or anything else.
+    """
     plan = {**asdict(question), "clusters": options.clusters}
     plan = json.loads(json.dumps(plan))
     there = [path.name for path in out.iterdir() if path.suffix != ".partial" and path.name != LOCK]

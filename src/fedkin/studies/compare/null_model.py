@@ -21,7 +21,7 @@ _HIGHEST = 0.99
 class KappaFloor:
     """Kappa that clusters of points without structure reach, by the logarithms of numbers of clusters, which ascend.
 
-    They are empty if unknown, and the floor is then 0. Kappas are at least 0 and below 1.
+    Both are empty if unknown, and the floor is then 0. Kappas are at least 0 and below 1.
     """
 
     logs: tuple[float, ...] = ()

@@ -46,9 +46,10 @@ def best_numbers(family: Family, verdicts: Verdicts, score: Score = score_of) ->
 class Choice:
     """Recommended candidate, with the facts that decided.
 
-    So many `rivals` are as good by the score, and of these so many as `stable`, too. `ahead` is the lead of its score
-    over the best candidate that is not as good; ``None`` if there is none, or no lead. `undecided` are others (for
-    samples) whose score differs from its own by less than both standard errors, the best first.
+    `rivals` is the number of others that are as good by the score, and `stable` the number of these that are as stable,
+    too. `ahead` is the lead of the candidate's score over the best candidate that is not as good; ``None`` if there is
+    none, or no lead. `undecided` are others (for samples) whose score differs from its own by less than both standard
+    errors, the best first.
     """
 
     candidate: Candidate

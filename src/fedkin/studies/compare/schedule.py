@@ -55,11 +55,11 @@ ShowRun = Callable[[CandidateRun, int, int, float], AbstractContextManager[Progr
 
 @dataclass
 class Schedule:
-    """Schedule of a comparison, and its runs, of which each candidate has so many as `seeds`.
+    """Schedule of a comparison, and its runs; `seeds` is how many each candidate has.
 
-    `clusters` is their number, if it is known. `show` returns the progress of each run, and `worker` makes them.
-    Numbers of clusters are chosen by `score`. `refused` has an error message by candidate, for methods that cannot be
-    applied.
+    `clusters` is the number of clusters, if it is known. `show` returns the progress of each run, and `worker` makes
+    the runs. Numbers of clusters are chosen by `score`. `refused` has an error message by candidate, for methods that
+    cannot be applied.
     """
 
     question: Question

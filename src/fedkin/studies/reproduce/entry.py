@@ -32,8 +32,9 @@ Better = Annotated[str, Field(pattern=r"^(higher|lower|near:-?[0-9.]+)$")]
 class EntryLine(BaseModel):
     """Row or column of an entry.
 
-    `set` are settings on top of the entry's ``[run]``. What it has in common with the entry overrides that; a column's
-    values take precedence over a row's. `at` is the position on the horizontal axis, for a column of a figure.
+    `set` are settings on top of the entry's ``[run]``. `measure`, `better`, `digits`, `factor` and `tolerance` override
+    those of the entry; a column's take precedence over a row's. `at` is the position on the horizontal axis, for a
+    column of a figure.
     """
 
     model_config = STRICT

@@ -24,9 +24,9 @@ _SWEEPS = 5
 
 @dataclass(frozen=True)
 class FlippedBits:
-    """Messages of so many bits, whose clients take probabilities of a flip, `flips`, in turn.
+    """Messages of `bits` bits each; clients take the probabilities of a flip, `flips`, in turn.
 
-    `mode` is how the tree of messages is cut, and `template` as in `EmbeddingState`.
+    `mode` is how the tree of messages is cut, and `template` is as in `EmbeddingState`.
     """
 
     bits: int
