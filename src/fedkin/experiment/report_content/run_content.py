@@ -83,7 +83,7 @@ def view_of(
     )
     return RunView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
-        lead=f"{found}\n{data_sentence(config.method, population, _taken(found, records, unit))}".lstrip(),
+        lead=_lead(found, records, data_sentence(config.method, population, _taken(found, records, unit))),
         summary=_summary(config.target, records, unit, mixed_in_words(list(mixtures.values()))),
         curves=_curves(records, unit),
         graphs=graphs(records, population.names),
@@ -122,7 +122,7 @@ def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[st
     data = f"{pluralize(len(names), 'client')} took part; their samples never left them."
     return RunView(
         title=title,
-        lead=f"{found}\n{data} {_taken(found, records, unit)}".lstrip(),
+        lead=_lead(found, records, f"{data} {_taken(found, records, unit)}"),
         summary=_summary(None, records, unit),
         curves=_curves(records, unit),
         clients=clustered,
@@ -252,11 +252,16 @@ def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, names: Se
     return ["Metrics use the true clusters and test samples, which no method sees.", *notes]
 
 
+def _lead(found: str, records: Sequence[RecordLine], data: str) -> str:
+    """Return what was found, what the method says of it, and where the data are, a line each."""
+    return "\n".join(line for line in (found, *warnings_of(records), data) if line)
+
+
 def _happened(records: Sequence[RecordLine], unit: str, names: Sequence[str]) -> list[str]:
-    """Return the method's warnings, and notes on refused and missing clients."""
+    """Return notes on refused and missing clients."""
     missing = [f"{unit.capitalize()} {record['step']}: {who}." for record in records for who in _missing(record, names)]
     refused = [f"Refused: {reason}" for record in records for reason in record.get("refused", [])]
-    return [*warnings_of(records), *dict.fromkeys(refused), *missing]
+    return [*dict.fromkeys(refused), *missing]
 
 
 def _missing(record: RecordLine, names: Sequence[str]) -> list[str]:
