@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.experiment.measure_titles import warnings_of
+from fedkin.experiment.measure_titles import method_remarks
 from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images
 
@@ -90,6 +90,6 @@ def test_kin_graph_finds_digits_in_a_table_as_in_images():
     assert adjusted_rand_score(truth, np.concatenate(model.labels_)) > 0.75
     assert len(model.predict(frame[:5])) == 5
     lines = [{"values": entry} for entry in model.records_]
-    assert warnings_of(lines)[0].startswith("The columns look like the pixels of square images")
+    assert method_remarks(lines)[0].startswith("The columns look like the pixels of square images")
     raw = fedkin.KinGraph(features="raw", random_state=0).fit([frame.iloc[part] for part in parts])
-    assert not warnings_of([{"values": entry} for entry in raw.records_])
+    assert not method_remarks([{"values": entry} for entry in raw.records_])

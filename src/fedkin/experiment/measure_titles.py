@@ -235,7 +235,7 @@ def phased(records: Sequence[RecordLine]) -> str:
     return join_words([f"{count:,} of {phase}" for phase, count in phases(records).items()])
 
 
-def warnings_of(records: Iterable[RecordLine]) -> list[str]:
+def method_remarks(records: Iterable[RecordLine]) -> list[str]:
     """Return the method's notes and warnings, each once."""
     said = [record["values"].get(kind) for record in records for kind in ("note", "warning")]
     return list(dict.fromkeys(str(text) for text in said if text is not None))

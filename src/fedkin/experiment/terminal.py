@@ -15,11 +15,11 @@ from fedkin.experiment.measure_titles import (
     Measure,
     formed,
     measures,
+    method_remarks,
     phased,
     phases,
     reached,
     training_rounds,
-    warnings_of,
     written,
 )
 from fedkin.experiment.outputs import load_profile
@@ -125,7 +125,7 @@ def print_outcome(outcome: RunOutcome) -> None:
         wanted, found = getattr(outcome.config.method, "n_clusters", None), len(profile.samples)
         if isinstance(wanted, int) and found < wanted:
             print(sentence_text(f"Note: {wanted:,} clusters were asked for, and {found:,} have samples.", "  "))
-    for text in warnings_of(outcome.records):
+    for text in method_remarks(outcome.records):
         print(sentence_text(f"Note: {text}", "  "))
     print(f"Report: {outcome.report}")
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError
 from fedkin.features.gradients import MIN_SIDE, gradients
 
-_MIN_ROWS, _LOOKED_AT = 20, 1_000
-"""Minimum number of rows from which a client can tell, and maximum number that is looked at."""
+_MIN_ROWS, _LOOKED_AT, _CELLS = 20, 1_000, 1 << 22
+"""Minimum number of rows from which a client can say, and maximum numbers of rows and of cells that are looked at."""
 
 _NEARER, _HARDLY = 0.15, 0.05
 """By how much neighbouring pixels go together more closely than those half a row apart, if rows are images, and if they
@@ -28,14 +28,14 @@ def are_flat_images(x: Tensor) -> bool | None:
 
     In images a pixel goes with the next across and the next down, and less with one half a row away. Along a curve
     columns go together the less the further they are apart, and answers to questions alike wherever they are. Returns
-    ``None`` if that cannot be told, as of fewer than 20 rows.
+    ``None`` if neither is clear, as of fewer than 20 rows.
     """
     side = side_of(x.shape[1]) if x.ndim == 2 else None
     if side is None:
         return False
     if len(x) < _MIN_ROWS:
         return None
-    x = x[:: -(-len(x) // _LOOKED_AT)].double()
+    x = x[:: -(-len(x) // min(_LOOKED_AT, max(_MIN_ROWS, _CELLS // x.shape[1])))].double()
     x = x - x.mean(0)
     images = x.unflatten(1, (side, side))
     across = _likeness(images[:, :, 1:], images[:, :, :-1])
@@ -66,5 +66,5 @@ def flat_gradients(x: Tensor) -> Tensor:
 
 
 def all_flat_images(said: list[bool | None]) -> bool:
-    """Return whether clients' samples are flat images: some client's are, and no other can tell that its are not."""
+    """Return whether clients' samples are flat images: some client's are, and no other's are clearly none."""
     return True in said and False not in said

@@ -100,6 +100,11 @@ def note_on_apart(names: Sequence[str], what: str, fix: str = "") -> list[str]:
     ]
 
 
+def note_on_apart_categories(names: Sequence[str]) -> list[str]:
+    """Return `note_on_apart` on columns of categories."""
+    return note_on_apart(names, "a frequent value", ", or spell {its} values alike if they are the same")
+
+
 def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a note on labels, which are given by the client's name, that differ in spelling alone."""
     if not (alike := spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own))):

@@ -13,7 +13,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task, t
 from fedkin.core.errors import listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
-from fedkin.data.preparing.column_notes import note_on_apart, notes_on_codes, notes_on_ranges, wrong_truths
+from fedkin.data.preparing.column_notes import note_on_apart_categories, notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.column_scales import unit_of
 from fedkin.data.preparing.encoding import Mode, TableEncoding
@@ -221,7 +221,7 @@ def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple
     dropped, apart = places(names, sums.counts, reports)
     if len(dropped) == len(names):
         dropped, apart = [], dropped
-    schema.notes.extend(note_on_apart(apart, "a frequent value", ", or spell {its} values alike if they are the same"))
+    schema.notes.extend(note_on_apart_categories(apart))
     if not dropped:
         return schema, sums
     kept = [at for at, name in enumerate(names) if name not in dropped]

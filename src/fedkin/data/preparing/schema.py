@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.core.table import Kind
-from fedkin.data.preparing.column_notes import has_no_common, note_on_apart, notes_on_categories, spelt_alike
+from fedkin.data.preparing.column_notes import has_no_common, note_on_apart_categories, notes_on_categories, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.place_columns import may_be_place
 from fedkin.data.preparing.schema_notes import (
@@ -161,7 +161,7 @@ def _agreed(
     alike = {name for group in spelt_alike(names) for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in alike])}
     notes[:0] = notes_on_ids(ids, texts)
-    notes += note_on_apart(apart, "a frequent value", ", or spell {its} values alike if they are the same")
+    notes += note_on_apart_categories(apart)
     notes += note_on_recurring_ids(column.name for column in columns if column.kind == "number")
     notes += notes_on_complements(partial, len(reports))
     notes += [*notes_on_truths(truths), *note_on_spellings(names, lacking == "drop"), *notes_on_absent(nowhere, said)]

@@ -22,6 +22,7 @@ from fedkin.experiment.measure_titles import (
     formed,
     join_words,
     measures,
+    method_remarks,
     number,
     phase_of,
     phased,
@@ -29,7 +30,6 @@ from fedkin.experiment.measure_titles import (
     reached,
     scaled,
     training_rounds,
-    warnings_of,
     written,
 )
 from fedkin.experiment.report_content.association_content import graphs
@@ -254,7 +254,7 @@ def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, names: Se
 
 def _lead(found: str, records: Sequence[RecordLine], data: str) -> str:
     """Return what was found, what the method says of it, and where the data are, a line each."""
-    return "\n".join(line for line in (found, *warnings_of(records), data) if line)
+    return "\n".join(line for line in (found, *method_remarks(records), data) if line)
 
 
 def _happened(records: Sequence[RecordLine], unit: str, names: Sequence[str]) -> list[str]:

@@ -43,17 +43,18 @@ class Space:
 def space_of(population: Population, seed: int, limit: int = MAX_SAMPLES) -> Space:
     """Draw at most `limit` samples of all clients by `seed`, and compute the features that suit them.
 
-    These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, else the prepared numbers
-    themselves, of discrete columns what they share with others. The 30 principal components of largest variance are
-    kept.
+    These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, also if their pixels are columns,
+    else the prepared numbers themselves, of discrete columns what they share with others. The 30 principal components
+    of largest variance are kept.
     """
     ends = [0, *accumulate(len(client) for client in population.clients)]
     rows = torch.randperm(ends[-1], generator=derive_generator(seed, "comparison"))[:limit].sort().values
     own = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(ends)]
     x = torch.cat([client.x[part] for client, part in zip(population.clients, own, strict=True)])
-    if x.ndim == 2 and not are_flat_images(x):
+    features = suited(tuple(x.shape[1:]), are_flat_images(x) is True)
+    if x.ndim == 2 and features == "raw":
         x = _without_grid(x, population.clients)
-    return space_of_points(rows.numpy(), points_of(x), [len(part) for part in own])
+    return space_of_points(rows.numpy(), points_of(x, features), [len(part) for part in own])
 
 
 def _without_grid(x: Tensor, clients: Sequence[Client]) -> Tensor:
@@ -75,8 +76,8 @@ def space_of_points(
     return Space(rows, points, linked(points, sizes), floors or floors_of(points, sizes))
 
 
-def points_of(x: Tensor) -> SamplePoints:
-    """Compute the features that suit the samples, at most 30 principal components."""
-    values = extract(suited(tuple(x.shape[1:]), bool(are_flat_images(x))), x).double().numpy()
+def points_of(x: Tensor, features: str) -> SamplePoints:
+    """Compute at most 30 principal components of samples' `features`, see `fedkin.features.extractors.extract`."""
+    values = extract(features, x).double().numpy()
     width = min(_COMPONENTS, *values.shape)
     return PCA(width, svd_solver="full").fit_transform(values) if values.shape[1] > width else values
