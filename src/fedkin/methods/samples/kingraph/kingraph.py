@@ -56,8 +56,8 @@ _SMOOTHING, _MAX_BROADCAST = 10, 2_000
 _FEW_SAMPLES = 40
 """Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
 _FLAT = (
-    "The columns look like the pixels of square images, so the edges of these are compared; features = 'raw' compares "
-    "the columns."
+    "The columns look like the pixels of square images, so the edges of these are compared; set method.features "
+    'to "raw" to compare the columns.'
 )
 _UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
 
