@@ -27,7 +27,7 @@ Drawn = tuple[Rows, Labels]
 
 CLIENTS, FLOORS, SIZES = 3, (5, 2), (150, 300, 600, 1_500)
 BY_DENSITY = patch("fedkin.clustering.graph_cut.density_clusters", lambda points, size: None)
-BY_MODES = patch("fedkin.methods.samples.kingraph.kingraph_nodes.on_a_line", lambda points: False)
+BY_MODES = patch("fedkin.clustering.node_clusters.on_a_line", lambda points: False)
 """What leaves out either way."""
 
 

@@ -185,7 +185,7 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
     assert known == {
         arrange_columns.name,
         shapes.name,
-        "fedkin.methods.samples.kingraph.kingraph_nodes.receive_clusters",
+        "fedkin.methods.samples.kingraph.kingraph_space.receive_clusters",
         *(private + name for name in ("send_noisy_moments", "send_noisy_sums")),
         "fedkin.methods.samples.private_releases.send_shape",
         *(

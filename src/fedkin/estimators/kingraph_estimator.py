@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers
@@ -20,7 +21,7 @@ from fedkin.estimators.estimator import FitOutcome
 from fedkin.estimators.sample_clusterer import LatentClusterer
 from fedkin.estimators.torch_modules import FeaturesOrName, extractor_of
 from fedkin.methods.samples.kingraph import kingraph
-from fedkin.methods.samples.kingraph.kingraph_nodes import Votes, counted, counted_shares, nodes_of_samples
+from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 
 
 class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):

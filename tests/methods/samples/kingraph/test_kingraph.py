@@ -14,7 +14,7 @@ from fedkin.features import pca
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.kingraph import kingraph_space
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_nodes import receive_clusters
+from fedkin.methods.samples.kingraph.kingraph_space import receive_clusters
 
 CENTRES = 20 * torch.eye(6, 20)
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
+from fedkin.clustering.node_clusters import largest_client_share, more_than_nodes, node_clusters
+from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import MIN_SAMPLES
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Fraction, Positive
@@ -24,22 +26,13 @@ from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
-from fedkin.methods.samples.kingraph.kingraph_nodes import (
-    clustered,
-    counted,
-    counted_shares,
-    cut_nodes,
-    margins_of,
-    memory_of,
-    node_margins,
-    receive_clusters,
-    uncut,
-    votes_of,
-)
 from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
+    cut_nodes,
     described,
+    memory_of,
     points_of,
+    receive_clusters,
 )
 from fedkin.methods.samples.kingraph.own_micro_clusters import (
     KEPT_OF_FORGOTTEN,
@@ -228,7 +221,9 @@ class KinGraphMethod(SampleMethod):
 
     def uncut(self, state: KinGraphState) -> KinGraphState:
         """Return the finished `state` reset to find clusters again; refuse more clusters than nodes."""
-        return uncut(state, self.n_clusters)
+        if isinstance(self.n_clusters, int) and self.n_clusters > len(state.centroids):
+            raise FedkinError(more_than_nodes(self.n_clusters, len(state.centroids)))
+        return state.uncut()
 
     def without(self, state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
         """Return the finished `state` reset to before its last step, without the nodes of `clients`."""
@@ -247,7 +242,16 @@ class KinGraphMethod(SampleMethod):
         """
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
-        return clustered(state, rng, self.neighbours, wanted, resolution, exact=self.epsilon is None)
+        clusters, found = node_clusters(
+            state.centroids, state.counts, self.neighbours, wanted, resolution, rng, exact=self.epsilon is None
+        )
+        values = {"phase": "graph", **found}
+        if len(state.own):
+            clients, nodes, counts = state.own.unbind(1)
+            if (numbered := clients.unique(return_inverse=True)[1]).any():  # meaningless for a single client
+                values["largest_client_share"] = largest_client_share(clusters[nodes], numbered, counts)
+            values["micro_clusters"] = len(state.own)
+        return replace(state, finished=True, clusters=clusters, scales=found["scales"]), values
 
     def conclude(self, fed: Federation, state: KinGraphState) -> None:
         """Send clients the clusters of their micro-clusters, or of all nodes."""
@@ -268,17 +272,18 @@ class KinGraphMethod(SampleMethod):
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return the cluster of samples ``(n, *shape)`` by a vote of the nearest nodes; int64 ``(n,)``."""
-        return counted(votes_of(result, x), result)
+        return counted(nearest_nodes(result["centroids"], points_of(result["space"], x)), result)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return how much nearer samples are to their cluster than to the next: `node_margins`, float32 ``(n,)``."""
-        return margins_of(result, x)
+        points = points_of(result["space"], x)
+        return node_margins(result, points, counted(nearest_nodes(result["centroids"], points), result))
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return fractions of the nearest nodes' votes for each cluster, float32 ``(n, n_clusters)``."""
-        return counted_shares(votes_of(result, x), result)
+        return counted_shares(nearest_nodes(result["centroids"], points_of(result["space"], x)), result)
 
     @classmethod
     def client_memberships(cls, result: Mapping[str, Any], client: Client) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""The space in which kin-graph compares samples, how it is found, and the method's state."""
+"""The space in which kin-graph compares samples, how it is found, the method's state, and what clients keep of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from fedkin.clustering.micro_clusters import smoothed
+from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.core import Client, Federation, FedkinError, Payload, State, client_task
 from fedkin.core.replies import (
     MAX_COUNT,
     Array,
     Expected,
+    Maybe,
     Nullable,
+    counts_to,
     is_count,
     is_flag,
     is_name,
@@ -23,6 +27,7 @@ from fedkin.core.replies import (
     is_shape,
     positive,
     reals,
+    whole,
 )
 from fedkin.data.preparing.discrete_blocks import UNKNOWN, blocks_of, common_blocks
 from fedkin.data.reading.arrays import common_shape
@@ -31,6 +36,7 @@ from fedkin.features.flat_images import all_flat_images, are_flat_images
 from fedkin.features.pca import PROJECTED, Components, FeatureMoments, components, random_projection
 from fedkin.features.shared_variation import shared_basis
 from fedkin.methods.samples.private_releases import send_shape
+from fedkin.nn.network_forms import MANY
 
 _BATCH = 2048
 SPACE: Expected = {
@@ -242,3 +248,75 @@ def leading_components(
     directions = (basis @ leading.directions.double()).float()
     explained = leading.explained_variance(shared, state.standardise)
     return replace(leading, mean=(found.total / found.count).float(), directions=directions), explained
+
+
+def cut_nodes(state: KinGraphState) -> Payload:
+    """Return a payload with all that a client needs to assign samples to clusters by their nearest nodes."""
+    n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
+    nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
+    return {"n_clusters": n_clusters, "space": state.space, **nodes}
+
+
+def _are_counts(value: Any) -> bool:
+    """Whether `value` is a tensor; any counts, also noisy ones, are accepted, as votes do not use them."""
+    return isinstance(value, Tensor)
+
+
+@client_task(
+    takes={
+        "clusters": Maybe(whole(None)), "confidence": Maybe(reals(None)),
+        "smoothing": Maybe(counts_to(MANY, 0)), "rounds": Maybe(counts_to(MANY, 0)),
+        "result": Maybe(
+            {
+                "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
+                "clusters": whole("nodes"), "counts": _are_counts,
+            }
+        ),
+    },
+    accounted=True,
+)  # fmt: skip
+def receive_clusters(client: Client, payload: Payload) -> Payload:
+    """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them."""
+    if "result" in payload:
+        result = payload["result"]
+        if result["n_clusters"] > len(result["clusters"]):
+            raise FedkinError(f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes.")
+        points = client_points(client, result["space"])
+        points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
+        votes = nearest_nodes(result["centroids"], points)
+        client.state["clusters"] = counted(votes, result)
+        client.state["confidence"] = node_margins(result, points, client.state["clusters"])
+        client.state["nearest_nodes"], client.state["squared_distances"] = votes.nodes.int(), votes.squares
+    else:
+        for name in ("clusters", "confidence"):
+            client.state[name] = payload[name][client.state["micro_clusters"]]
+    forget_features(client)
+    return {}
+
+
+def memory_of(client: Client) -> Votes | None:
+    """Return the nearest nodes of a client's samples from its state; ``None`` if it has not received the nodes."""
+    if "nearest_nodes" not in client.state:
+        return None
+    return Votes(client.state["nearest_nodes"], client.state["squared_distances"])
+
+
+def nodes_of_samples(client: Client, own: Tensor) -> Votes:
+    """Return the nodes that decide the clusters of a client's samples, from its state after the last step.
+
+    Parameters
+    ----------
+    client : Client
+    own : Tensor
+        int64 ``(p, 3)``, client, node and samples of clients' own micro-clusters.
+
+    Returns
+    -------
+    Votes
+        ``(n, 5)``; ``(n, 1)``, the node of each sample's micro-cluster and no distance, if the client did not receive
+        the nodes.
+    """
+    if (memory := memory_of(client)) is not None:
+        return memory
+    nodes = own[own[:, 0] == client.id, 1][client.state["micro_clusters"]]
+    return Votes(nodes[:, None].int(), torch.ones(len(nodes), 1))
