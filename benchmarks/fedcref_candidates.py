@@ -25,7 +25,7 @@ from torch import Tensor
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.sources import load
-from fedkin.data.scenarios.partition import dirty, label_skew
+from fedkin.data.scenarios.label_skew import dirty, label_skew
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from grid import spread

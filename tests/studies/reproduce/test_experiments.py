@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedkin.core.seeds import derive_generator
-from fedkin.data.scenarios.partition import class_range, label_skew
+from fedkin.data.scenarios.label_skew import class_range, label_skew
 from fedkin.studies.reproduce.entry import PaperEntry, folder_of_entries, load_entry, measure_of, names_of_entries
 from fedkin.studies.reproduce.measures import check
 from fedkin.studies.reproduce.plan import plan_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.x)
 
-    def rows(self, index: Tensor) -> Dataset:
+    def rows(self, index: Tensor) -> Self:
         """Return the samples at int64 or bool `index`, with their labels and clusters."""
         table = None if self.table is None else self.table.rows(index)
         return replace(

@@ -15,7 +15,6 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
-from fedkin.core.table import Table
 from fedkin.data.population import Population
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.reading.arrays import check_same_shape
@@ -24,7 +23,6 @@ from fedkin.data.reading.common_columns import united
 from fedkin.data.reading.dataset import Dataset, SplitError, in_order
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
-from fedkin.data.scenarios.partition import check_fraction
 
 LARGE = 10_000
 """Training samples from which on a scenario has as many clients as its paper by default."""
@@ -35,37 +33,11 @@ SampleTransform = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Labelled data set, with its official test split if it has one.
+class Labelled(Dataset):
+    """Labelled data set, with its official test split as `test` if it has one; of a table its values alike."""
 
-    Attributes
-    ----------
-    name : str
-        Name that the user gave.
-    x, y : Tensor
-        Training samples, see `Dataset.x`, and their classes, int64 indices into `classes`.
-    classes : list of str
-        Names of the classes.
-    table : Table or None
-        The training samples' columns, where they have names.
-    test : (Tensor, Tensor) or None
-        The official test split, alike; of a table its values under the same columns.
-    """
-
-    name: str
-    x: Tensor
     y: Tensor
-    classes: list[str]
-    table: Table | None = None
-    test: tuple[Tensor, Tensor] | None = None
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @property
-    def features(self) -> list[str]:
-        """Column names of a table; empty where there are none."""
-        return self.table.names if self.table is not None else []
+    test: tuple[Tensor, Tensor] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -142,10 +114,11 @@ def load_labelled(source: str, label: str | None = None, options: TableOptions =
     if test.classes != classes:
         classes = in_order([*train.classes, *test.classes])
     test_y = _renamed(labels_of(test), test.classes, classes)
-    return Labelled(train.name, train.x, _renamed(y, train.classes, classes), classes, train.table, (test.x, test_y))
+    own = _renamed(y, train.classes, classes)
+    return Labelled(train.name, train.x, own, classes, train.table, test=(test.x, test_y))
 
 
-def client_of(number: int, data: Dataset | Labelled, rows: Tensor | None = None) -> Client:
+def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
     """Return a client, without labels, with the samples of `data` at int64 `rows`, or with all of them."""
     if data.table is None:
         return Client(number, data.x if rows is None else data.x[rows])
@@ -239,6 +212,12 @@ def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, 
     chosen = torch.zeros(n, dtype=torch.bool)
     chosen[torch.randperm(n, generator=rng)[:out]] = True
     return part[~chosen], part[chosen]
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Check that a value is in [0, 1]."""
+    if not 0 <= value <= 1:
+        raise FedkinError(f"{name} is {value}; allowed: 0 to 1.")
 
 
 def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
