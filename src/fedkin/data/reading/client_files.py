@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedkin.core.errors import FedkinError, listing, raised_by
 from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
@@ -25,20 +23,9 @@ READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet":
 """Functions that read a file, by its suffix."""
 
 _SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
-_OTHER_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".json", ".jsonl", ".feather", ".gz", ".zip", ".dta", ".sav")
-_LIKELY_CLIENTS = (
-    ".xlsx",
-    ".xls",
-    ".ods",
-    ".txt",
-    ".dat",
-    ".csv.gz",
-    ".tsv.gz",
-    ".csv.zip",
-    ".dta",
-    ".sav",
-    ".feather",
-)
+_UNREAD_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".dta", ".sav", ".feather")
+_LIKELY_CLIENTS = (*_UNREAD_TABLES, ".csv.gz", ".tsv.gz", ".csv.zip")
+_OTHER_TABLES = (*_UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
 _OPENED = "~$"
 """Beginning of the name of a file beside a workbook that is open in Excel."""
 _PAPERS = (".md", ".pdf", ".docx")
@@ -93,7 +80,8 @@ def load_clients(
     problems += _at_odds(clients, read, options, label, complete)
     if problems:
         raise ClientsError(problems, read)
-    return _with_common_classes(clients)
+    classes = in_order(name for client in clients for name in client.classes)
+    return [client.with_classes(classes) for client in clients]
 
 
 def _at_odds(
@@ -151,9 +139,7 @@ def _files_in(source: str) -> list[Path]:
 def _others(folder: Path) -> str:
     """Return what a folder without data files holds instead, as the end of an error message."""
     there = sorted(shown_in(folder))
-    if not there:
-        return ", and it is empty"
-    return f", and it holds only {listing(there, 3)}"
+    return f", and it holds only {listing(there, 3)}" if there else ", and it is empty"
 
 
 def ignored_in(source: object) -> list[str]:
@@ -247,13 +233,3 @@ def _mixed(tables: Sequence[str], arrays: Sequence[str]) -> list[str]:
         f"{_called(tables[0])} is a table and {arrays[0]} is an array without names of columns; all clients need "
         "tables, or all arrays."
     ]
-
-
-def _with_common_classes(clients: list[Dataset]) -> list[Dataset]:
-    classes = in_order(name for client in clients for name in client.classes)
-    index = {name: i for i, name in enumerate(classes)}
-    common = []
-    for client in clients:
-        own = torch.tensor([index[name] for name in client.classes], dtype=torch.int64)
-        common.append(replace(client, y=None if client.y is None else own[client.y], classes=classes))
-    return common

@@ -23,6 +23,8 @@ from fedkin.data.reading.text_values import (
     LEADING_ZERO,
     NUMBER,
     Ambiguous,
+    Values,
+    Words,
     as_dates,
     as_numbers,
     compact_dates,
@@ -35,7 +37,8 @@ from fedkin.data.reading.text_values import (
 if TYPE_CHECKING:
     import pandas as pd
 
-Values = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+"""Index of each cell's distinct value; -1 where the cell is empty."""
 
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a"})
 MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
@@ -119,7 +122,7 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
     if kind in ("date", "datetime", "datetime64"):
         return Column(name, "date"), _at(codes, _days(pd.Series(pd.to_datetime(distinct, utc=True))))
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
-        values = _at(codes, _rounded(distinct))
+        values = _at(codes, np.array([_as_float(number) for number in distinct]))
         big = kind == "integer" and np.nanmax(np.abs(values), initial=0) > EXACT
         return _category(name, *_merged(codes, distinct, here)) if big else (Column(name), values)
     codes, words = _merged(codes, distinct, here)
@@ -144,19 +147,15 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
     return _category(name, codes, words)
 
 
-def _rounded(numbers: npt.NDArray[np.object_]) -> Values:
-    """Return Python numbers as floats, infinite if they are out of range."""
-
-    def rounded(number: Any) -> float:
-        try:
-            return float(number)
-        except OverflowError:
-            return math.inf if number > 0 else -math.inf
-
-    return np.array([rounded(number) for number in numbers])
+def _as_float(number: Any) -> float:
+    """Return a Python number as a float, infinite if it is out of range."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
-def _is_pair(words: Sequence[str] | npt.NDArray[np.object_], pair: tuple[str, str]) -> bool:
+def _is_pair(words: Words, pair: tuple[str, str]) -> bool:
     """Return whether the words are a pair of opposites such as yes and no.
 
     A single word is enough, unless it is one letter: a client may have only one of the two.
@@ -167,22 +166,21 @@ def _is_pair(words: Sequence[str] | npt.NDArray[np.object_], pair: tuple[str, st
     return lower == set(pair) or (len(pair[0]) > 1 and lower <= set(pair))
 
 
-def _boolean(
-    name: str, codes: npt.NDArray[np.int64], words: npt.NDArray[np.object_], pair: tuple[str, str]
-) -> tuple[Column, Values]:
+def _boolean(name: str, codes: Codes, words: Words, pair: tuple[str, str]) -> tuple[Column, Values]:
     own = [next((word for word in words if word.lower() == one), one) for one in pair]
     values = np.array([float(word.lower() == pair[1]) for word in words])
     return Column(name, "boolean", (own[0], own[1])), _at(codes, values)
 
 
-def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str, decimal: str) -> None:
-    """Refuse a column of numbers in which some cells are no numbers, or all have another decimal separator."""
+def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> None:
+    """Refuse a column of numbers or times in which some cells are none, or all have another decimal separator."""
     if decimal == "." and all(NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in words):
         example = next((word for word in words if "," in word), None)
         if example is not None:
             raise DecimalCommaError(here, example)
     if len(words) > _SOME_MEASURED and not any(map(LEADING_ZERO.match, words)):
-        _check_mostly_numbers(words, codes, here)
+        for form, what in ((NUMBER, "numbers"), (CLOCK, "times of day")):
+            _check_mostly(words, codes, np.array([form.fullmatch(word) is not None for word in words]), here, what)
     if (example := with_unit(words, int((codes >= 0).sum()))) is not None:
         raise FedkinError(
             f"{here} holds numbers with a sign or unit, such as '{example}'; write the numbers alone, or name the "
@@ -190,7 +188,7 @@ def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int6
         )
 
 
-def _check_mostly_dates(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str) -> None:
+def _check_mostly_dates(words: Words, codes: Codes, here: str) -> None:
     """Refuse a column of dates in which some cells are no dates, or none of the calendar, naming the first of these."""
     dated = np.array([looks_like_date(word) for word in words])
     if dated.sum() < _SOME:
@@ -206,16 +204,8 @@ def _check_mostly_dates(words: npt.NDArray[np.object_], codes: npt.NDArray[np.in
     _check_mostly(words, codes, dated, here, "dates")
 
 
-def _check_mostly_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str) -> None:
-    """Refuse a column of numbers, or of times, in which some cells are none, naming the first of these."""
-    for form, what in ((NUMBER, "numbers"), (CLOCK, "times of day")):
-        _check_mostly(words, codes, np.array([form.fullmatch(word) is not None for word in words]), here, what)
-
-
-def _check_mostly(
-    words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], fitting: npt.NDArray[np.bool_], here: str, what: str
-) -> None:
-    """Refuse a column if enough of its distinct texts are `fitting`, and most cells, but not all."""
+def _check_mostly(words: Words, codes: Codes, fitting: npt.NDArray[np.bool_], here: str, what: str) -> None:
+    """Refuse a column if enough of its distinct texts are `fitting`, and most cells, but not all; name the first."""
     filled = codes >= 0
     wrong = filled & ~np.append(fitting, False)[codes]
     right = int(filled.sum() - wrong.sum())
@@ -241,13 +231,13 @@ def _of_levels(name: str, cells: pd.Series, levels: Sequence[str], here: str) ->
     return Column(name, "ordinal", tuple(levels)), _at(codes, np.array([rank[word] for word in words]))
 
 
-def _category(name: str, codes: npt.NDArray[np.int64], words: npt.NDArray[np.object_]) -> tuple[Column, Values]:
+def _category(name: str, codes: Codes, words: Words) -> tuple[Column, Values]:
     categories = in_order(words)
     rank = {word: float(at) for at, word in enumerate(categories)}
     return Column(name, "category", tuple(categories)), _at(codes, np.array([rank[word] for word in words]))
 
 
-def _words(cells: pd.Series, here: str, signed: bool = False) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
+def _words(cells: pd.Series, here: str, signed: bool = False) -> tuple[Codes, Words]:
     """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks.
 
     A dash is a value if the column is `signed`, or has a text that is positive or none but dashes; see `DASHES`.
@@ -255,9 +245,7 @@ def _words(cells: pd.Series, here: str, signed: bool = False) -> tuple[npt.NDArr
     return _merged(*_distinct(cells, here), here, signed)
 
 
-def _merged(
-    codes: npt.NDArray[np.int64], distinct: npt.NDArray[Any], here: str, signed: bool = False
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
+def _merged(codes: Codes, distinct: Words, here: str, signed: bool = False) -> tuple[Codes, Words]:
     """Merge distinct values with the same text, and set those that stand for empty cells to -1; see `_words`."""
     texts = [composed(value if isinstance(value, str) else as_text(value, here)).strip() for value in distinct]
     dashed = [at for at, text in enumerate(texts) if text in DASHES]
@@ -274,7 +262,7 @@ def _merged(
     return merged[codes], np.array(list(index), dtype=object)
 
 
-def _distinct(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+def _distinct(cells: pd.Series, here: str) -> tuple[Codes, Words]:
     """Factorise a column: return each cell's code, -1 where pandas calls it missing, and the distinct values."""
     try:
         codes, distinct = cells.factorize()
@@ -294,7 +282,7 @@ def as_text(value: Any, here: str = "The column") -> str:
     return str(value)
 
 
-def _at(codes: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> Values:
+def _at(codes: Codes, values: Values) -> Values:
     """Return `values` at the codes; NaN at -1."""
     return np.append(values.astype(np.float64), np.nan)[codes]
 

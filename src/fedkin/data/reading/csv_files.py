@@ -47,13 +47,10 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     behind is dropped: empty rows, empty columns without a name, and row numbers before the first named column.
 
     With a decimal comma a file whose separator is the comma is read with a point, unless it has quoted numbers such as
-    ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used.
+    ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used. Names may be there twice.
 
-    Raises
-    ------
-    FedkinError
-        If it is no text in UTF-8, in UTF-16 with a byte order mark, or in `encoding`; if it has no header, or rows
-        longer than that; if a column has no name; or if a point seems to separate thousands. Names may be there twice.
+    Raises FedkinError if it is no text in UTF-8, in UTF-16 with a byte order mark, or in `encoding`; if it has no
+    header, or rows longer than that; if a column has no name; or if a point seems to separate thousands.
     """
     import pandas as pd
 

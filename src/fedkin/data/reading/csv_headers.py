@@ -116,13 +116,7 @@ def _row_of_names(names: list[str], frame: pd.DataFrame) -> int | None:
 
 
 def check_no_units(frame: pd.DataFrame, where: str) -> None:
-    """Refuse a first row of units, such as mm and kg, below the names of several columns of numbers.
-
-    Raises
-    ------
-    FedkinError
-        If it has a text in two columns or more of numbers, and no number in any.
-    """
+    """Refuse a first row of units, such as mm and kg: with a text in two columns of numbers or more, and no number."""
     from pandas.api import types
 
     kinds = [kind for kind in frame.dtypes if not types.is_bool_dtype(kind)]

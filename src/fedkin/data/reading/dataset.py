@@ -80,6 +80,12 @@ class Dataset:
             clusters=None if self.clusters is None else (self.clusters[0][index], self.clusters[1]),
         )
 
+    def with_classes(self, classes: list[str]) -> Self:
+        """Return the data set with its labels as indices into `classes`, among which are its own."""
+        index = {name: i for i, name in enumerate(classes)}
+        own = torch.tensor([index[name] for name in self.classes], dtype=torch.int64)
+        return replace(self, y=None if self.y is None else own[self.y], classes=classes)
+
     @property
     def features(self) -> list[str]:
         """Column names of a table; empty where there are none."""
@@ -87,28 +93,11 @@ class Dataset:
 
 
 def encode_labels(values: Iterable[Any], where: str, advice: str = "") -> tuple[Tensor, list[str]]:
-    """Encode labels of any plain type as indices into their sorted names.
+    """Encode labels of any plain type as int64 indices ``(n,)`` into their sorted names; return both.
 
-    Parameters
-    ----------
-    values : iterable
-        One integer, boolean, string or whole float per sample.
-    where : str
-        Name of the source, the beginning of error messages.
-    advice : str, optional
-        What to do about fractions, the end of an error message.
-
-    Returns
-    -------
-    y : Tensor
-        int64 ``(n,)``.
-    classes : list of str
-        In numerical order if all are numbers, else in alphabetical order.
-
-    Raises
-    ------
-    FedkinError
-        If a label is missing or a fraction.
+    `values` are one integer, boolean, string or whole float per sample. `where` names the source, at the beginning of
+    error messages; `advice` says what to do about fractions, at the end of one. Raises FedkinError if a label is
+    missing or a fraction.
     """
     array = np.asarray(values)
     labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None

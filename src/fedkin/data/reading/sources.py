@@ -7,12 +7,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from fedkin.core.errors import FedkinError, refuse, unknown_name
+from fedkin.core.table import Table
 from fedkin.data.reading.client_files import READERS, expanded, holds_clients, missing, only_other_tables, read_file
 from fedkin.data.reading.dataset import Dataset, SplitError
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
-from fedkin.data.reading.embedded_datasets import embedded
 from fedkin.data.reading.huggingface import read_huggingface
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
@@ -86,7 +90,7 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
             raise FedkinError(f"'{source}' is embedded, with labels of its own; label = '{label}' is for other data.")
         if cluster is not None:
             raise FedkinError(f"'{source}' is embedded and has no column '{cluster}'.")
-        return embedded(source, options)
+        return _embedded(source, options)
     if source.startswith(HUB):
         name = source.removeprefix(HUB)
         return _read_kept(str(_below_fedkin_data(name) or name), source, label, split, cluster, options)
@@ -110,6 +114,31 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
     if mirrored is not None:
         return _read_kept(str(mirrored), source, label, split, cluster, options)
     raise missing(source, path)
+
+
+def _embedded(name: str, options: TableOptions) -> Dataset:
+    """Load a data set that comes with scikit-learn: digits as images, the others as tables of float32 numbers."""
+    from sklearn import datasets
+
+    if name == "blobs":
+        x, y = datasets.make_blobs(n_samples=2000, n_features=20, centers=5, random_state=0)
+        return _table(name, x, y, [str(i) for i in range(5)], [f"x{i}" for i in range(20)], options)
+    bunch = getattr(datasets, f"load_{name.replace('-', '_')}")()
+    classes = [str(target) for target in bunch.target_names]
+    if name == "digits":
+        return Dataset(name, _float(bunch.images)[:, None] / 16, torch.from_numpy(bunch.target).long(), classes)
+    return _table(name, bunch.data, bunch.target, classes, [str(feature) for feature in bunch.feature_names], options)
+
+
+def _table(name: str, x: Any, y: Any, classes: list[str], features: list[str], options: TableOptions) -> Dataset:
+    dropped = [feature for feature in features if feature in options.drop]
+    kept = [at for at, feature in enumerate(features) if feature not in dropped]
+    table = replace(Table.of_numbers(_float(x)[:, kept], [features[at] for at in kept]), id=options.id)
+    return Dataset(name, table.values, torch.from_numpy(y).long(), classes, table, left_out=tuple(dropped))
+
+
+def _float(array: Any) -> Tensor:
+    return torch.tensor(array, dtype=torch.float32)
 
 
 def _of_clients(source: str) -> str:

@@ -20,7 +20,6 @@ from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.csv_files import read_csv
 from fedkin.data.reading.dataset import Dataset, encode_labels, usual_label
-from fedkin.data.reading.na_values import without_na_values
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.text_values import composed
@@ -97,16 +96,12 @@ def frame_to_table(
 ) -> Table:
     """Convert a DataFrame to a table, inferring the kinds of its columns; `left_out` are columns that were dropped.
 
-    Columns of numbers are read all at once.
-
-    Raises
-    ------
-    FedkinError
-        If it is empty, columns have no name or one name, or any cannot be used: a line for each, after `problems`.
-        Where columns have names, it is a `TableError` with what could be read.
+    Columns of numbers are read all at once. Raises FedkinError if it is empty, columns have no name or one name, or any
+    cannot be used: a line for each, after `problems`. Where columns have names, it is a `TableError` with what could be
+    read.
     """
     found = list(problems)
-    frame = without_na_values(frame, options)
+    frame = _without_na_values(frame, options)
     names = [composed(name) for name in frame.columns]
     rows = len(frame)
     if nameless := [at for at, name in enumerate(names) if name.strip() in _NAMELESS]:
@@ -192,17 +187,13 @@ def as_frame(value: Any) -> pd.DataFrame | None:
 
 def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which columns hold NumPy numbers that float64 holds exactly, unless an option names them otherwise."""
-    wide = ("i8", "u8")
     special = {*options.categorical, *options.ordinal}
     plain = [
-        isinstance(kind, np.dtype)
-        and (kind.kind in "iuf" and kind.str[1:] not in wide and kind.itemsize <= 8)
-        and str(name) not in special
+        isinstance(kind, np.dtype) and kind.kind in "iuf" and kind.itemsize <= 8 and str(name) not in special
         for name, kind in frame.dtypes.items()
     ]
     found = np.array(plain, dtype=bool)
-    long = np.array([isinstance(kind, np.dtype) and kind.str[1:] in wide for kind in frame.dtypes], dtype=bool)
-    long &= np.array([str(name) not in special for name in frame.columns], dtype=bool)
+    long = found & np.array([kind.kind in "iu" and kind.itemsize == 8 for kind in frame.dtypes], dtype=bool)
     if long.any():
         integers = frame.iloc[:, long].to_numpy()
         found[long] = (integers.max(0) <= 2**53) & (integers.min(0) >= -(2**53))
@@ -220,3 +211,47 @@ def _read_parquet(path: Path, where: str) -> pd.DataFrame:
     except Exception as error:  # whatever Arrow and pandas raise over damaged bytes
         reason = (str(error).splitlines() or ["empty"])[0]
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error
+
+
+def _without_na_values(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
+    """Return a DataFrame in which cells with a value of `TableOptions.na_values` are empty.
+
+    A number stands for all cells of this number, also as text; a text for cells of this text, but for blanks around it.
+    """
+    wanted = {at: given for at, name in enumerate(frame.columns) if (given := options.na_of(composed(name)))}
+    if not wanted:
+        return frame
+    frame = frame.copy()
+    for at, given in wanted.items():
+        frame.isetitem(at, _emptied(frame.iloc[:, at], given, options.decimal))
+    return frame
+
+
+def _emptied(cells: pd.Series, given: Sequence[str | float], decimal: str) -> pd.Series:
+    from pandas import CategoricalDtype
+
+    numbers = {number for value in given if (number := _cell_number(value, ".")) is not None}
+    texts = {_cell_text(value) for value in given}
+    gone = [
+        value
+        for value in cells.dropna().unique()
+        if _cell_text(value) in texts or _cell_number(value, decimal) in numbers
+    ]
+    if isinstance(cells.dtype, CategoricalDtype):
+        return cells.cat.remove_categories(gone)
+    return cells.mask(cells.isin(gone)) if gone else cells
+
+
+def _cell_text(value: Any) -> str:
+    text = composed(value).strip()
+    return text.removesuffix(" 00:00:00")  # of a date
+
+
+def _cell_number(value: Any, decimal: str) -> float | None:
+    """Return a cell's number; ``None`` if it is none, as truth values are."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return float(value.replace(decimal, ".") if isinstance(value, str) else value)
+    except (TypeError, ValueError):
+        return None

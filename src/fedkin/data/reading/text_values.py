@@ -46,7 +46,8 @@ _MONTHS = (
 _NAME = "(?:" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS) + ")"
 _YEAR_MONTH_NAMED = re.compile(rf"{_NAME}[ -]{_YEAR}|{_YEAR}[ -]{_NAME}", re.ASCII | re.IGNORECASE)
 _QUARTER = re.compile(rf"{_YEAR}[ -]?Q([1-4])|Q([1-4])[ -]?{_YEAR}", re.ASCII)
-_FORMATS = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
+_DAY_FORMATS = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
+_MONTH_FORMATS = ("%b %Y", "%B %Y", "%Y %b", "%Y %B")
 _WITH_UNIT = re.compile(
     r"(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?(?P<after>%|‰|[$€£¥]|°[CF]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
 )
@@ -185,8 +186,8 @@ def _parsed(texts: Sequence[str], **how: Any) -> Any | None:
     return stamps.dt.tz_localize(None) if bool(stamps.notna().all()) else None
 
 
-def _with_named_months(texts: Sequence[str]) -> Any | None:
-    return next((own for form in _FORMATS if (own := _parsed(texts, format=form)) is not None), None)
+def _in_some_format(texts: Sequence[str], formats: Sequence[str]) -> Any | None:
+    return next((own for form in formats if (own := _parsed(texts, format=form)) is not None), None)
 
 
 def _with_named_months_and_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
@@ -194,7 +195,7 @@ def _with_named_months_and_short_years(texts: Sequence[str]) -> Any | Ambiguous 
     years = _in_full([part[2] for part in parts], texts[0])
     if isinstance(years, Ambiguous):
         return years
-    return _with_named_months([part[1] + year for part, year in zip(parts, years, strict=True)])
+    return _in_some_format([part[1] + year for part, year in zip(parts, years, strict=True)], _DAY_FORMATS)
 
 
 def _year_first(texts: Sequence[str]) -> Any | None:
@@ -248,12 +249,6 @@ def _months(texts: Sequence[str]) -> Any | None:
     return _parsed([f"{year}-{month}-01" for year, month in pairs], format="ISO8601")
 
 
-def _named_months(texts: Sequence[str]) -> Any | None:
-    plain = [text.replace("-", " ") for text in texts]
-    forms = ("%b %Y", "%B %Y", "%Y %b", "%Y %B")
-    return next((own for form in forms if (own := _parsed(plain, format=form)) is not None), None)
-
-
 def _quarters(texts: Sequence[str]) -> Any | None:
     found = [match for text in texts if (match := _QUARTER.fullmatch(text)) is not None]
     pairs = [(match[1] or match[4], int(match[2] or match[3])) for match in found]
@@ -266,10 +261,13 @@ _DATES: dict[str, tuple[re.Pattern[str], Callable[[Sequence[str]], Any]]] = {
     "dots": (re.compile(_PARTS.pattern.replace("[./-]", "[.]"), re.ASCII), _by_parts),
     "parts": (_PARTS, _by_parts),
     "short": (_SHORT_YEAR, _with_short_years),
-    "month": (_MONTH_NAMED, _with_named_months),
+    "month": (_MONTH_NAMED, lambda texts: _in_some_format(texts, _DAY_FORMATS)),
     "month and short": (_MONTH_NAMED_SHORT, _with_named_months_and_short_years),
     "year and month": (_YEAR_MONTH, _months),
-    "year and named month": (_YEAR_MONTH_NAMED, _named_months),
+    "year and named month": (
+        _YEAR_MONTH_NAMED,
+        lambda texts: _in_some_format([text.replace("-", " ") for text in texts], _MONTH_FORMATS),
+    ),
     "quarter": (_QUARTER, _quarters),
 }
 """What dates of a form look like, and what reads them."""

@@ -110,12 +110,10 @@ def load_labelled(source: str, label: str | None = None, options: TableOptions =
         train, test = (replace(one, table=t, x=t.values) for one, t in zip((train, test), tables, strict=True))
     shapes = {f"'{source}'": tuple(train.x.shape[1:]), f"The test split of '{source}'": tuple(test.x.shape[1:])}
     check_same_shape(shapes)
-    classes = train.classes
-    if test.classes != classes:
+    if test.classes != train.classes:
         classes = in_order([*train.classes, *test.classes])
-    test_y = _renamed(labels_of(test), test.classes, classes)
-    own = _renamed(y, train.classes, classes)
-    return Labelled(train.name, train.x, own, classes, train.table, test=(test.x, test_y))
+        train, test = train.with_classes(classes), test.with_classes(classes)
+    return Labelled(train.name, train.x, labels_of(train), train.classes, train.table, test=(test.x, labels_of(test)))
 
 
 def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
@@ -232,7 +230,3 @@ def _test_split(source: str, label: str | None, options: TableOptions) -> Datase
         return load(source, label, split="test", options=options)
     except SplitError:
         return None
-
-
-def _renamed(y: Tensor, own: list[str], common: list[str]) -> Tensor:
-    return y if own == common else torch.tensor([common.index(name) for name in own])[y]
