@@ -8,39 +8,39 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedkin.core.errors import unknown_name
-from fedkin.data.inputs.federation_input import as_named, holds_several, is_named, named_data
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.data.inputs.federation_input import as_given, holds_several, is_named, named_data
 
 
 def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
     """Apply `function` to one client's samples, or to those of several clients in a list or dict.
 
-    Parameters
-    ----------
-    given : array-like, or several clients' samples
-    function : callable
-        Takes a client's samples, and their name in error messages.
-    where : str
-        Name of a single client's samples in error messages.
+    It takes a client's samples, and their name in error messages, which is `where` for those of a single client.
     """
     if not holds_several(given):
         return function(given, where)
     called = "Client '{}'" if is_named(given) else "Client {}"
     found = {name: function(own, called.format(name)) for name, own in named_data(given, "predict").items()}
-    return as_named(found, given) if is_named(given) else list(found.values())
+    return as_given(found, given)
 
 
-def position_of(name: str, names: Sequence[str]) -> int:
-    """Return the position of a client among those of `fit`, by its name.
+def position_of(client: Any, names: Sequence[str]) -> int:
+    """Return the position of a client among those of `fit`, by its name or from its position.
 
-    Raises
-    ------
-    FedkinError
-        If no client has this name; the message suggests the nearest one.
+    Raises FedkinError if there is no such client; for a name, the message suggests the nearest one.
     """
-    if name not in names:
-        raise unknown_name("client", name, names)
-    return names.index(name)
+    if isinstance(client, str):
+        if client not in names:
+            raise unknown_name("client", client, names)
+        return names.index(client)
+    if not is_position(client, len(names)):
+        raise FedkinError(no_client(client, names))
+    return int(client)
+
+
+def is_position(value: Any, count: int) -> bool:
+    """Return whether a value is a whole number from 0 to below `count`; truth values are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < count
 
 
 def no_client(at: object, names: Sequence[str]) -> str:

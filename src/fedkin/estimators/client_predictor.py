@@ -13,9 +13,9 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs.federation_input import as_named, holds_several, is_named, labels_beside, named_data
+from fedkin.data.inputs.federation_input import as_given, holds_several, is_named, labels_beside, named_data
 from fedkin.engines.local import one_thread
-from fedkin.estimators.by_client import ByClient, no_client, position_of
+from fedkin.estimators.by_client import ByClient, is_position, position_of
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.held_out import by_client
 from fedkin.estimators.labelled_clients import (
@@ -125,8 +125,7 @@ class ClientPredictor(ForgettingEstimator):
         """
         check_is_fitted(self, "result_")
         if holds_several(x):
-            found = {name: self.assign(pair) for name, pair in _pairs(x, y, "assign").items()}
-            return as_named(found, x) if is_named(x) else list(found.values())
+            return as_given({name: self.assign(pair) for name, pair in _pairs(x, y, "assign").items()}, x)
         data = data_and_labels(x, y, NEW, self._label, needed=False)
         samples = self._prepared(data.x, NEW)
         labels = self._labels(data.y, len(samples)) if self._method.assigns_by_labels(self.result_) else None
@@ -143,7 +142,8 @@ class ClientPredictor(ForgettingEstimator):
             return function(self._logits(x, client, cluster))
         given = by_client(named_data(x, "predict"), self.client_names_, "x")
         by_name = {self.client_names_[at]: function(self._logits(own, at, None)) for at, own in given.items()}
-        return as_named(by_name, x) if is_named(x) else ByClient(by_name.values(), by_name)
+        found = as_given(by_name, x)
+        return ByClient(found, by_name) if isinstance(found, list) else found
 
     def _labels(self, y: Any, samples: int) -> Tensor:
         """Return a newcomer's labels as numbers."""
@@ -172,14 +172,10 @@ class ClientPredictor(ForgettingEstimator):
                 f"Say whose model is to be used, by client= or by cluster=; there are {len(models)} clusters."
             )
         if client is None:
-            if not _is_position(cluster, len(models)):
+            if not is_position(cluster, len(models)):
                 raise FedkinError(f"cluster is {cluster!r}; allowed: 0 to {len(models) - 1}, the clusters of fit.")
             return {"cluster": int(cluster or 0)}
-        if isinstance(client, str):
-            client = position_of(client, self.client_names_)
-        if not _is_position(client, len(self.client_labels_)):
-            raise FedkinError(no_client(client, self.client_names_))
-        client = int(client)
+        client = position_of(client, self.client_names_)
         if self.client_labels_[client] < 0:
             name = self.client_names_[client]
             called = client if name == f"Client {client}" else f"'{name}'"
@@ -199,7 +195,3 @@ def _pairs(x: Any, y: Any, entrance: str) -> dict[Any, Any]:
         return {key: (one.x, one.y) for key, one in data.items()}
     beside = labels_beside(y, list(named), is_named(x))
     return {key: (own, beside[key]) for key, own in named.items()}
-
-
-def _is_position(value: Any, count: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < count

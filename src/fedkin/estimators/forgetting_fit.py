@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.steps import do_step
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.by_client import no_client, position_of
+from fedkin.estimators.by_client import position_of
 from fedkin.estimators.estimator import Estimator, FitOutcome
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.forgetting_certificate import kept_of
@@ -73,7 +72,9 @@ class ForgettingEstimator(Estimator):
             nobody would be left, or the method cannot forget single samples.
         """
         check_is_fitted(self, "result_")
-        at = self._position(client)
+        at = position_of(client, self.client_names_)
+        if at in self._forgotten:
+            raise FedkinError(f"Client '{self.client_names_[at]}' is forgotten already.")
         if rows is not None:
             certificate = self._forget_rows(at, X, y, rows)
         else:
@@ -151,13 +152,3 @@ class ForgettingEstimator(Estimator):
     def _kept_clients(self, data: Any, y: Any) -> list[Client] | None:
         """Build the clients of `fit` with what they remember, prepared as then; ``None`` where that was not kept."""
         return None
-
-    def _position(self, client: int | str) -> int:
-        names = self.client_names_
-        if isinstance(client, str):
-            client = position_of(client, names)
-        if isinstance(client, bool) or not isinstance(client, int | np.integer) or not 0 <= client < len(names):
-            raise FedkinError(no_client(client, names))
-        if client in self._forgotten:
-            raise FedkinError(f"Client '{names[client]}' is forgotten already.")
-        return int(client)

@@ -17,10 +17,10 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.errors import FedkinError, no_column
-from fedkin.data.inputs.dataset_items import LABEL_KEYS, SAMPLE_KEYS, read_items
+from fedkin.data.inputs.dataset_items import SAMPLE_KEYS, read_items
 from fedkin.data.inputs.huggingface_datasets import is_hub_dataset, is_transformed, read_rows
 from fedkin.data.inputs.torch_datasets import read_loader, read_torch_dataset, reads_all
-from fedkin.data.reading.dataset import usual_label
+from fedkin.data.reading.dataset import LABEL_NAMES, usual_label
 from fedkin.data.reading.tables import as_frame
 
 FORMS = (
@@ -71,7 +71,7 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
         inner = client_input(value[0], where)
         return inner if value[1] is None else ClientInput(inner.x, value[1])
     if is_record(value):
-        own, labels = (next(key for key in keys if key in value) for keys in (SAMPLE_KEYS, LABEL_KEYS))
+        own, labels = (next(key for key in keys if key in value) for keys in (SAMPLE_KEYS, LABEL_NAMES))
         return ClientInput(client_input(value[own], where).x, value[labels])
     _check_array(value, where, label)
     return ClientInput(value)
@@ -89,7 +89,7 @@ def is_record(value: Any) -> bool:
     """Return whether a value is a dict with samples and labels of one client, such as ``{"x": x, "y": y}``."""
     if not isinstance(value, Mapping) or len(value) != 2:
         return False
-    known = [key for key in SAMPLE_KEYS if key in value], [key for key in LABEL_KEYS if key in value]
+    known = [key for key in SAMPLE_KEYS if key in value], [key for key in LABEL_NAMES if key in value]
     return all(known) and dimensions(value[known[1][0]]) == 1
 
 

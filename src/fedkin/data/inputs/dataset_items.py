@@ -16,8 +16,6 @@ from fedkin.data.reading.disk_store import new_store
 
 SAMPLE_KEYS = ("x", "image", "img", "images", "pixel_values", "data", "features", "inputs", "input")
 """Keys of a dict that are taken for samples, the first that exists."""
-LABEL_KEYS = LABEL_NAMES
-"""Keys of a dict that are taken for labels when none is named, the first that exists."""
 
 
 Items = tuple[Tensor, NDArray[Any] | None]
@@ -81,7 +79,7 @@ def _guarded(items: Iterable[Any], where: str) -> Iterable[tuple[int, Any]]:
 def _parts(item: Any, where: str, label: str | None) -> tuple[Tensor, Any, bool]:
     """Return the sample and the label of an item, and whether it has a label."""
     if isinstance(item, Mapping):
-        key = label or next((name for name in LABEL_KEYS if name in item), None)
+        key = label or next((name for name in LABEL_NAMES if name in item), None)
         if key is not None and key not in item:
             raise FedkinError(f"{where} has no '{key}'; it has {listing([str(name) for name in item])}.")
         x = item[_sample_key(item, key, where)]

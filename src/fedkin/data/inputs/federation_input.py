@@ -46,20 +46,11 @@ def federation_input(
 ) -> FederationInput:
     """Convert clients and labels in any supported form to the one in which they are read.
 
-    Raises FedkinError if clients or labels are of another form, or there is not one array of labels for each client; a
-    line for each client whose data cannot be used.
-
-    Parameters
-    ----------
-    clients : Any
-        See `COLLECTIONS`, and `fedkin.data.inputs.client_input.FORMS` for what each may be.
-    y : str, sequence or mapping, optional
-        The column, field or key that holds the labels of every client, or one array of labels per client, in order or
-        by name.
-    entrance : str
-        Name of the function that was called, for error messages.
-    seek_labels : bool
-        Whether a column of a usual name is taken for labels where none is named, and a pair is never two samples.
+    `clients` are as in `COLLECTIONS`, each as in `fedkin.data.inputs.client_input.FORMS`. `y` is the column, field or
+    key that holds the labels of every client, or one array of labels per client, in order or by name. `entrance` names
+    the function that was called, for error messages. With `seek_labels` a column of a usual name is taken for labels
+    where none is named, and a pair is never two samples. Raises FedkinError if clients or labels are of another form,
+    or there is not one array of labels for each client; a line for each client whose data cannot be used.
     """
     if isinstance(clients, str | Path):
         if y is not None and not isinstance(y, str):
@@ -102,10 +93,11 @@ def named_data(value: Any, entrance: str) -> dict[Any, Any]:
     return dict(listed) if isinstance(listed, Mapping) else dict(enumerate(listed))
 
 
-def as_named(found: Mapping[Any, Any], given: Any) -> dict[Any, Any]:
-    """Return what was found for the clients of `named_data`, under their names as `given`, texts or whole numbers."""
-    names: list[Any] = list(given) if isinstance(given, Mapping) else list(found)
-    return dict(zip(names, found.values(), strict=True))
+def as_given(found: Mapping[Any, Any], given: Any) -> dict[Any, Any] | list[Any]:
+    """Return what was found for the clients of `named_data`: under their names as `given`, or in a list without any."""
+    if not is_named(given):
+        return list(found.values())
+    return dict(zip(given if isinstance(given, Mapping) else found, found.values(), strict=True))
 
 
 def _with_labels(value: Any, y: Any, where: str, column: str | None, seek_labels: bool) -> ClientInput:
