@@ -30,6 +30,29 @@ def test_equal_partitions_get_equal_numbers(labels):
             seen.append(number)
 
 
+def test_clients_without_a_cluster_join_that_of_the_model_with_the_lowest_loss():
+    fed = federation(planted.clients([0, 3, 0], planted.LEVELS), failures=[(2, 2)])
+    method = FedAvgMethod(**planted.LEARNING)
+    state = method.init(fed)
+    models = torch.randn(3, state.models.shape[1], generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([-1, -1, -1])
+    assert list(method.place_by_loss(fed, state.next(models=models), [0, 1, 2], labels)) == [2]
+    assert labels[2] == -1
+    for client in (0, 1):
+        own = fed.clients[client]
+        found = planted.losses(state.module, models, own.x, own.y)
+        assert labels[client] == found.index(min(found))
+
+
+def test_nobody_is_asked_for_the_losses_of_nobody():
+    fed = federation(planted.clients([0, 1]))
+    method = FedAvgMethod(**planted.LEARNING)
+    state = method.init(fed)
+    before = fed.exchange
+    assert method.place_by_loss(fed, state, [0], torch.tensor([1, -1])) == {}
+    assert fed.exchange == before
+
+
 @pytest.mark.parametrize(("participation", "count"), [(1.0, 7), (0.5, 4), (0.3, 2), (0.001, 1)])
 def test_participants_are_drawn_anew_in_every_round_and_from_the_seed(participation, count):
     sites = planted.clients([0] * 7)

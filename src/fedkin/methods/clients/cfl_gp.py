@@ -22,7 +22,6 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Maybe, is_amount, is_number, updates, whole
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
 from fedkin.methods.clients.client_tasks import training_of
-from fedkin.methods.clients.loss_placement import place_by_loss
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.client_stack import descend_all
@@ -98,7 +97,7 @@ class CFLGPMethod(ClientMethod):
         participants = self.participants(fed, state)
         clustering = state.steps % self.period == 0 and state.steps < (self.clustering_rounds or self.rounds)
         criterion = state.steps // self.period % len(state.models)
-        missing = {} if clustering else place_by_loss(fed, state, participants, labels)
+        missing = {} if clustering else self.place_by_loss(fed, state, participants, labels)
         trained: dict[int, tuple[Tensor, float]] = {}
         losses, profiles = {}, {}
         models = list(state.models)
@@ -128,13 +127,10 @@ class CFLGPMethod(ClientMethod):
             return asked, expected
         places = self._places(fed, state)
         expected["profile"] = updates(len(places))
-        shared: dict[int, Payload] = {}  # by identity of the model: one payload for all clients of a cluster
-        for client, payload in asked.items():
-            key = id(payload)
-            if key not in shared:
-                same = torch.equal(payload["model"], criterion)
-                shared[key] = payload | {"places": places} | ({} if same else {"criterion": criterion})
-            asked[client] = shared[key]
+        for payload in {id(one): one for one in asked.values()}.values():  # all clients of a cluster share one
+            payload["places"] = places
+            if not torch.equal(payload["model"], criterion):
+                payload["criterion"] = criterion
         return asked, expected
 
     def _places(self, fed: Federation, state: ClientMethodState) -> Tensor:

@@ -7,7 +7,7 @@ same for all methods. A client sends its *update*: the trained model minus the r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, State
 from fedkin.core.method import Count, Positive, display_name
-from fedkin.core.replies import updates
+from fedkin.core.replies import reals, updates
 from fedkin.data.reading.arrays import common_shape
-from fedkin.methods.clients.client_tasks import describe, labels_of, train
+from fedkin.methods.clients.client_tasks import describe, labels_of, losses, lowest_loss, train
 from fedkin.methods.clients.round_record import UNKNOWN
 from fedkin.nn import choose
 from fedkin.nn.aggregation import Aggregation, Means
@@ -188,17 +188,44 @@ class ClientMethod(Method[Any]):
         """Have clients train `starts`, their models by client; yield (client, reply of `client_tasks.train`)."""
         return fed.stream(train, self.training(state, starts), {"update": updates(state.models.shape[1])})
 
-    def training(self, state: ClientMethodState, starts: Mapping[int, Tensor]) -> dict[int, Payload]:
+    def training(self, state: ClientMethodState, starts: Mapping[int, Tensor], **more: Any) -> dict[int, Payload]:
         """Return payloads of `client_tasks.train` by client; clients that start from the same model share one."""
-        training = dataclasses.asdict(self.descent(state.steps))
-        payloads: dict[int, Payload] = {}  # by identity of the model: one payload for all clients of a cluster
-        asked = {}
-        for client, model in starts.items():
-            key = model.data_ptr()
-            if key not in payloads:
-                payloads[key] = {"module": state.module, "model": model, "training": training}
-            asked[client] = payloads[key]
-        return asked
+        common = {"module": state.module, "training": dataclasses.asdict(self.descent(state.steps)), **more}
+        by_model = {model.data_ptr(): common | {"model": model} for model in starts.values()}
+        return {client: by_model[model.data_ptr()] for client, model in starts.items()}
+
+    def known_clusters(self, fed: Federation, labels: Tensor, clients: Iterable[int]) -> dict[int, int]:
+        """Return the cluster of each of `clients` by their `labels`; without those whose cluster is unknown."""
+        of = dict(zip(fed.ids, labels.tolist(), strict=True))
+        return {client: of[client] for client in clients if of[client] != UNKNOWN}
+
+    def losses_at(self, fed: Federation, state: ClientMethodState, clients: Sequence[int]) -> dict[int, Tensor]:
+        """Return the losses ``(K,)`` of all models, by client that replies, in one exchange; none for no clients."""
+        if not clients:
+            return {}
+        payload = {"module": state.module, "models": state.models}
+        replies = fed.ask(losses, dict.fromkeys(clients, payload), {"losses": reals(len(state.models))})
+        return {client: reply["losses"] for client, reply in replies.items()}
+
+    def place_by_loss(
+        self, fed: Federation, state: ClientMethodState, clients: Sequence[int], labels: Tensor
+    ) -> dict[int, str]:
+        """Give those of `clients` that have no cluster in `labels` the one of lowest loss; return who did not reply."""
+        position = positions(fed)
+        unknown = [client for client in clients if labels[position[client]] == UNKNOWN]
+        for client, found in self.losses_at(fed, state, unknown).items():
+            labels[position[client]] = lowest_loss(found)
+        return dict(fed.missing) if unknown else {}
+
+    def add_each(
+        self, means: Means, replies: Iterable[tuple[int, Payload]], cluster_of: Mapping[int, int]
+    ) -> dict[int, float]:
+        """Add each client's update to the mean of its cluster as replies come in; return the losses by client."""
+        found = {}
+        for client, reply in replies:
+            means.add(cluster_of[client], reply["update"], self.weight(reply), client)
+            found[client] = reply["loss"]
+        return found
 
     def weight(self, reply: Payload) -> float:
         """Return the weight of a client's update."""

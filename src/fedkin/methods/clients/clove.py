@@ -13,7 +13,6 @@ from fedkin.clustering.matching import cheapest_matching
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
-from fedkin.methods.clients.loss_placement import losses_at
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 
 
@@ -56,23 +55,17 @@ class CLoVEMethod(ClientMethod):
         participants = self.participants(fed, state)
         watching = self.clustering_rounds is None or state.steps < self.clustering_rounds
         asked = [client for client in participants if watching or labels[position[client]] == UNKNOWN]
-        vectors = losses_at(fed, state, asked)
+        vectors = self.losses_at(fed, state, asked)
         missing = dict(fed.missing) if asked else {}
         chosen = clusters_of(torch.stack(list(vectors.values())), fed.rng("kmeans", state.steps)) if vectors else []
         for client, cluster in zip(vectors, chosen, strict=True):
             labels[position[client]] = cluster
-        models = list(state.models)
-        starts = {
-            client: models[int(labels[position[client]])]
-            for client in participants
-            if client not in missing and labels[position[client]] != UNKNOWN
-        }
-        means, losses = self.means_of(*state.models.shape), {}
-        for client, reply in self.trained(fed, state, starts):
-            means.add(int(labels[position[client]]), reply["update"], self.weight(reply), client)
-            losses[client] = reply["loss"]
-        models_after = means.moved(state.models, self.server_learning_rate)
-        after = state.next(models=models_after, labels=labels, finished=self.finished(state))
+        clusters = self.known_clusters(fed, labels, [i for i in participants if i not in missing])
+        means, models = self.means_of(*state.models.shape), list(state.models)
+        starts = {client: models[cluster] for client, cluster in clusters.items()}
+        losses = self.add_each(means, self.trained(fed, state, starts), clusters)
+        moved = means.moved(state.models, self.server_learning_rate)
+        after = state.next(models=moved, labels=labels, finished=self.finished(state))
         return after, round_record(fed, losses, labels, missing=missing)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from fedkin.core import Federation, Record
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
-from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
+from fedkin.methods.clients.round_record import Participation, round_record
 from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 
@@ -35,18 +35,12 @@ class FedAvgMethod(ClientMethod):
 
         Clients whose cluster is unknown do not take part.
         """
-        means = self.means(state)
-        cluster_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
-        models = list(state.models)
-        known = [client for client in self.participants(fed, state) if cluster_of[client] != UNKNOWN]
-        starts = {client: models[cluster_of[client]] for client in known}
+        means, models = self.means(state), list(state.models)
+        clusters = self.known_clusters(fed, state.labels, self.participants(fed, state))
+        starts = {client: models[cluster] for client, cluster in clusters.items()}
         if fed.secure_sums:
-            return add_sums(means, self, fed, state, starts, cluster_of), means
-        losses = {}
-        for client, reply in self.trained(fed, state, starts):
-            means.add(cluster_of[client], reply["update"], self.weight(reply), client)
-            losses[client] = reply["loss"]
-        return Participation.each(losses), means
+            return add_sums(means, self, fed, state, starts, clusters), means
+        return Participation.each(self.add_each(means, self.trained(fed, state, starts), clusters)), means
 
     def means(self, state: ClientMethodState) -> Means:
         """Return an empty accumulator of a round's mean updates."""

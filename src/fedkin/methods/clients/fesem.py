@@ -14,7 +14,6 @@ from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
-from fedkin.methods.clients.loss_placement import place_by_loss
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.classifier import Classifier
 
@@ -54,7 +53,7 @@ class FeSEMMethod(ClientMethod):
         """Have clients train, assign their models to the nearest centres, and average them by cluster."""
         position, labels = positions(fed), state.labels.clone()
         participants, begun = self.participants(fed, state), bool((labels != UNKNOWN).any())
-        missing = place_by_loss(fed, state, participants, labels) if begun else {}
+        missing = self.place_by_loss(fed, state, participants, labels) if begun else {}
         models = list(state.models)
         starts = {i: models[max(0, int(labels[position[i]]))] for i in participants if i not in missing}
         trained: dict[int, tuple[Tensor, float]] = {}

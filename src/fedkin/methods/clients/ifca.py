@@ -16,7 +16,6 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
 from fedkin.methods.clients.client_tasks import labels_of, training_of
-from fedkin.methods.clients.loss_placement import losses_at
 from fedkin.methods.clients.round_record import Participation, round_record
 from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
@@ -129,9 +128,8 @@ class IFCAMethod(ClientMethod):
         for client, cluster in clusters.items():
             labels[position[client]] = cluster
         models = list(state.models)
-        participation = add_sums(
-            means, self, fed, state, {client: models[cluster] for client, cluster in clusters.items()}, clusters
-        )
+        starts = {client: models[cluster] for client, cluster in clusters.items()}
+        participation = add_sums(means, self, fed, state, starts, clusters)
         fed.missing = dict(sorted((missing | fed.missing).items()))
         return participation
 
@@ -157,21 +155,18 @@ class IFCAMethod(ClientMethod):
         chances = dict.fromkeys(fed.ids, 1.0)
         for k in range(self.n_clusters):
             if models:
-                found = losses_at(fed, dataclasses.replace(state, models=torch.stack(models)), fed.ids)
+                found = self.losses_at(fed, dataclasses.replace(state, models=torch.stack(models)), fed.ids)
                 chances = {client: float(losses.min()) for client, losses in found.items()}
             models.append(self._trained_by_one(fed, state, chances, k))
         return torch.stack(models)
 
     def _trained_by_one(self, fed: Federation, state: ClientMethodState, chances: dict[int, float], k: int) -> Tensor:
         """Return the first model trained by one client, sampled by `chances`; if it fails, by another."""
-        clients, weights = list(chances), torch.tensor(list(chances.values()))
-        if not clients or not weights.sum() > 0:
-            raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
-        start = state.models[0]
-        for at in torch.multinomial(weights, int((weights > 0).sum()), generator=fed.rng("seeding", k)).tolist():
-            replies = dict(self.trained(fed, state, {clients[at]: start}))
-            if replies:
-                update: Tensor = replies[clients[at]]["update"]
+        clients, weights, start = list(chances), torch.tensor(list(chances.values())), state.models[0]
+        drawn = int((weights > 0).sum()) if weights.sum() > 0 else 0
+        for at in torch.multinomial(weights, drawn, generator=fed.rng("seeding", k)).tolist() if drawn else ():
+            for reply in dict(self.trained(fed, state, {clients[at]: start})).values():
+                update: Tensor = reply["update"]
                 return start + update
         raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
 

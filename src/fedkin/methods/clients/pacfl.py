@@ -25,13 +25,12 @@ from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import renumbered
 from fedkin.methods.clients.client_tasks import labels_of
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, reported
 from fedkin.methods.clients.round_record import UNKNOWN
 
 AngleLinkage = Literal["average", "complete", "single"]
 
 MAX_VECTORS = 1024
-_REPORTED = 40
 _NEGLIGIBLE = 1e-6
 
 
@@ -214,8 +213,7 @@ def cut_angles(
     if threshold is None:
         threshold = _widest_gap(heights.tolist())
     labels = [0] * len(angles) if threshold is None else fcluster(tree, threshold, criterion="distance").tolist()
-    shown = [float(height) for height in heights[::-1][:_REPORTED]]
-    return torch.tensor(renumbered(labels)), threshold, shown
+    return torch.tensor(renumbered(labels)), threshold, reported(heights)
 
 
 def _widest_gap(heights: Sequence[float]) -> float | None:

@@ -12,7 +12,7 @@ sampling is multiplied by 1.8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from fedkin.core import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import renumbered
 from fedkin.methods.clients.embedding.class_sums_tasks import COUNTED
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, reported
 
 MAX_CLIENTS = 5_000
 """Maximum number of clients, as tables of all pairs of clients take too much memory beyond."""
@@ -37,7 +37,6 @@ third."""
 _DIFFERENT = 0.5  # fraction of two clients' classes that must be common to both
 _OWN = 0.8  # added factor of the variance of sampling
 _DRAWS, _MARGIN = 20, 1.02  # number of trees of noise alone, and factor of their greatest height
-_MAX_REPORTED = 40
 
 
 @dataclass(frozen=True)
@@ -77,16 +76,6 @@ class ClassMeans:
         return ClassMeans(self.means[rows], self.variances[rows], self.counts[rows], self.noise)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Clusters among clients with similar sets of classes, and the tree they were cut from."""
-
-    labels: Integers
-    heights: list[float] = field(default_factory=list)
-    cut: float | None = None
-    level: float | None = None
-
-
 def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) -> Clustering:
     """Cluster clients by their classes and by the means of the classes they have in common.
 
@@ -103,12 +92,10 @@ def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) 
     for part in range(int(parts.max()) + 1):
         rows = np.flatnonzero(parts == part)
         trees.append(_by_means(found.of_clients(rows), min_size, draws))
-        labels[rows] = trees[-1].labels + clusters
+        labels[rows] = trees[-1].labels.numpy() + clusters
         clusters = int(labels[rows].max()) + 1
     numbers = torch.tensor(renumbered(labels.tolist()))
-    if len(trees) > 1:
-        return Clustering(numbers, True, None, [])
-    return Clustering(numbers, clusters > 1, trees[0].cut, trees[0].heights, trees[0].level)
+    return replace(trees[0], labels=numbers) if len(trees) == 1 else Clustering(numbers, True, None, [])
 
 
 def nearest_by_class_means(centroids: Tensor, message: Tensor, segments: int, deviation: float) -> int:
@@ -163,22 +150,22 @@ def _alike(found: ClassMeans) -> Floats:
     return np.where(both + one > 0, both / np.maximum(both + one, 1), 1.0)
 
 
-def _by_means(found: ClassMeans, min_size: int, draws: np.random.Generator) -> _Part:
+def _by_means(found: ClassMeans, min_size: int, draws: np.random.Generator) -> Clustering:
     """Cluster clients with similar sets of classes by a Ward tree of class means, cut above the noise."""
-    n = len(found.means)
-    if n < max(2, 2 * min_size):
-        return _Part(np.zeros(n, dtype=np.int64))
+    one = torch.zeros(len(found.means), dtype=torch.int64)
+    if len(one) < max(2, 2 * min_size):
+        return Clustering(one, False, None, [])
     points, deviations = _points(found)
     tree = ward_tree(points)
     noise = (draws.standard_normal(points.shape) * deviations for _ in range(_DRAWS))
     level = max(_MARGIN * max(top_height(one) for one in noise), 1e-6 * float(tree.heights[-1]))
     splits = tree.splits(min_size)
     above = splits[tree.heights[splits] > level]
-    heights = [float(height) for height in tree.heights[::-1][:_MAX_REPORTED]]
+    heights = reported(tree.heights)
     if not len(above):
-        return _Part(np.zeros(n, dtype=np.int64), heights, None, level)
-    labels = refined(points, joined(points, tree.divided(above, min_size)), min_size)
-    return _Part(labels, heights, (float(tree.heights[above[-1]]) + level) / 2, level)
+        return Clustering(one, False, None, heights, level)
+    labels = torch.from_numpy(refined(points, joined(points, tree.divided(above, min_size)), min_size))
+    return Clustering(labels, int(labels.max()) > 0, (float(tree.heights[above[-1]]) + level) / 2, heights, level)
 
 
 def _points(found: ClassMeans) -> tuple[Floats, Floats]:

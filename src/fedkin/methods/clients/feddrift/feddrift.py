@@ -97,18 +97,12 @@ class FedDriftMethod(ClientMethod):
         elif state.steps % self.period == 0:
             state, values = self._clustered(fed, state)
             missing = dict(fed.missing)
-        cluster_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
-        models = list(state.models)
-        starts = {
-            client: models[cluster_of[client]]
-            for client in self.participants(fed, state)
-            if client not in missing and cluster_of[client] != UNKNOWN
-        }
-        means, losses = self.means_of(*state.models.shape), {}
-        asked = {client: {**one, "held_out": self.held_out} for client, one in self.training(state, starts).items()}
-        for client, reply in fed.stream(train_on_kept, asked, {"update": updates(state.models.shape[1])}):
-            means.add(cluster_of[client], reply["update"], self.weight(reply), client)
-            losses[client] = reply["loss"]
+        present, models = [i for i in self.participants(fed, state) if i not in missing], list(state.models)
+        clusters = self.known_clusters(fed, state.labels, present)
+        starts = {client: models[cluster] for client, cluster in clusters.items()}
+        asked, means = self.training(state, starts, held_out=self.held_out), self.means_of(*state.models.shape)
+        replies = fed.stream(train_on_kept, asked, {"update": updates(state.models.shape[1])})
+        losses = self.add_each(means, replies, clusters)
         moved = means.moved(state.models, self.server_learning_rate)
         record = round_record(fed, losses, state.labels, missing=missing, **values)
         return state.next(models=moved, finished=self.finished(state)), record

@@ -206,5 +206,9 @@ def _clustering(
 ) -> Clustering:
     """Return the `Clustering` of these labels, or of one cluster if there are none."""
     numbers = [0] * tree.leaves if labels is None else renumbered(labels.tolist())
-    heights = [float(height) for height in tree.heights[::-1][:_MAX_REPORTED]]
-    return Clustering(torch.tensor(numbers), labels is not None, cut, heights, noise)
+    return Clustering(torch.tensor(numbers), labels is not None, cut, reported(tree.heights), noise)
+
+
+def reported(heights: Floats) -> list[float]:
+    """Return the greatest of ascending `heights`, greatest first, at most 40."""
+    return [float(height) for height in heights[::-1][:_MAX_REPORTED]]
