@@ -19,15 +19,11 @@ from fedkin.nn.aggregation import Means
 class SplitState(ClientMethodState):
     """State of methods that split clusters by updates: the history of splits.
 
-    Attributes
-    ----------
-    splits : list of dict
-        In order of time: ``round``, counted from 1; ``cluster``, the number of the cluster divided; ``model``
-        ``(size,)``, its model before the split; ``clients``, those that replied; ``parts``, the part of each client;
-        ``distances`` ``(n, n)`` between their updates; ``clusters``, the cluster that each part becomes, where the
-        first part keeps the old number; ``directions`` ``(parts, size)``, the parts' mean updates.
-    pending : dict of str to int
-        Clients that missed a split of their cluster, and its position in `splits`.
+    `splits` have, in order of time: ``round``, counted from 1; ``cluster``, the number of the cluster divided;
+    ``model`` ``(size,)``, its model before the split; ``clients``, those that replied; ``parts``, the part of each
+    client; ``distances`` ``(n, n)`` between their updates; ``clusters``, the cluster that each part becomes, where the
+    first part keeps the old number; ``directions`` ``(parts, size)``, the parts' mean updates. `pending` has clients
+    that missed a split of their cluster, and its position in `splits`.
     """
 
     splits: list[dict[str, Any]] = field(default_factory=list)

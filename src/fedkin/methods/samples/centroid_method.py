@@ -35,16 +35,9 @@ RoundOutcome = tuple[dict[str, Any], dict[str, Any]]
 
 @dataclass(frozen=True)
 class CentroidState(State):
-    """State of methods that find centroids: the centroids, and the features they are in.
+    """State of methods that find centroids: these, float32 ``(k, width)``, and the name and number of their features.
 
-    Attributes
-    ----------
-    features : str
-        Name of the centroids' features, see `fedkin.features.extractors.extract`.
-    width : int
-        Number of features.
-    centroids : Tensor
-        float32 ``(k, width)``; one row per cluster.
+    `fedkin.features.extractors.extract` takes the name.
     """
 
     features: str = "raw"
@@ -63,15 +56,9 @@ def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
 def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
     """Return 1 - d1 / d2 with distances d1, d2 to a sample's centroid and the nearest other one: float32 ``(n,)``.
 
-    Parameters
-    ----------
-    result : mapping
-        Has ``centroids`` and the name of their ``features``.
-    x : Tensor
-        ``(n, *shape)``.
-    clusters : Tensor, optional
-        int64 ``(n,)``, the samples' clusters; by default their nearest centroids, with which a result that has a
-        ``fuzziness`` gives the margin between fuzzy c-means' memberships instead.
+    The result has ``centroids`` and the name of their ``features``. `clusters`, int64 ``(n,)``, are those of the
+    samples `x` ``(n, *shape)``; by default their nearest centroids, with which a result that has a ``fuzziness`` gives
+    the margin between fuzzy c-means' memberships instead.
     """
     centroids = result["centroids"]
     found = [torch.zeros(0)]
@@ -229,12 +216,8 @@ class OneRoundMethod(CentroidMethod):
 class PointsState(CentroidState):
     """State of one-round methods that keep the points of each client.
 
-    Attributes
-    ----------
-    points : dict of str to Tensor
-        By client id as text: the points that the client sent, float32 ``(m, width)``.
-    sizes : dict of str to Tensor
-        By client id as text: number of samples that each point stands for, int64 ``(m,)``.
+    By client id as text, `points` that it sent, float32 ``(m, width)``, and `sizes`, int64 ``(m,)``, the number of
+    samples that each stands for.
     """
 
     points: dict[str, Tensor] = field(default_factory=dict)

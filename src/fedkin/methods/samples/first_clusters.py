@@ -36,17 +36,11 @@ SAMPLES_PER_CLUSTER = 5  # minimum, when the number of clusters is estimated
 def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Generator, max_clusters: int = 10) -> Tensor:
     """Cluster one client's samples ``(n, ...)``, n >= 1, into local clusters; return labels ``0..k-1``, none empty.
 
-    Three samples or fewer, and identical samples, are one cluster. DEC may end with fewer clusters than asked for.
-
-    Parameters
-    ----------
-    how : {"embedding", "kmeans", "dec"}
-        Ward's method on a map of neighbours, k-means on principal components, or Deep Embedded Clustering.
-    n_clusters : int or None
-        Clusters to find, at most the number of distinct samples. ``None`` estimates it from
-        the map: a merge of Ward's tree joins two clusters if it is taller than 0.3 of the tallest and both
-        have at least 5 samples. The estimate is 2 or more unless samples are very few, and tends to be too low above
-        six clusters; `max_clusters` is the largest estimate allowed.
+    Three samples or fewer, and identical samples, are one cluster. `how` is ``"embedding"``, Ward's method on a map of
+    neighbours; ``"kmeans"``, on principal components; or ``"dec"``, Deep Embedded Clustering, which may end with fewer
+    clusters than asked for. `n_clusters` is at most the number of distinct samples. ``None`` estimates it from the map:
+    a merge of Ward's tree joins two clusters if it is taller than 0.3 of the tallest and both have at least 5 samples.
+    The estimate is 2 or more unless samples are very few, at most `max_clusters`, and tends to be too low above six.
     """
     rows = x.detach().flatten(1).numpy()
     distinct = len(np.unique(rows, axis=0))

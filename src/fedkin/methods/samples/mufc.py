@@ -129,21 +129,10 @@ class MUFCMethod(KeptPointsMethod):
         computed anew. Raises FedkinError if a client took no part, does not reply, or has no such row; or if nothing
         would be left.
 
-        Parameters
-        ----------
-        fed : Federation
-        state : MUFCState
-            State of a finished run.
-        rows : mapping of int to Tensor or None
-            By client, the rows of its samples to forget, int64 ``(m,)``; ``None`` for the whole client, which is not
-            asked for anything.
-
-        Returns
-        -------
-        state : MUFCState
-        certificate : dict
-            ``clients``: by client as text, ``rows`` forgotten (``None``: all), and the numbers of centroids ``kept``
-            and ``drawn`` anew; ``request``, counted from 1; ``samples``, the number left at all clients.
+        `state` is that of a finished run. `rows` are by client those of its samples to forget, int64 ``(m,)``; ``None``
+        for the whole client, which is not asked for anything. Return the state and a certificate: ``clients``, by
+        client as text, ``rows`` forgotten (``None``: all), and the numbers of centroids ``kept`` and ``drawn`` anew;
+        ``request``, counted from 1; ``samples``, the number left at all clients.
         """
         unknown = [client for client in rows if str(client) not in state.points]
         if unknown:

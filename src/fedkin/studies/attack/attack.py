@@ -38,18 +38,9 @@ _MESSAGES, _PER_SEGMENT, _TRIALS = 50, 4, 2000
 
 @dataclass(frozen=True)
 class Material:
-    """Finished run under attack: its result, encoder and data.
+    """Finished run under attack: its result, encoder and seed, and the flip probabilities of its clients.
 
-    Attributes
-    ----------
-    found : Found
-    known : KnownEncoder
-    population : Population
-        With clients and tests scaled as in the run.
-    seed : int
-        Of the run.
-    flips : list of float
-        Flip probabilities of the run's clients.
+    Clients and tests of the `population` are scaled as in the run.
     """
 
     found: SavedResult
@@ -75,25 +66,11 @@ class Material:
 
 
 def attack(folder: Path, out: Path | None = None) -> str:
-    """Attack the messages of the run in `folder`; write ``attack.json`` and ``attack.html``.
+    """Attack the messages of the run in `folder`; write ``attack.json`` and ``attack.html``, and return a short table.
 
-    Parameters
-    ----------
-    folder : Path
-        A finished run of the method "embedding". Its data are read again.
-    out : Path, optional
-        Output folder; by default the run's.
-
-    Returns
-    -------
-    str
-        A short table.
-
-    Raises
-    ------
-    FedkinError
-        If there is no such run, it is one of another method, its scenario holds out no samples, or a file cannot be
-        written.
+    The run is a finished one of the method "embedding". Its data are read again. Files are written to `out`, by default
+    the run's folder. Raises FedkinError if there is no such run, it is one of another method, its scenario holds out no
+    samples, or a file cannot be written.
     """
     material = _material(folder)
     with one_thread():

@@ -30,25 +30,12 @@ PLAN, PAGE = "plan.json", "benchmark.html"
 class BenchmarkOptions:
     """Options of a benchmark.
 
-    Attributes
-    ----------
-    family : {"samples", "clients"}
-    data : str
-        Data set of all scenarios that do not require a particular one.
-    methods, scenarios : tuple of str
-        Names, or ``("all",)``. A method's name may have settings behind it that are not defaults, such as
-        ``"ccfc+decorrelation=1"``.
-    seeds : int
-        Of each cell, at least 1.
-    rounds : int
-        Communication rounds of methods that cluster clients. Methods that cluster samples keep their default, as
-        for all other options.
-    module : str
-        Network that methods that cluster clients train.
-    budget : str
-        Wall-clock time of this call, such as ``"2h"``.
-    limit : str
-        Wall-clock time of one run. A run that takes longer is stopped; a call with a longer limit resumes it.
+    `data` are for all scenarios that do not require a particular data set. `methods` and `scenarios` are names, or
+    ``("all",)``. A method's name may have settings behind it that are not defaults, such as ``"ccfc+decorrelation=1"``.
+    Each cell has `seeds` runs, at least 1. Methods that cluster clients train `module` for so many communication
+    `rounds`; methods that cluster samples keep their defaults, as all do for other options. `budget` is the wall-clock
+    time of this call, such as ``"2h"``, and `limit` that of one run: a run that takes longer is stopped, and a call
+    with a longer limit resumes it.
     """
 
     family: Family

@@ -18,7 +18,7 @@ from fedkin.studies.compare import comparison_words
 from fedkin.studies.compare.better_than_chance import ChanceTest
 from fedkin.studies.compare.candidate_runs import CandidateRun, steps_of
 from fedkin.studies.compare.candidates import Candidate, Selection, selection_of
-from fedkin.studies.compare.comparison import JSON, PAGE, Comparison, ComparisonRow
+from fedkin.studies.compare.comparison import PAGE, Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_page import page_of
 from fedkin.studies.compare.comparison_terminal import shown
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore, Judge
@@ -34,25 +34,15 @@ _TRIED = (2, 20)
 """Numbers of clusters to look at settings with; one that some method does not take is no mistake of the user's."""
 _KEPT, _MOST_KEPT = 0.1, 10.0
 """Part of the budget that is kept for scores and the page, and at most so many seconds."""
-_OWN = (PLAN, "numbers.json", JSON, "comparison.csv", PAGE, "runs", "data")
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of a comparison.
 
-    Attributes
-    ----------
-    methods : tuple of str
-        Names, or ``("all",)``.
-    clusters : int or None
-        Number of clusters, at least 2, if it is known.
-    seeds : int
-        Runs of each method, at least 1.
-    budget : str
-        Wall-clock time, such as ``"10m"``.
-    by : {"score", "truth"}
-        Criterion of the ranking and the recommendation.
+    `methods` are names, or ``("all",)``; each has `seeds` runs, at least 1. `clusters` is their number, at least 2, if
+    it is known. `budget` is wall-clock time, such as ``"10m"``. `by`, "score" or "truth", is the criterion of the
+    ranking and the recommendation.
     """
 
     methods: tuple[str, ...] = ("all",)
@@ -159,7 +149,7 @@ def _prepare(question: Question, options: Options, out: Path) -> None:
                     "--out, or remove the folder."
                 )
         return
-    if foreign := [name for name in there if name not in _OWN[-1:]]:
+    if foreign := [name for name in there if name != "data"]:
         raise FedkinError(f"{out} holds {foreign[0]}, which is not part of a comparison; give another --out.")
     write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
 

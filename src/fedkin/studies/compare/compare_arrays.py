@@ -121,10 +121,7 @@ def compare(
 def _files(clients: Any, y: Any) -> tuple[dict[str, _Content], str | None]:
     """Return the array, table or file of every client by file name, and the name of the label column.
 
-    Raises
-    ------
-    FedkinError
-        If there is no client, or samples or labels cannot be used.
+    Raises FedkinError if there is no client, or samples or labels cannot be used.
     """
     given = federation_input(clients, y, entrance="compare")
     named = isinstance(given.source, Mapping)
@@ -184,10 +181,8 @@ def _plain(labels: Any, where: str) -> NDArray[Any]:
 def _write(files: Mapping[str, _Content], folder: Path) -> list[Path]:
     """Write the files that do not exist yet, and return their paths.
 
-    Raises
-    ------
-    FedkinError
-        If the folder holds other clients, or a table has cells that no file can hold; nothing is written then.
+    Raises FedkinError if the folder holds other clients, or a table has cells that no file can hold; nothing is written
+    then.
     """
     known = sorted(path.name for path in folder.glob("*") if path.suffix in READERS)
     if extra := [name for name in known if name not in files]:

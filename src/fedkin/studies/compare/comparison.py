@@ -89,7 +89,7 @@ class Comparison:
     question : str
         What was asked.
     family : {"samples", "clients"}
-    lines : tuple of Line
+    lines : tuple of ComparisonRow
         Rows in order of rank, the best first; those without a finished run last.
     recommended : str or None
         Name of the recommended method; ``None`` if there is none.
@@ -189,13 +189,7 @@ class Comparison:
         return json.dumps({**asdict(self), "out": str(self.out)}, indent=2, sort_keys=True) + "\n"
 
     def write(self) -> None:
-        """Write ``comparison.json`` and ``comparison.csv``.
-
-        Raises
-        ------
-        FedkinError
-            If a file cannot be written.
-        """
+        """Write ``comparison.json`` and ``comparison.csv``; raises FedkinError if a file cannot be written."""
         rows = self.rows()
         write_atomically(self.out / CSV, as_csv([list(rows[0]), *(list(row.values()) for row in rows)]))
         write_atomically(self.out / JSON, self.to_json())

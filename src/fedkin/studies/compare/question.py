@@ -113,24 +113,15 @@ def question_of(
 ) -> Question:
     """Build the question from what a user gives on the command line or in Python.
 
-    Raises FedkinError if something is given twice, or is not allowed.
+    `what` is a path that ends in ``.toml``, of which all but the method and the target is taken; a scenario's name; or
+    data: a name, a file or a folder, as `fedkin.data.reading.sources.load` and `load_clients` take them. `data` and
+    `scenario` are for what it does not name; `clients` is their number, for scenarios that take one; `seed` is that of
+    the data and of the first run, by default the file's, or 0. `settings` are ``"section.key=value"``; those of
+    ``method`` are for all methods that have the key.
 
-    Parameters
-    ----------
-    what : str
-        A path that ends in ``.toml``, of which all but the method and the target is taken; the name of a scenario; or
-        data: a name, a file or a folder, as `fedkin.data.reading.sources.load` and `load_clients` take them.
-    data, scenario : str, optional
-        Data set and scenario, where `what` does not name them.
-    clients : int, optional
-        Number of clients, for scenarios that take one.
-    seed : int, optional
-        Seed of the data and of the first run; by default the file's, or 0.
-    settings : sequence of str
-        ``"section.key=value"``; those of ``method`` are for all methods that have the key.
-    asked : {"auto", "samples", "clients"}
-        What is to be clustered. By default what the methods named cluster; without names, clients where the scenario
-        gives them labels to learn from, and samples otherwise, files of clients included.
+    `asked` is "samples", "clients" or "auto": what the methods named cluster; without names, clients where the scenario
+    gives them labels to learn from, and samples otherwise, files of clients included. Raises FedkinError if something
+    is given twice, or is not allowed.
     """
     if asked not in ("auto", "samples", "clients"):
         raise FedkinError(f"--question is '{asked}'; it should be samples, clients or auto.")

@@ -115,20 +115,12 @@ class PaperClaim(BaseModel):
 class PaperEntry(BaseModel):
     """Table or figure of a paper.
 
-    Attributes
-    ----------
-    title, source, claim : str
-        Subject; place in the paper, such as ``"Table 6"``; what the table should show.
-    differs : str
-        Deviation of all scales from the paper's set-up.
-    run : dict
-        The experiment that all cells start from, as in a file for ``fedkin run``.
-    measure : str or None
-        Measure of a run, see `fedkin.studies.reproduce.measures`; rows and columns may override it. ``{at}`` in it
-        stands for the column's `at`, ``{column}`` for its name.
-    better, digits, factor, tolerance
-        Which figures are better; digits shown; what ours are multiplied by, such as 100 where the paper prints percent;
-        how far ours may be from one of the paper's that comes without an interval, in the paper's unit.
+    `title` is its subject, `source` its place in the paper, such as ``"Table 6"``, and `claim` what it should show.
+    `differs` says how all scales deviate from the paper's set-up. All cells start from the experiment `run`, as in a
+    file for ``fedkin run``. `measure` is that of a run, see `fedkin.studies.reproduce.measures`; rows and columns may
+    override it. ``{at}`` in it stands for the column's `at`, ``{column}`` for its name. `better` says which figures are
+    better; `digits` are shown; ours are multiplied by `factor`, such as 100 where the paper prints percent, and may be
+    `tolerance` from one of the paper's that comes without an interval, in the paper's unit.
     """
 
     model_config = STRICT

@@ -120,20 +120,11 @@ class Plan:
 def plan_of(
     name: str, entry: PaperEntry, scale_name: ScaleName, seeds: int | None = None, asked: str = "", device: str = "cpu"
 ) -> Plan:
-    """Plan the runs of an entry at a scale.
+    """Plan the runs of an entry at a scale; its `name` is for messages, `asked` the one that a user gave, if other.
 
-    Raises FedkinError if the settings do not form a valid experiment.
-
-    Parameters
-    ----------
-    name : str
-        Name of the entry, for messages.
-    seeds : int, optional
-        Number of seeds, if not the scale's: the first of those, then the numbers that follow the greatest.
-    asked : str
-        Name by which a user requests it, if not the entry's.
-    device : str
-        Device of the networks, for methods that have any; runs on another device are different runs.
+    `seeds` is their number, if not the scale's: the first of those, then the numbers that follow the greatest. `device`
+    is that of the networks, for methods that have any; runs on another device are different runs. Raises FedkinError if
+    the settings do not form a valid experiment.
     """
     scale: RunScale = getattr(entry.scales, scale_name)
     drawn = _seeds(scale.seeds, seeds)

@@ -52,10 +52,7 @@ def reproduced(
 ) -> None:
     """Run entries, or only show them, and print their tables; with `quiet`, print JSON only.
 
-    Raises
-    ------
-    FedkinError
-        If there is no such entry, row or column, an entry cannot be used, or runs failed.
+    Raises FedkinError if there is no such entry, row or column, an entry cannot be used, or runs failed.
     """
     plans = plans_of(names, scale, seeds, device)
     if show:

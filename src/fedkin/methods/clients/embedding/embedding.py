@@ -43,20 +43,10 @@ _PRETRAINING = 10
 class EmbeddingState(OneShotState):
     """State of one-shot clustering by embeddings: the messages, and the encoder that they are made with.
 
-    Attributes
-    ----------
-    encoder : dict
-        Plain values that `Encoder.of` makes the encoder from.
-    vector : Tensor
-        The encoder's model ``(size,)``.
-    segments : int
-        Number of parts of a message: one for each class, or for each prototype.
-    template : Tensor
-        float32 ``(segments, width)``, the mean prototypes to which each client's are matched; empty with labels.
-    centre : Tensor
-        float32 ``(width,)``, the mean direction of all codes; empty before it is known, and if messages are bits.
-    radius : float
-        Distance from the centre that is scaled to 1 in class sums.
+    `Encoder.of` makes the encoder from `encoder`; its model is `vector` ``(size,)``. A message has `segments` parts,
+    one for each class or prototype. `template`, float32 ``(segments, width)``, are the mean prototypes to which each
+    client's are matched; empty with labels. `centre`, float32 ``(width,)``, is the mean direction of all codes; empty
+    before it is known, and if messages are bits. `radius` is the distance from it that is scaled to 1 in class sums.
     """
 
     encoder: dict[str, Any] = field(default_factory=dict)
