@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,7 +28,9 @@ from fedkin.experiment import registry
 from fedkin.experiment.config import config_of
 from fedkin.experiment.run import execute, resume
 from fedkin.experiment.run_folder import CONFIG, is_finished
-from fedkin.studies.peak_memory import forget_peak, peak_memory
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_FORGET_PEAK, _PEAK = "5", "VmHWM:"
 
 
 class SentProgress(Progress):
@@ -68,10 +71,11 @@ def main() -> None:
     progress = SentProgress(messages)
     while True:
         order = json.loads(orders.get())
-        forget_peak()
+        with suppress(OSError):  # not Linux, or not allowed
+            _RESET.write_text(_FORGET_PEAK, encoding="ascii")
         progress.send("ready")
         outcome = _outcome(order, progress)
-        if (peak := peak_memory()) is not None:
+        if (peak := _peak_memory()) is not None:
             progress.send("memory", peak)
         give_back_memory()
         progress.send(*outcome)
@@ -90,6 +94,16 @@ def _limit_threads(count: int) -> None:
 
     os.environ["OMP_NUM_THREADS"] = str(count)
     torch.set_num_threads(count)
+
+
+def _peak_memory() -> int | None:
+    """Return the peak resident memory since it was reset, in bytes; ``None`` where the system does not count it."""
+    try:
+        lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith(_PEAK)]
+    return 1024 * int(found[0]) if found else None
 
 
 def _outcome(order: dict[str, Any], progress: Progress) -> tuple[str, ...]:

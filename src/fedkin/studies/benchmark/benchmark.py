@@ -84,7 +84,8 @@ def benchmarked(
         _keep_plan(out, {"family": options.family, "data": options.data, **conditions.settings})
         known = read_results(out)
         budget, limit = TimeBudget(parsed_duration(options.budget)), parsed_duration(options.limit)
-        waiting = [cell for cell in cells if _is_open(known.get(cell), limit)]
+        stopped = {cell for cell, result in known.items() if result.failed and 0 < result.limit < limit}
+        waiting = [cell for cell in cells if cell not in known or cell in stopped]
         with worker or RunWorker(threads=1) as runs:
             for at, cell in enumerate(waiting):
                 if budget.left <= 0:
@@ -130,11 +131,6 @@ def _run(
 
 def _without(cell: Cell, why: str, limit: float = 0.0) -> CellResult:
     return CellResult(cell.seed, cell.scenario, cell.method, {}, failed=why, limit=limit)
-
-
-def _is_open(result: CellResult | None, limit: float) -> bool:
-    """Return whether a cell still has to be run: without a result, or stopped by a shorter time limit."""
-    return result is None or (bool(result.failed) and 0 < result.limit < limit)
 
 
 def _keep_plan(out: Path, plan: dict[str, Any]) -> None:

@@ -82,11 +82,6 @@ def _best_cohesion(space: Space, rng: np.random.Generator) -> float:
     distinct = len(np.unique(space.points, axis=0))
     numbers = [number for number in _NUMBERS if number < len(space.rows) and number <= distinct]
     found = [KMeans(number, n_init=2, random_state=0).fit_predict(space.points).astype(np.int64) for number in numbers]
-    return max(cohesion(space, labels) for labels in (*found, _communities(space, rng)))
-
-
-def _communities(space: Space, rng: np.random.Generator) -> Labels:
-    """Find communities of the graph of neighbours over all clients by Louvain's method."""
     count, links = len(space.rows), space.links[0]
     graph = sparse.csr_matrix((np.ones(len(links.here)), (links.here, links.there)), shape=(count, count))
-    return louvain(graph + graph.T, 1.0, rng)
+    return max(cohesion(space, labels) for labels in (*found, louvain(graph + graph.T, 1.0, rng)))

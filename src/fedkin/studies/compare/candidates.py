@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType
 from typing import Any, Literal, get_args, get_type_hints
 
 from fedkin.core import FedkinError, Method
@@ -29,16 +28,8 @@ def _unknown(made: type[Method[Any]]) -> dict[str, Any]:
     """Return the settings by which a method finds the number of clusters instead of being given it."""
     if not (made.finds_k and made.takes_k):
         return {}
-    return {"n_clusters": "auto" if "auto" in _allowed(get_type_hints(made)["n_clusters"]) else None}
-
-
-def _allowed(hint: Any) -> set[Any]:
-    """Return the values that a type hint allows besides numbers."""
-    values: set[Any] = set()
-    for part in (hint, *get_args(hint)):
-        values |= {None} if part is NoneType else set()
-        values |= {value for value in get_args(part) if isinstance(value, str)}
-    return values
+    hint = get_type_hints(made)["n_clusters"]
+    return {"n_clusters": "auto" if any("auto" in get_args(part) for part in (hint, *get_args(hint))) else None}
 
 
 @dataclass(frozen=True, order=True)

@@ -24,7 +24,7 @@ from fedkin.studies.compare.comparison_terminal import shown
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore, Judge
 from fedkin.studies.compare.prepared_samples import prepared_samples
 from fedkin.studies.compare.question import Question
-from fedkin.studies.compare.ranking import able, chosen, chosen_by_truth, score_of, truth_of
+from fedkin.studies.compare.ranking import chosen, chosen_by_truth, known_truth, score_of, truth_of
 from fedkin.studies.compare.schedule import Schedule, ShowRun
 from fedkin.studies.run_pool import RunWorker
 from fedkin.studies.time_budget import TimeBudget, parsed_duration
@@ -86,7 +86,8 @@ def compared(
     selection = selection_of(question.family, options.methods)
     config = _checked(question, selection, options)
     population = question.population(config)
-    if options.by == "truth" and not _has_truth(question, population):
+    truth = population.truth if question.family == "samples" else population.clusters
+    if options.by == "truth" and truth is None:
         raise FedkinError(f"--by truth needs a truth, and '{question.data}' has none; leave it out.")
     samples = prepared_samples(population, config.data.preparing, question.seed)
     if out.exists() and not out.is_dir():
@@ -126,10 +127,6 @@ def _checked(question: Question, selection: Selection, options: Options) -> Conf
     config = next(iter(configs.values()))
     check_machine(config)
     return config
-
-
-def _has_truth(question: Question, population: Any) -> bool:
-    return (population.truth if question.family == "samples" else population.clusters) is not None
 
 
 def _prepare(question: Question, options: Options, out: Path) -> None:
@@ -258,6 +255,5 @@ def _line(
 
 def _gap(selection: Selection, best: dict[Candidate, CandidateScore], take: Candidate | None) -> float | None:
     """Return how much less the recommended candidate agrees with the truth than the best one."""
-    name = TRUTH[selection.family][0]
-    known = {each: v.truth[name] for each, v in able(selection, best).items() if name in v.truth}
+    known = known_truth(selection, best)
     return max(known.values()) - known[take] if take in known else None

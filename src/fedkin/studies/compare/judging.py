@@ -64,17 +64,22 @@ class Judge:
 
     def verdict(self, runs: Sequence[Done]) -> CandidateScore:
         """Score the finished runs of a candidate, of which there must be one."""
-        stable = criteria.stability([run.labels for run in runs])
-        measures = self._of_samples(runs) if self.family == "samples" else self._of_clients(runs)
+        seen = [self._looked_at(run) for run in runs]
+        measures, spread = {"accuracy": _mean(runs, "personal_accuracy")}, None
+        if self.family == "samples":
+            cohesion = mean(criteria.cohesion(self.space, labels) for labels in seen)
+            silhouette = mean(criteria.silhouette(self.space.points, labels) for labels in seen)
+            measures, spread = {"cohesion": cohesion, "silhouette": silhouette}, criteria.spread(self.space, seen)
+        measures["stability"] = criteria.stability([run.labels for run in runs])
         return CandidateScore(
-            measures | ({} if stable is None else {"stability": stable}),
+            {name: value for name, value in measures.items() if value is not None},
             {name: value for name in TRUTH[self.family] if (value := _mean(runs, name)) is not None},
-            self._by_client(runs) if self.family == "clients" else (),
+            _by_client(runs) if self.family == "clients" else (),
             tuple(run.clusters for run in runs),
             mean(run.bytes for run in runs),
             mean(run.seconds for run in runs),
-            tuple(self._looked_at(run) for run in runs),
-            criteria.spread(self.space, [self._looked_at(run) for run in runs]) if self.family == "samples" else None,
+            tuple(seen),
+            spread,
         )
 
     def explaining_column(self, taken: CandidateScore) -> str | None:
@@ -112,21 +117,12 @@ class Judge:
     def _looked_at(self, run: Done) -> Labels:
         return run.labels[self.space.rows] if self.family == "samples" else run.labels
 
-    def _of_samples(self, runs: Sequence[Done]) -> dict[str, float]:
-        seen = [self._looked_at(run) for run in runs]
-        return {
-            "cohesion": mean(criteria.cohesion(self.space, labels) for labels in seen),
-            "silhouette": mean(criteria.silhouette(self.space.points, labels) for labels in seen),
-        }
 
-    def _of_clients(self, runs: Sequence[Done]) -> dict[str, float]:
-        accuracy = _mean(runs, "personal_accuracy")
-        return {} if accuracy is None else {"accuracy": accuracy}
-
-    def _by_client(self, runs: Sequence[Done]) -> tuple[float | None, ...]:
-        known = [run.metrics["client_accuracy"] for run in runs if "client_accuracy" in run.metrics]
-        columns = ([score for score in each if score is not None] for each in zip(*known, strict=True))
-        return tuple(float(np.mean(own)) if own else None for own in columns)
+def _by_client(runs: Sequence[Done]) -> tuple[float | None, ...]:
+    """Return the mean accuracy of each client's own model over runs; ``None`` where no run has it."""
+    known = [run.metrics["client_accuracy"] for run in runs if "client_accuracy" in run.metrics]
+    columns = ([score for score in each if score is not None] for each in zip(*known, strict=True))
+    return tuple(float(np.mean(own)) if own else None for own in columns)
 
 
 def _mean(runs: Sequence[Done], name: str) -> float | None:

@@ -127,7 +127,8 @@ def question_of(
         raise FedkinError(f"--question is '{asked}'; it should be samples, clients or auto.")
     tables: dict[str, Any] = {}
     if what.endswith(".toml"):
-        tables = _inherited_sections(what)
+        tables = {name: table for name, table in read_tables(Path(what)).items() if name not in _NOT_INHERITED}
+        _check_sections(tables, f"in {what}")
     elif what in registry.SCENARIOS:
         scenario = _once("scenario", what, scenario)
     else:
@@ -146,13 +147,6 @@ def question_of(
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
     tables["scenario"], family = _asked(tables, asked, methods)
     return Question(family, tables, _known(shared, methods), first if seed is None else seed)
-
-
-def _inherited_sections(path: str) -> dict[str, Any]:
-    """Read those sections of an experiment's file that a comparison uses."""
-    tables = {name: table for name, table in read_tables(Path(path)).items() if name not in _NOT_INHERITED}
-    _check_sections(tables, f"in {path}")
-    return tables
 
 
 def _check_sections(tables: dict[str, Any], place: str) -> None:

@@ -61,9 +61,14 @@ class Choice:
 
 def chosen_by_truth(selection: Selection, verdicts: Verdicts) -> Choice | None:
     """Choose the candidate that agrees best with the truth; ``None`` if none can be recommended."""
-    name = TRUTH[selection.family][0]
-    known = {each: verdict.truth[name] for each, verdict in able(selection, verdicts).items() if name in verdict.truth}
+    known = known_truth(selection, verdicts)
     return Choice(max(known, key=lambda each: known[each])) if known else None
+
+
+def known_truth(selection: Selection, verdicts: Verdicts) -> dict[Candidate, float]:
+    """Return the agreement with the truth of candidates that can be recommended, where there is a truth."""
+    name = TRUTH[selection.family][0]
+    return {each: verdict.truth[name] for each, verdict in able(selection, verdicts).items() if name in verdict.truth}
 
 
 def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
@@ -97,29 +102,18 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
 
 def _undecided(take: Candidate, able_ones: Verdicts) -> tuple[Candidate, ...]:
     """Return the candidates whose score does not differ from the chosen one's by more than standard errors."""
-
-    def close(other: CandidateScore) -> bool:
-        apart = abs(score_of("samples", other) - score_of("samples", able_ones[take]))
-        return apart < (able_ones[take].spread or 0.0) + (other.spread or 0.0)
-
-    found = [each for each, verdict in able_ones.items() if each != take and close(verdict)]
-    return tuple(sorted(found, key=lambda each: -score_of("samples", able_ones[each])))
+    score = {each: score_of("samples", verdict) for each, verdict in able_ones.items()}
+    error = {each: verdict.spread or 0.0 for each, verdict in able_ones.items()}
+    close = [each for each in score if abs(score[each] - score[take]) < error[take] + error[each] and each != take]
+    return tuple(sorted(close, key=lambda each: -score[each]))
 
 
 def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateScore]:
     """Return the candidates that can be recommended: they send no data or copies, have a score, and form clusters."""
-    return {
-        each: verdict
-        for each, verdict in verdicts.items()
-        if selection.role(each.method) in ("", "baseline") and _says_much(selection, verdict)
-    }
-
-
-def _says_much(selection: Selection, verdict: CandidateScore) -> bool:
-    """Return whether a candidate has a score and, for samples, more than one cluster."""
-    if score_of(selection.family, verdict) == -math.inf:
-        return False
-    return selection.family == "clients" or max(verdict.clusters) > 1
+    family = selection.family
+    sent = {each: verdict for each, verdict in verdicts.items() if selection.role(each.method) in ("", "baseline")}
+    scored = {each: verdict for each, verdict in sent.items() if score_of(family, verdict) != -math.inf}
+    return {each: verdict for each, verdict in scored.items() if family == "clients" or max(verdict.clusters) > 1}
 
 
 def _near_samples(best: CandidateScore, other: CandidateScore) -> bool:

@@ -75,9 +75,9 @@ class RunScale(BaseModel):
     """Scale of an entry: how many of its runs are made, and how long.
 
     Every cell has one run for each of the seeds. `core_seconds` is the measured time of all runs on one core with the
-    matrix speed `estimate.REFERENCE`. `differs` says how the set-up deviates from the paper's. `set` are settings of
-    all runs, `only` of single rows or columns, by name. By default all rows and columns are run, with the entry's
-    files.
+    matrix speed `reproduce_terminal.REFERENCE`. `differs` says how the set-up deviates from the paper's. `set` are
+    settings of all runs, `only` of single rows or columns, by name. By default all rows and columns are run, with the
+    entry's files.
     """
 
     model_config = STRICT

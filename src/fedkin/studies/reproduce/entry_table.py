@@ -128,7 +128,8 @@ def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) 
     better = _first(lambda line: line.better, column, row, entry.better)
     tolerance = _first(lambda line: line.tolerance, column, row, entry.tolerance)
     values = tuple(factor * value for value in _values(cell, measure, finished))
-    ours, paper = over_seeds(values), _paper(plan, row, column)
+    at = [one.name for one in entry.columns].index(column.name)
+    ours, paper = over_seeds(values), printed(row.paper[at]) if row.paper else None
     verdict = judged(ours, paper, tolerance)
     side = is_better(verdict, ours.value, paper.value, better) if ours and paper else None
     return Result(row.name, column.name, measure, ours, paper, digits, verdict, values, side)
@@ -149,12 +150,6 @@ def _values(cell: PlannedCell, measure: str, finished: Mapping[str, FinishedRun]
         if len(known) == len(jobs):
             found.append(mean(known))
     return found
-
-
-def _paper(plan: Plan, row: EntryRow, column: EntryLine) -> Figure | None:
-    if not row.paper:
-        return None
-    return printed(row.paper[[one.name for one in plan.entry.columns].index(column.name)])
 
 
 def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:

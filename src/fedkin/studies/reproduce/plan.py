@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,10 @@ def plan_of(
     the settings do not form a valid experiment.
     """
     scale: RunScale = getattr(entry.scales, scale_name)
-    drawn = _seeds(scale.seeds, seeds)
+    drawn = scale.seeds
+    if seeds is not None:
+        after = max(drawn) + 1
+        drawn = [*drawn, *range(after, after + seeds)][:seeds]
 
     def planned(row: EntryRow, column: EntryLine) -> PlannedCell:
         runs = (
@@ -146,12 +149,6 @@ def plan_of(
     return Plan(name, asked or name, entry, scale_name, scale, tuple(cells))
 
 
-def _seeds(own: list[int], count: int | None) -> list[int]:
-    if count is None:
-        return own
-    return (own + list(range(max(own) + 1, max(own) + 1 + count)))[:count]
-
-
 def _job(
     name: str, entry: PaperEntry, scale: RunScale, row: EntryRow, column: EntryLine, over: Settings, device: str
 ) -> PlannedRun:
@@ -166,7 +163,8 @@ def _job(
         tables = found.tables
     except FedkinError as error:
         raise FedkinError(f"The cell '{cell_name(row, column)}' of {name} is no experiment: {error}") from error
-    needed = set(_files_in(tables))
+    texts = [value for _, value in flat(tables) if isinstance(value, str)]
+    needed = {text.removeprefix(FILE) for text in texts if text.startswith(FILE)}
     files = tuple(file for file in (entry.files if scale.files is None else scale.files) if file.name in needed)
     if missing := needed - {file.name for file in files}:
         raise FedkinError(
@@ -180,12 +178,6 @@ def _resolved(run: Mapping[str, Any], settings: Settings) -> Config:
     method = settings.get("method.name", run.get("method", {}).get("name", DEFAULT_METHOD))
     given = [*flat(run), *settings.items()]
     return load_config(str(method), [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in given])
-
-
-def _files_in(tables: Mapping[str, Any]) -> Iterator[str]:
-    for _, value in flat(tables):
-        if isinstance(value, str) and value.startswith(FILE):
-            yield value.removeprefix(FILE)
 
 
 def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:

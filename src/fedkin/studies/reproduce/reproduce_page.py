@@ -9,7 +9,6 @@ from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import pluralize
 from fedkin.report.result_tables import MEANINGS
 from fedkin.report.step_tables import MIN_STEPS
-from fedkin.studies.reproduce.entry import EntryLine
 from fedkin.studies.reproduce.entry_table import EntryTable, Result
 from fedkin.studies.reproduce.reproduce_words import (
     COUNTED,
@@ -154,16 +153,16 @@ def _verdict_text(result: Result) -> str:
 
 def _curves(table: EntryTable) -> Iterator[Curve]:
     """Yield a chart of the rows over the columns' positions, if there are enough columns."""
-    columns = [column for column in table.plan.columns if column.at is not None]
-    if len(columns) < MIN_STEPS:
+    places = {column.name: column.at for column in table.plan.columns if column.at is not None}
+    if len(places) < MIN_STEPS:
         return
-    columns.sort(key=_place)
+    columns = sorted(places, key=places.__getitem__)
     found = {row.name: _figures(table, row.name, columns, "ours") for row in table.plan.rows}
     printed = {row.name: _figures(table, row.name, columns, "paper") for row in table.plan.rows if any(row.paper)}
     yield Curve(
         table.plan.entry.title,
         "Means over seeds with their 95 % intervals; thin, what the paper prints.",
-        [_place(column) for column in columns],
+        [places[name] for name in columns],
         {name: _values(figures) for name, figures in found.items()},
         x_label=table.plan.entry.axis,
         intervals={name: [_interval(figure) for figure in figures] for name, figures in found.items()},
@@ -181,12 +180,8 @@ def _interval(figure: Figure | None) -> tuple[float, float] | None:
     return figure.value - figure.half, figure.value + figure.half
 
 
-def _place(column: EntryLine) -> float:
-    return 0.0 if column.at is None else column.at
-
-
 def _figures(
-    table: EntryTable, row: str, columns: Sequence[EntryLine], whose: Literal["ours", "paper"]
+    table: EntryTable, row: str, columns: Sequence[str], whose: Literal["ours", "paper"]
 ) -> list[Figure | None]:
     by_column = {result.column: result for result in table.row(row)}
-    return [getattr(by_column[column.name], whose) for column in columns]
+    return [getattr(by_column[name], whose) for name in columns]
