@@ -70,11 +70,11 @@ def measured(
     people, truth = partitioned(x, y, clients, seed)
     fed = LocalFederation(people, seed, workers=1)
     state = method("8", 1).init(fed)
-    models, _, profiles, trained = method("8", 1)._train_clusters(fed, state, {})
+    work = method("8", 1)._train_clusters(fed, state)
     found = {}
     for name in candidates:
         sent, received, began = fed.traffic.sent, fed.traffic.received, process_time()
-        graph, _ = method(name, 1)._associate(fed, state, models, profiles, trained, {})
+        graph, _ = method(name, 1)._associate(work)
         seconds = process_time() - began
         clusters = graph.clusters()
         labels = [torch.tensor(clusters[client.id])[client.state["labels"]] for client in people]

@@ -24,7 +24,6 @@ from fedkin.core.replies import Array, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import ClientMethod, SoftState, positions
 from fedkin.methods.clients.client_tasks import labels_of, training_of
 from fedkin.methods.clients.round_record import round_record
-from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
@@ -109,8 +108,9 @@ class FedRCMethod(ClientMethod):
             for cluster, update in enumerate(reply["updates"]):
                 means[cluster].add(0, update, weight, client)
             losses[client] = reply["loss"]
+        rate = self.server_learning_rate
         after = state.next(
-            models=self._moved(state.models, means),
+            models=torch.cat([own.moved(model[None], rate) for model, own in zip(state.models, means, strict=True)]),
             labels=labels,
             memberships=memberships,
             frequencies=frequencies_of(masses) if losses else state.frequencies,
@@ -131,10 +131,6 @@ class FedRCMethod(ClientMethod):
             client: {**shared, "memberships": state.memberships[position[client]]}
             for client in self.participants(fed, state)
         }
-
-    def _moved(self, models: Tensor, means: Sequence[Means]) -> Tensor:
-        moved = [own.moved(model[None], self.server_learning_rate)[0] for model, own in zip(models, means, strict=True)]
-        return torch.stack(moved)
 
     def result(self, state: FedRCState) -> dict[str, Any]:
         """Return the common result with the memberships ``(n, K)`` and class frequencies ``(K, classes)``."""

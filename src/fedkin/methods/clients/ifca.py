@@ -89,7 +89,10 @@ class IFCAMethod(ClientMethod):
             participation = self._in_two_exchanges(fed, state, labels, means)
         else:
             participation = self._in_one_exchange(fed, state, labels, means, worst)
-        models = state.models + self.server_learning_rate * self._moves(means)
+        moves, total = means.all(), sum(means.weights)
+        if self.averaging == "gradients" and total > 0:
+            moves[:, means.shared :] *= (torch.tensor(means.weights) / total).unsqueeze(1)
+        models = state.models + self.server_learning_rate * moves
         means.check(models, state.models)
         if self.empty == "reseed" and participation.answered:
             models = worst.reseeded(models, labels, means.shared)
@@ -140,14 +143,6 @@ class IFCAMethod(ClientMethod):
             "training": dataclasses.asdict(self.descent(state.steps)),
             "identity": self.identity,
         }
-
-    def _moves(self, means: Means) -> Tensor:
-        """Return the change of every cluster's model."""
-        updates = means.all()
-        total = sum(means.weights)
-        if self.averaging == "gradients" and total > 0:
-            updates[:, means.shared :] *= (torch.tensor(means.weights) / total).unsqueeze(1)
-        return updates
 
     def _seeded(self, fed: Federation, state: ClientMethodState) -> Tensor:
         """Return K models, each the first model trained by one client (see `start`)."""

@@ -147,9 +147,8 @@ class OCFLMethod(UpdateMethod):
 
 def _blocks(watched: Sequence[UpdateDistances]) -> Tensor:
     """Return the distances of all clusters as one block-diagonal matrix, 0 between clusters."""
-    return (
-        torch.block_diag(*(seen.distances for seen in watched)) if watched else torch.zeros(0, 0, dtype=torch.float64)
-    )
+    found: Tensor = torch.block_diag(torch.zeros(0, 0, dtype=torch.float64), *(seen.distances for seen in watched))
+    return found
 
 
 def _temperature_of(some: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:

@@ -90,7 +90,12 @@ class UpdateMethod(ClientMethod):
                 kept[client] = reply["update"], self.weight(reply)
             else:
                 means.add(work.cluster(client), reply["update"], self.weight(reply), client)
-        watched = [self._watch(fed, state, part, work) for part in work.by_cluster(kept)]
+        watched = []
+        for part in work.by_cluster(kept):
+            parts, distances, values = self.divided(fed, state, part)
+            if parts is not None and len(set(parts)) > 1:
+                work.divide(part, renumbered(parts), distances, state.steps + 1)
+            watched.append(UpdateDistances(part.clients, distances, values))
         if kept:
             means = work.means(kept)
         unsettled = self.unsettled(state, watched)
@@ -105,13 +110,6 @@ class UpdateMethod(ClientMethod):
         )
         values = {"splits": len(work.splits), "fired": len(work.splits) > len(state.splits)}
         return after, round_record(fed, losses, work.labels, **values | _merged(watched))
-
-    def _watch(self, fed: Federation, state: Any, part: Round, work: SplitRound) -> UpdateDistances:
-        """Divide one cluster if `divided` says so; return its clients' distances."""
-        parts, distances, values = self.divided(fed, state, part)
-        if parts is not None and len(set(parts)) > 1:
-            work.divide(part, renumbered(parts), distances, state.steps + 1)
-        return UpdateDistances(part.clients, distances, values)
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the common result with the splits, by which unseen clients are assigned."""

@@ -159,7 +159,7 @@ class MUFCMethod(KeptPointsMethod):
                 done[name] = {"rows": len(own), "kept": kept, "drawn": max(0, drawn)}
         if not points:
             raise FedkinError("Nothing would be left to cluster.")
-        points, sizes = _in_order(points), _in_order(sizes)
+        points, sizes = ({name: own[name] for name in sorted(own, key=int)} for own in (points, sizes))
         request = state.requests + 1
         after = dataclasses.replace(
             state, points=points, sizes=sizes, centroids=self._centroids(fed, state, points, sizes), requests=request
@@ -220,7 +220,3 @@ def _nearer(chances: Tensor, points: Tensor, row: int, first: bool) -> Tensor:
     """Return squared distances from the nearest seed after `row` was added to the seeds."""
     squares = (points - points[row]).square().sum(1)
     return squares if first else torch.minimum(chances, squares)
-
-
-def _in_order(of_clients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: of_clients[name] for name in sorted(of_clients, key=int)}

@@ -276,10 +276,9 @@ class EmbeddingMethod(OneShotMethod):
             "steps": self.pretraining_steps,
         }
         asked = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
-        means, errors = self.means_of(1, len(state.vector)), {}
-        for client, reply in fed.stream(train_encoder, asked, {"update": (len(state.vector),)}):
-            means.add(0, reply["update"], self.weight(reply), client)
-            errors[client] = reply["loss"]
+        means = self.means_of(1, len(state.vector))
+        replies = fed.stream(train_encoder, asked, {"update": (len(state.vector),)})
+        errors = self.add_each(means, replies, dict.fromkeys(asked, 0))
         error = sum(errors.values()) / len(errors) if errors else None
         answered = Participation(sorted(errors), loss=None)
         record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=error)

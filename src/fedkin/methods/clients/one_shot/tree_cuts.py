@@ -20,9 +20,7 @@ it in smaller pieces joins the cluster with the nearest mean. So does, until not
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -84,8 +82,17 @@ def cluster(
     seed. `objective` is that of ``exact``. `flips`, in [0, 0.5], is given if points are bits with equal flips for all:
     variance that flips do not cause is the clients' own.
     """
-    by_tree = partial(_by_tree, mode=mode, rng=rng, objective=objective, flips=flips)
-    return by_tree(points, min_size) if len(points) <= _LIMIT else _by_sample(points, min_size, rng, by_tree)
+    if len(points) <= _LIMIT:
+        return _by_tree(points, min_size, mode, rng, objective, flips)
+    rows = torch.randperm(len(points), generator=rng)[:_SAMPLE]
+    found = _by_tree(points[rows], max(2, min_size * _SAMPLE // len(points)), mode, rng, objective, flips)
+    if not found.separable:
+        return dataclasses.replace(found, labels=torch.zeros(len(points), dtype=torch.int64))
+    x = points.detach().cpu().numpy().astype(np.float32)
+    labels = np.full(len(x), -1, dtype=np.int64)
+    labels[rows.numpy()] = found.labels.numpy()
+    labels = refined(x, joined(x, labels), min_size)
+    return dataclasses.replace(found, labels=torch.tensor(renumbered(labels.tolist())))
 
 
 def _by_tree(
@@ -104,21 +111,6 @@ def _by_tree(
     if mode == "exact" and objective == "paper":
         return _finest(tree, min_size)
     return _above_noise(x, tree, mode, min_size, flips, rng)
-
-
-def _by_sample(
-    points: Tensor, min_size: int, rng: torch.Generator, by_tree: Callable[[Tensor, int], Clustering]
-) -> Clustering:
-    """Cluster a random sample of the points by a tree, and assign all other points to the nearest cluster."""
-    rows = torch.randperm(len(points), generator=rng)[:_SAMPLE]
-    found = by_tree(points[rows], max(2, min_size * _SAMPLE // len(points)))
-    if not found.separable:
-        return dataclasses.replace(found, labels=torch.zeros(len(points), dtype=torch.int64))
-    x = points.detach().cpu().numpy().astype(np.float32)
-    labels = np.full(len(x), -1, dtype=np.int64)
-    labels[rows.numpy()] = found.labels.numpy()
-    labels = refined(x, joined(x, labels), min_size)
-    return dataclasses.replace(found, labels=torch.tensor(renumbered(labels.tolist())))
 
 
 # the paper's objective

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkin.core import Federation, Payload, Task
+from fedkin.core import Payload, Task
 from fedkin.core.replies import reals
 from fedkin.methods.samples.fedcref.association import LocalCluster, kept_positions
+from fedkin.methods.samples.fedcref.fedcref_state import Iteration
 
 UNDER_WAY = 2**28
 """Maximum number of bytes of models that are sent in one exchange, unless a single client's are more."""
@@ -90,31 +91,23 @@ def candidate_pairs(profiles: Tensor, clients: Sequence[int], count: int) -> Ten
 
 
 def score_candidates(
-    fed: Federation,
-    task: Task,
-    rule: Payload,
-    candidates: Tensor,
-    nodes: list[LocalCluster],
-    models: Mapping[int, Tensor],
-    known: PairScores,
-    lost: dict[int, str],
+    work: Iteration, task: Task, rule: Payload, candidates: Tensor, nodes: list[LocalCluster], known: PairScores
 ) -> PairScores:
     """Send every client the models of its local clusters' candidates whose scores are not yet `known`.
 
     A client's scores of all its own local clusters with these models are kept. Clients are asked in batches, so that
-    few models are in transit at once. Clients without a usable reply are added to `lost`, with the reason.
+    few models are in transit at once.
 
     `task` takes `rule` and ``models`` ``(c, replicas, size)``, and answers ``statistics`` ``(own local clusters, c)``.
-    `candidates` are as from `candidate_pairs`, and `models` by client, ``(local clusters, replicas, size)``.
+    `candidates` are as from `candidate_pairs`.
     """
     position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(nodes)}
-    wanted = _wanted(candidates, nodes, known)
+    wanted, models = _wanted(candidates, nodes, known), work.models
     pairs, statistics = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0)]
     for some in _batches(wanted, models):
         sent = {i: [models[client][own] for client, own in (nodes[b] for b in wanted[i])] for i in some}
         payloads = {i: {**rule, "models": torch.stack(chosen)} for i, chosen in sent.items()}
-        replies = fed.ask(task, payloads, lambda i: {"statistics": reals(len(models[i]), len(wanted[i]))})
-        lost.update(fed.missing)
+        replies = work.ask(task, payloads, lambda i: {"statistics": reals(len(models[i]), len(wanted[i]))})
         for i, reply in replies.items():
             own = torch.tensor([position[i, local_cluster] for local_cluster in range(len(models[i]))])
             pairs.append(torch.cartesian_prod(own, torch.tensor(wanted[i])).reshape(-1, 2))

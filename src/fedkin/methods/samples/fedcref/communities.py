@@ -6,26 +6,20 @@ from dataclasses import asdict
 
 from torch import Tensor
 
-from fedkin.core import Federation, Payload
+from fedkin.core import Payload
 from fedkin.core.replies import updates, whole
 from fedkin.methods.samples.fedcref import fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph
 from fedkin.methods.samples.fedcref.fedcref_parameters import FedCRefParameters
-from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
+from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, Iteration
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.stack import StackTraining
 
 
-def train_communities(
-    method: FedCRefParameters,
-    fed: Federation,
-    state: FedCRefState,
-    graph: AssociationGraph,
-    frozen: list[int],
-    lost: dict[int, str],
-) -> Tensor:
+def train_communities(method: FedCRefParameters, work: Iteration, graph: AssociationGraph, frozen: list[int]) -> Tensor:
     """Train one model per community by federated averaging over its local clusters (lines 22-24)."""
-    models = state.model.initial([fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
+    state = work.state
+    models = state.model.initial([work.fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
     if method.continuity:
         continue_models(models, state, graph)
     known = reusable_models(state, graph, frozen)
@@ -47,12 +41,11 @@ def train_communities(
             }
             for client, own in members.items()
         }
-        replies = fed.ask(
+        replies = work.ask(
             fedcref_tasks.train_community,
             payloads,
             lambda i: {"models": updates(len(members[i]), state.model.size), "samples": whole(len(members[i]))},
         )
-        lost.update(fed.missing)
         average_models(models, members, replies, method.aggregation)
     return models
 

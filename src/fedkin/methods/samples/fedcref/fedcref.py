@@ -36,7 +36,7 @@ from fedkin.core.replies import Expected, below, features, is_list, reals, updat
 from fedkin.methods.samples.fedcref import association, candidate_clusters, communities, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_parameters import FedCRefParameters
-from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
+from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, Iteration
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, cluster_first
 from fedkin.methods.samples.sample_method import broadcast, describe_clients
 from fedkin.nn.stack import StackTraining
@@ -75,29 +75,23 @@ class FedCRefMethod(FedCRefParameters):
 
     def step(self, fed: Federation, state: FedCRefState) -> tuple[FedCRefState, Record]:
         """Do one iteration: train, associate, average and refine (lines 7-32)."""
-        lost: dict[int, str] = {}
-        models, samples, profiles, trained = self._train_clusters(fed, state, lost)
-        graph, scores = self._associate(fed, state, models, profiles, trained, lost)
-        frozen = sorted({*state.frozen, *(i for i in state.stable if i in trained)})
-        community_models = communities.train_communities(self, fed, state, graph, frozen, lost)
-        active = [i for i in trained if i not in frozen]
-        clusters, unchanged = self._refine(fed, state, graph, community_models, active, lost)
-        unmatched_models = [
-            models[client][local_cluster, 0] for client, local_cluster in (graph.nodes[a] for a in graph.unmatched)
-        ]
-        used = sorted({cluster for own in clusters.values() for cluster in own})
-        clusters, cluster_models = (
-            fedcref_state.keep_clusters(used, clusters, [*community_models, *unmatched_models])
-            if used
-            else ({}, state.cluster_models)
-        )
-
+        work = self._train_clusters(fed, state)
+        graph, scores = self._associate(work)
+        frozen = sorted({*state.frozen, *(i for i in state.stable if i in work.trained)})
+        community_models = communities.train_communities(self, work, graph, frozen)
+        active = [i for i in work.trained if i not in frozen]
+        clusters, unchanged = self._refine(work, graph, community_models, active)
+        unmatched = (graph.nodes[a] for a in graph.unmatched)
+        every_model = [*community_models, *(work.models[i][local_cluster, 0] for i, local_cluster in unmatched)]
+        used = {cluster: at for at, cluster in enumerate(sorted({g for own in clusters.values() for g in own}))}
+        clusters = {i: [used[cluster] for cluster in own] for i, own in clusters.items()} if used else {}
+        cluster_models = torch.stack([every_model[g] for g in used]) if used else state.cluster_models
         stable = sorted({*frozen, *(i for i in unchanged if unchanged[i] >= self.stability)})
         history = [*state.history, [len(graph.unmatched), len(graph.communities)]]
         state = state.next(
-            models={str(i): models[i] for i in stable},
-            samples={str(i): samples[i] for i in stable},
-            profiles={str(i): profiles[i] for i in stable if i in profiles},
+            models={str(i): work.models[i] for i in stable},
+            samples={str(i): work.samples[i] for i in stable},
+            profiles={str(i): work.profiles[i] for i in stable if i in work.profiles},
             stable=stable,
             frozen=frozen,
             **vars(graph),
@@ -110,7 +104,7 @@ class FedCRefMethod(FedCRefParameters):
         )
         if state.finished:
             self.conclude(fed, state)
-        return state, fedcref_state.record_of(fed, state, samples, used, unchanged, lost)
+        return state, fedcref_state.record_of(work, state, used, unchanged)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
         """Return ``models`` ``(clusters, size)``, and by cluster its local clusters in ``communities``."""
@@ -141,10 +135,8 @@ class FedCRefMethod(FedCRefParameters):
         model = Autoencoder(tuple(result["widths"]), result["output"])
         return distance_margin(model.errors(result["models"], x.flatten(1)).T)
 
-    def _train_clusters(
-        self, fed: Federation, state: FedCRefState, lost: dict[int, str]
-    ) -> tuple[dict[int, Tensor], dict[int, Tensor], dict[int, Tensor], set[int]]:
-        """Have active clients train models (lines 7-9); return models, sizes, profiles and clients that trained."""
+    def _train_clusters(self, fed: Federation, state: FedCRefState) -> Iteration:
+        """Have active clients train models (lines 7-9), with which the iteration begins."""
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
         spec = fedcref_tasks.spec(state.model)
@@ -158,23 +150,15 @@ class FedCRefMethod(FedCRefParameters):
             **({"profiles": features("clusters", 2 * state.widths[0])} if with_profiles else {}),
         }
         replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
-        lost.update(fed.missing)
         models = {i: state.models[str(i)] for i in state.frozen} | {i: r["models"] for i, r in replies.items()}
         samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
         profiles = {int(i): known for i, known in state.profiles.items()}
         profiles |= {i: r["profiles"] for i, r in replies.items() if with_profiles}
-        return models, samples, profiles, set(replies)
+        return Iteration(fed, state, models, samples, profiles, set(replies), dict(fed.missing))
 
-    def _associate(
-        self,
-        fed: Federation,
-        state: FedCRefState,
-        models: dict[int, Tensor],
-        profiles: dict[int, Tensor],
-        trained: set[int],
-        lost: dict[int, str],
-    ) -> tuple[AssociationGraph, dict[str, Tensor]]:
+    def _associate(self, work: Iteration) -> tuple[AssociationGraph, dict[str, Tensor]]:
         """Exchange and score models, and associate local clusters (lines 10-21); return the graph and scores."""
+        state, models = work.state, work.models
         nodes = [[client, local_cluster] for client in sorted(models) for local_cluster in range(len(models[client]))]
         if self.associations == "perfect":
             if self.oracle is None:
@@ -183,23 +167,22 @@ class FedCRefMethod(FedCRefParameters):
                 nodes, [self.oracle(client)[local_cluster] for client, local_cluster in nodes]
             ), {}
         if self.associations == "kin-graph":
-            tallies = fed.ask(
+            tallies = work.ask(
                 fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"clusters": whole(len(models[i]))}
             )
-            lost.update(fed.missing)
             clusters = [
                 int(tallies[client]["clusters"][local_cluster]) if client in tallies else -1 - a  # unknown: unmatched
                 for a, (client, local_cluster) in enumerate(nodes)
             ]
             return association.by_class(nodes, clusters), {}
         if self.candidates == "all":
-            return self._compare_all(fed, state, models, nodes, trained, lost)
-        flat = torch.cat([torch.zeros(0, 2 * state.widths[0]), *(profiles[client] for client in sorted(models))])
+            return self._compare_all(work, nodes)
+        flat = torch.cat([torch.zeros(0, 2 * state.widths[0]), *(work.profiles[client] for client in sorted(models))])
         wanted = candidate_clusters.candidate_pairs(flat, [client for client, _ in nodes], self.candidates)
-        known = candidate_clusters.PairScores(state.pairs, state.pair_statistics).known(state.nodes, nodes, trained)
-        scores = candidate_clusters.score_candidates(
-            fed, fedcref_tasks.score, self._rule(state), wanted, nodes, models, known, lost
-        )
+        before = candidate_clusters.PairScores(state.pairs, state.pair_statistics)
+        known = before.known(state.nodes, nodes, work.trained)
+        rule = self._rule(state)
+        scores = candidate_clusters.score_candidates(work, fedcref_tasks.score, rule, wanted, nodes, known)
         threshold = self.threshold if self.associations == "paper" else None
         graph = association.by_scored_pairs(nodes, *scores.both_ways(len(nodes)), self.cut, threshold)
         return graph, {"pairs": scores.pairs, "pair_statistics": scores.statistics}
@@ -207,16 +190,9 @@ class FedCRefMethod(FedCRefParameters):
     def _rule(self, state: FedCRefState) -> Payload:
         return {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
 
-    def _compare_all(
-        self,
-        fed: Federation,
-        state: FedCRefState,
-        models: dict[int, Tensor],
-        nodes: list[LocalCluster],
-        trained: set[int],
-        lost: dict[int, str],
-    ) -> tuple[AssociationGraph, dict[str, Tensor]]:
+    def _compare_all(self, work: Iteration, nodes: list[LocalCluster]) -> tuple[AssociationGraph, dict[str, Tensor]]:
         """Send all models to all clients that have not scored them, and associate local clusters by the scores."""
+        state, models, trained = work.state, work.models, work.trained
         statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
         everyone = list(range(len(nodes)))
         new = [a for a in everyone if nodes[a][0] in trained]
@@ -226,23 +202,16 @@ class FedCRefMethod(FedCRefParameters):
             to_trained, to_frozen = {**rule, "models": stack}, {**rule, "models": stack[new]}
             asked = {i: to_trained if i in trained else to_frozen for i in models}
             scored = {i: len(everyone if i in trained else new) for i in models}
-            replies = fed.ask(fedcref_tasks.score, asked, lambda i: {"statistics": reals(len(models[i]), scored[i])})
+            replies = work.ask(fedcref_tasks.score, asked, lambda i: {"statistics": reals(len(models[i]), scored[i])})
             for i, reply in replies.items():
                 rows = [a for a in everyone if nodes[a][0] == i]
                 statistics[np.ix_(rows, everyone if i in trained else new)] = reply["statistics"]
-            lost.update(fed.missing)
         if self.associations == "held-out":
             return association.by_held_out_rule(nodes, statistics, self.cut), {"statistics": statistics}
         return association.by_threshold(nodes, statistics, self.threshold), {"statistics": statistics}
 
     def _refine(
-        self,
-        fed: Federation,
-        state: FedCRefState,
-        graph: AssociationGraph,
-        community_models: Tensor,
-        active: list[int],
-        lost: dict[int, str],
+        self, work: Iteration, graph: AssociationGraph, community_models: Tensor, active: list[int]
     ) -> tuple[dict[int, list[int]], dict[int, float]]:
         """Have clients refine local clusters (lines 26-32); return clusters and fractions of unchanged samples."""
         keep_all = self.safeguard == "all" or (self.safeguard == "auto" and self.associations != "held-out")
@@ -253,14 +222,13 @@ class FedCRefMethod(FedCRefParameters):
         }
         min_fraction = self.min_fraction if self.n_clusters == "auto" else None
         options = {"min_fraction": min_fraction, "continuity": self.continuity, "hold": self.hold}
-        common = {**fedcref_tasks.spec(state.model), **options, "models": community_models}
-        replies = fed.ask(
+        common = {**fedcref_tasks.spec(work.state.model), **options, "models": community_models}
+        replies = work.ask(
             fedcref_tasks.refine,
             {i: {**common, "own": own[i], "current": _current(own[i], clusters[i])} for i in active},
             lambda i: {"selected": is_list(below(len(own[i]) + len(community_models)))},
         )
-        lost.update(fed.missing)
-        for i in fed.missing:
+        for i in work.fed.missing:
             del clusters[i]  # the client may have refined, and its reply was lost
         for i, reply in replies.items():
             choices = [clusters[i][q] for q in own[i]] + list(range(len(community_models)))

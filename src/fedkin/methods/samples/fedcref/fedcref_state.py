@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from fedkin.core import Federation, Record, State
+from fedkin.core import Federation, Payload, Record, State, Task
+from fedkin.core.federation import Wanted
 from fedkin.methods.samples.fedcref.association import LocalCluster
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
@@ -71,28 +73,33 @@ class FedCRefState(State):
         return Autoencoder(tuple(self.widths), self.output)
 
 
-def keep_clusters(
-    used: list[int], clusters: dict[int, list[int]], models: list[Tensor]
-) -> tuple[dict[int, list[int]], Tensor]:
-    """Return the clusters `used` by local clusters, renumbered, and their models."""
-    number = {cluster: index for index, cluster in enumerate(used)}
-    return {i: [number[cluster] for cluster in own] for i, own in clusters.items()}, torch.stack(
-        [models[g] for g in used]
-    )
+@dataclass(frozen=True)
+class Iteration:
+    """What an iteration works on: the state before it, and by client the `models`, sizes and profiles as in the state.
+
+    `trained` are the clients that trained in it, and `lost` those without a usable reply so far, with the reason.
+    """
+
+    fed: Federation
+    state: FedCRefState
+    models: dict[int, Tensor]
+    samples: dict[int, Tensor]
+    profiles: dict[int, Tensor]
+    trained: set[int]
+    lost: dict[int, str]
+
+    def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted) -> dict[int, Payload]:
+        """Ask clients as `Federation.ask` does, and keep who is lost."""
+        replies = self.fed.ask(task, payloads, expected)
+        self.lost.update(self.fed.missing)
+        return replies
 
 
-def record_of(
-    fed: Federation,
-    state: FedCRefState,
-    samples: dict[int, Tensor],
-    used: list[int],
-    unchanged: dict[int, float],
-    lost: dict[int, str],
-) -> Record:
-    """Return the record of an iteration that ended with `state`."""
+def record_of(work: Iteration, state: FedCRefState, used: dict[int, int], unchanged: dict[int, float]) -> Record:
+    """Return the record of an iteration that ended with `state`; `used` are the numbers of clusters by former ones."""
     return Record(
-        answered=[i for i in fed.present if i not in lost],
-        missing=lost,
+        answered=[i for i in work.fed.present if i not in work.lost],
+        missing=work.lost,
         values={
             "clusters": len(state.cluster_models),
             "communities": len(state.communities),
@@ -104,12 +111,12 @@ def record_of(
             "unchanged": sum(unchanged.values()) / len(unchanged) if unchanged else 1.0,
             "graph": {
                 "nodes": [
-                    [client, local_cluster, int(samples[client][local_cluster])]
+                    [client, local_cluster, int(work.samples[client][local_cluster])]
                     for client, local_cluster in state.nodes
                 ],
                 "edges": state.edges,
                 "communities": state.communities,
-                "clusters": [used.index(g) if g in used else None for g in range(len(state.communities))],
+                "clusters": [used.get(g) for g in range(len(state.communities))],
                 "next": state.clusters,
             },
         },

@@ -121,7 +121,8 @@ def score(client: Client, payload: Payload) -> Payload:
 @client_task(takes={}, holds={"clusters": whole(None)})
 def tally(client: Client, payload: Payload) -> Payload:
     """Send the kin-graph cluster of most samples of each local cluster."""
-    return {"clusters": torch.stack([client.state["kingraph_clusters"][own].mode().values for own in _members(client)])}
+    clusters, labels = client.state["kingraph_clusters"], client.state["labels"]
+    return {"clusters": torch.stack([clusters[labels == q].mode().values for q in range(_n_clusters(client))])}
 
 
 @task(
@@ -157,7 +158,11 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 def refine(client: Client, payload: Payload) -> Payload:
     """Assign the client's samples to the best of its own models and the communities' (Algorithm 2)."""
     model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
-    own = _own_errors(model, client.state["models"], x, client.state["halves"])
+    models = client.state["models"]
+    if models.shape[1] == 2:
+        own = held_out_rule.held_out_errors(model, models, x, client.state["halves"])
+    else:
+        own = model.errors(models[:, 0], x)
     errors = torch.cat([own[payload["own"]], model.errors(payload["models"], x)])
     min_fraction = payload["min_fraction"]
     compared = errors
@@ -166,7 +171,7 @@ def refine(client: Client, payload: Payload) -> Payload:
         min_fraction = None if min_fraction is None else min_fraction * _SMALLER
     labels, selected = cluster_refine(compared, len(own), min_fraction)
     if payload["continuity"]:
-        client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
+        client.state["start"] = torch.cat([models[payload["own"], 0], payload["models"]])[selected]
     client.state.update(labels=labels, previous=before, errors=errors[selected])
     del client.state["models"]  # they belong to the previous labels
     unchanged = clustering_accuracy(before.numpy(), labels.numpy())
@@ -238,11 +243,6 @@ def _without_small(x: Tensor, clusters: Tensor, min_fraction: float) -> Tensor:
     return torch.where(renumbered[labels] >= 0, renumbered[labels], nearest_centroids(x, means))
 
 
-def _members(client: Client) -> list[Tensor]:
-    """Return masks of the samples in each local cluster."""
-    return [client.state["labels"] == local_cluster for local_cluster in range(_n_clusters(client))]
-
-
 def _paper_statistic(client: Client, payload: Payload) -> Tensor:
     model, x, labels = _model(payload), client.x.flatten(1), client.state["labels"]
     own, foreign = model.errors(client.state["models"][:, 0], x), model.errors(payload["models"][:, 0], x)
@@ -261,12 +261,6 @@ def _held_out_statistic(client: Client, payload: Payload) -> Tensor:
     own = held_out_rule.held_out_errors(model, client.state["models"], x, halves)
     foreign = held_out_rule.held_out_errors(model, payload["models"], x, halves)
     return held_out_rule.loss_rates(own.gather(0, labels[None])[0], foreign, labels, len(own))
-
-
-def _own_errors(model: Autoencoder, models: Tensor, x: Tensor, halves: Tensor) -> Tensor:
-    if models.shape[1] == 2:
-        return held_out_rule.held_out_errors(model, models, x, halves)
-    return model.errors(models[:, 0], x)
 
 
 def _n_clusters(client: Client) -> int:
