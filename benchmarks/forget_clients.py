@@ -18,8 +18,7 @@ from pathlib import Path
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.experiment.config import load_config
-from fedkin.experiment.forgetting import forget
-from fedkin.experiment.forgetting_certificate import FORGOTTEN
+from fedkin.experiment.forgetting import FORGOTTEN, forget
 from fedkin.experiment.forgetting_plan import plan_forgetting
 from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import read_timing

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.population import Drift, Population
+from fedkin.data.population import Drift, Population, client_name, position_of, short_names
 
 
 class Tenfold:
@@ -98,3 +98,19 @@ def test_somebody_must_be_left():
         people_with_everything().forgetting([0, 1, 2])
     with pytest.raises(FedkinError, match="names client 3; allowed: 0 to 2"):
         people_with_everything().forgetting([3])
+
+
+def test_short_names_stay_different():
+    assert short_names(["a.csv", "b.v2", "a.npz"]) == ["a.csv", "b.v2", "a.npz"]
+
+
+def test_a_client_without_a_name_is_called_by_its_id():
+    assert [client_name(i, ["north.csv"]) for i in (0, 1)] == ["north", "1"]
+
+
+@pytest.mark.parametrize(
+    ("client", "at"),
+    [("north.csv", 0), ("north", 0), ("7", 1), ("1", 1), (2, 2), ("3", None), (-1, None), ("east", None), (None, None)],
+)
+def test_a_client_is_named_by_its_file_or_its_position(client, at):
+    assert position_of(client, ["north.csv", "7.csv", "south.csv"], 3) == at

@@ -8,8 +8,7 @@ import torch
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.experiment.cluster_contrasts import contrasts
-from fedkin.experiment.cluster_words import descriptions, remarks, sentences
+from fedkin.experiment.cluster_words import contrasts, descriptions, remarks, sentences
 from fedkin.experiment.column_words import described
 
 COLUMNS = (

@@ -14,8 +14,7 @@ from fedkin.core.trees import load_tree
 from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.checksums import sha256_of
 from fedkin.experiment.config import load_config
-from fedkin.experiment.forgetting import forget
-from fedkin.experiment.forgetting_certificate import FORGOTTEN
+from fedkin.experiment.forgetting import FORGOTTEN, forget
 from fedkin.experiment.forgetting_plan import plan_forgetting
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict

@@ -19,7 +19,7 @@ import click
 from fedkin import __version__
 from fedkin.cli.help_pages import Argument, Command, Group
 from fedkin.cli.other_programs import SENTENCES, key_of
-from fedkin.experiment.shell_words import in_shell
+from fedkin.experiment.terminal_tables import in_shell
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """How a command ends: done; failed by a fault of fedkin's; refused in a sentence; interrupted by Ctrl-C."""

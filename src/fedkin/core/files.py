@@ -31,10 +31,7 @@ class FileError(FedkinError):
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write a file atomically: to a temporary file beside it, which then replaces it; missing parents are made.
 
-    Raises
-    ------
-    FileError
-        If the disk is full or the folder cannot be written; nothing half-written is left.
+    Raises FileError if the disk is full or the folder cannot be written; nothing half-written is left.
     """
     partial = path.with_name(path.name + ".partial")
     try:
@@ -113,11 +110,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes; it is made if it is absent.
 
     Nothing is left afterwards: neither the file ``.fedkin.lock`` nor a folder that was made and has stayed empty.
-
-    Raises
-    ------
-    FileError
-        If another process is at work there, or it cannot be written.
+    Raises FileError if another process is at work there, or it cannot be written.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -168,20 +161,14 @@ def shown_in(folder: Path) -> list[str]:
 
 
 def check_regular(path: Path) -> None:
-    """Check that a path, if it exists, is a regular file; reading from a pipe would block.
-
-    Raises FileError if it is a directory, a pipe or a device.
-    """
+    """Raise FileError if a path is a directory, a pipe or a device, from which reading would block."""
     if path.exists() and not path.is_file():
         what = "a directory" if path.is_dir() else "a pipe or device"
         raise FileError(f"Cannot read {path}: it is no regular file, but {what}.")
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file, unchecked.
-
-    Raises FedkinError if it cannot be read.
-    """
+    """Return the tables of a TOML file, unchecked; raise FedkinError if it cannot be read."""
     check_regular(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -199,10 +186,9 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
     `remedy` is the consequence of a damaged file, the end of the error message. Raises FileError if it cannot be read,
     is no JSON, or holds anything else.
     """
-    wanted: Any = kind
     check_regular(path)
     try:
-        read: T = _adapter(wanted).validate_json(path.read_bytes(), strict=True)
+        read: T = _adapter(kind).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError) as error:
         raise FileError(f"{path} is not as fedkin wrote it{remedy}.") from error
     return read

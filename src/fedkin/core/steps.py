@@ -17,13 +17,8 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
 
     A step that nobody answers is done again, up to 20 times, or five times if all replies were unusable. Then those
     that were asked are left out of the run, if enough clients remain. So are, at once, those whose updates alone make
-    a model useless (`DivergedError`).
-
-    Raises
-    ------
-    FedkinError
-        If fewer than `Federation.min_clients` would remain, which names the clients and says why; or if a model
-        diverges and no client stands out.
+    a model useless (`DivergedError`). Raises FedkinError if fewer than `Federation.min_clients` would remain, which
+    names the clients and says why, or if a model diverges and no client stands out.
     """
     empty = 0
     while True:

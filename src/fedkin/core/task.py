@@ -148,13 +148,7 @@ def client_task(
 
 
 def known_task(name: str) -> Task:
-    """Return the task of this name, and import its module if the client trusts it.
-
-    Raises
-    ------
-    FedkinError
-        If it may not, or there is no such task.
-    """
+    """Return the task of this name, and import its module; raise FedkinError if it is not trusted or not there."""
     try:
         named_module(name.rpartition(".")[0])
         return Task.named(name)

@@ -31,15 +31,7 @@ def trusted_packages(packages: Sequence[str] | None, why: str = _WHY) -> Iterato
 
 
 def named_module(name: str) -> ModuleType:
-    """Import a module by name, if its package is trusted.
-
-    Raises
-    ------
-    RefusalError
-        If it is not of a package that is trusted here, which asking again does not change.
-    ImportError
-        If there is none, and whatever else it raises itself.
-    """
+    """Import a module by name; raise RefusalError if its package is not trusted, and whatever the import raises."""
     packages = _packages.get()
     if packages is not None and name.split(".")[0] not in packages:
         raise RefusalError(f"'{name}' is not from {' or '.join(packages)}, {_why.get()}.")

@@ -30,18 +30,9 @@ def validation_sentence(
 ) -> FedkinError:
     """Return pydantic's first complaint as an error of one sentence; unknown keys come before anything else.
 
-    Parameters
-    ----------
-    values
-        The validated tables and lists.
-    allowed : iterable of str
-        Keys that are allowed, as paths; the nearest to an unknown one is suggested, if there are any.
-    place : str
-        Where the values were given, such as "in FILE".
-    places : mapping of str to str, optional
-        Places of single keys, by path or section, where they were given elsewhere.
-    depth : int, optional
-        Depth of the keys. Below it, pydantic names branches of a union and positions in a list.
+    `values` are the validated tables and lists, and `allowed` the paths of their keys; the nearest to an unknown one is
+    suggested, if there are any. `place` says where they were given, such as "in FILE", and `places` the same of single
+    keys, by path or section. Below the `depth` of the keys, pydantic names branches of a union and positions in a list.
     """
     problems = error.errors(include_url=False)
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])

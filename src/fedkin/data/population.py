@@ -1,11 +1,13 @@
-"""Population of a federation: the clients, and the ground truth, which only the evaluator gets."""
+"""Population of a federation: the clients, their names, and the ground truth, which only the evaluator gets."""
 
 from __future__ import annotations
 
 import dataclasses
 from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,6 +16,8 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.data.preparing.preparation import Preparation
+
+_SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 
 
 @dataclass(frozen=True)
@@ -206,3 +210,25 @@ class Population:
 def _emptied(client: Client) -> Client:
     """Return a client of the same kind without samples or state."""
     return dataclasses.replace(client.rows(torch.zeros(0, dtype=torch.int64)), state={})
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Shorten the clients' names to file names without suffix, except where two would become equal."""
+    short = [Path(name).stem if name.lower().endswith(_SUFFIXES) else name for name in names]
+    times = Counter(name.lower() for name in short)
+    return [own if own and times[own.lower()] == 1 else name for own, name in zip(short, names, strict=True)]
+
+
+def client_name(client: int, names: Sequence[str]) -> str:
+    """Return a client's name for charts and tables: its short name, or its id if clients have no names."""
+    return short_names(names)[client] if client < len(names) else str(client)
+
+
+def position_of(client: int | str | None, names: Sequence[str], count: int) -> int | None:
+    """Find a client's position among `count` by name, short name or number; ``None`` if there is no such client."""
+    short = short_names(names)
+    if isinstance(client, str) and client in (*names, *short):
+        return (list(names) if client in names else short).index(client)
+    if isinstance(client, str) and client.isdecimal():
+        client = int(client)
+    return client if isinstance(client, int) and 0 <= client < count else None

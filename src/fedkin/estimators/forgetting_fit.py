@@ -14,7 +14,7 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.by_client import position_of
 from fedkin.estimators.estimator import Estimator, FitOutcome
 from fedkin.experiment.config import checked_method
-from fedkin.experiment.forgetting_certificate import kept_of
+from fedkin.experiment.forgetting import kept_of
 
 _NOT_COVERED = [
     "copies of the model, such as pickles, and what it has predicted",

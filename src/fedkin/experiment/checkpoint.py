@@ -56,10 +56,7 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
 
 
 def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
-    """Check that a file in `folder` was written in this version's format.
-
-    Raises FedkinError if `tree`, the content of a file there, is not of this version's format.
-    """
+    """Raise FedkinError if `tree`, the content of a file in `folder`, is not of this version's format."""
     if (found := tree.get("format", 1)) != FORMAT:
         raise FedkinError(
             f"{folder} was written by another version of fedkin (format {found}; this version needs {FORMAT}); use the "

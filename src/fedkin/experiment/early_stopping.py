@@ -1,4 +1,4 @@
-"""Callbacks that end a run early: when a metric stops improving, or reaches its target."""
+"""Callback that ends a run early, when a metric stops improving."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Literal
 
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.progress import Callback, RecordLine
-from fedkin.experiment.measure_titles import number
-from fedkin.experiment.sections import TargetSection
 
 
 class EarlyStopping(Callback):
@@ -89,17 +87,3 @@ class EarlyStopping(Callback):
 
     def _is_better(self, value: float) -> bool:
         return self.best is None or self.sign * (value - self.best) > self.min_delta
-
-
-class TargetStop(Callback):
-    """Callback that ends a run when its target metric is reached, if the configuration says so (``target.stop``)."""
-
-    def __init__(self, target: TargetSection) -> None:
-        self.target = target
-
-    def stops(self, line: RecordLine) -> bool:
-        target = self.target
-        if not target.stop or target.metric is None or target.reach is None:
-            return False
-        value = number(line, target.metric)
-        return value is not None and value >= target.reach

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import folder_lock
+from fedkin.core.files import folder_lock, read_json, write_atomically
 from fedkin.core.progress import Progress
 from fedkin.core.trees import save_tree
-from fedkin.data.population import Population
+from fedkin.data.population import Population, short_names
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.checksums import write_sums
-from fedkin.experiment.forgetting_certificate import certificates_of, hashes_of, not_covered, remains, write_certificate
+from fedkin.experiment.checksums import sha256_of, write_sums
+from fedkin.experiment.config import Config
 from fedkin.experiment.forgetting_plan import ForgettingPlan
-from fedkin.experiment.outputs import RESULTS, load_found
+from fedkin.experiment.outputs import MODELS, RESULT, RESULTS, load_found
 from fedkin.experiment.reopening import check_empty, reopen
 from fedkin.experiment.run import execute, resume
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, SITES, TIMING
 from fedkin.experiment.run_loop import RunOutcome, prepare
+
+FORGOTTEN = "forgotten.json"
+_HASHED = (CONFIG, RECORDS, CHECKPOINT, RESULT, MODELS)
+_TEXTS = (".toml", ".jsonl", ".json", ".csv", ".html")
+_NOT_COVERED = [
+    "copies of the run: backups, trackers, reports, models and predictions that were handed out",
+    "what other clients have received before and kept",
+    "the client's own data, which nobody but the client deletes",
+    "what the run before and the run after show together: the difference is of this client",
+]
 
 
 def forget(plan: ForgettingPlan, out: Path | None, progress: Progress | None = None) -> RunOutcome:
@@ -31,27 +43,11 @@ def forget(plan: ForgettingPlan, out: Path | None, progress: Progress | None = N
     Where the method stores each client's contribution separately, clusters are formed again from those of the others
     (`Method.without`), and the labels equal those of a run in which the forgotten clients sent nothing. Otherwise the
     run is repeated without them, from the last checkpoint before they took part or from the start; its files equal
-    those of a run with ``engine.forgotten``.
+    those of a run with ``engine.forgotten``. The sites of a real federation are not contacted: they get their new
+    clusters when the server runs the experiment of `out`, into `out`.
 
-    Parameters
-    ----------
-    plan : ForgettingPlan
-        See `plan_forgetting`.
-    out : Path or None
-        Empty or absent; ``None`` puts the new run in the place of the old one.
-    progress : Progress, optional
-        Shows the progress.
-
-    Returns
-    -------
-    RunOutcome
-        For a real federation, its sites are not contacted: they get their new clusters when the server runs the
-        experiment of `out`, into `out`.
-
-    Raises
-    ------
-    FedkinError
-        If `out` is not empty, or as running the experiment does.
+    `out` is empty or absent; with ``None`` the new run takes the place of the old one. Raises FedkinError if `out` is
+    not empty, or as running the experiment does.
     """
     folder = plan.folder
     if out is not None:
@@ -119,3 +115,69 @@ def _certificate(plan: ForgettingPlan, out: Path, before: dict[str, str], replac
         "not_covered": not_covered(plan.folder.name, replaced),
         "before": before,
     }
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of those files of a run that can contain something of a client."""
+    return {name: sha256_of(folder / name) for name in _HASHED if (folder / name).is_file()}
+
+
+def certificates_of(folder: Path) -> list[dict[str, Any]]:
+    """Read the certificates in a run's folder, the oldest first; empty if no client was forgotten.
+
+    Raises FedkinError if they cannot be read.
+    """
+    path = folder / FORGOTTEN
+    return read_json(path, list[dict[str, Any]]) if path.exists() else []
+
+
+def write_certificate(out: Path, earlier: Sequence[dict[str, Any]], certificate: dict[str, Any]) -> None:
+    """Write ``forgotten.json``: the `earlier` certificates, and this one with the hashes of the files in `out`."""
+    whole = [*earlier, {**certificate, "after": hashes_of(out)}]
+    write_atomically(out / FORGOTTEN, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+
+
+def not_covered(before: str, replaced: bool) -> list[str]:
+    """List what no certificate covers, such as the old run in the folder `before` unless it was replaced."""
+    return [*([] if replaced else [f"the run {before}, which holds all it held"]), *_NOT_COVERED]
+
+
+def remains(
+    out: Path, config: Config, clients: Sequence[int], names: Sequence[str], steps: int, preparation: Preparation | None
+) -> list[dict[str, str]]:
+    """List what the files in `out`, the folder of a run without `clients`, still hold of these: ``file`` and ``what``.
+
+    `clients` are positions; `names` are given for all clients. `steps` is the number of steps that were kept, not
+    repeated; `preparation` says how samples were prepared, if the forgotten clients took part in that and in the kept
+    steps.
+    """
+    found = [{"file": CONFIG, "what": "its name or position, by which the run leaves it out"}]
+    called = [name for at in clients for name in {*names[at : at + 1], *short_names(names)[at : at + 1]}]
+    texts = sorted(path for path in out.rglob("*") if path.is_file() and path.suffix in _TEXTS)
+    named = [path for path in texts if path.name not in (CONFIG, LEDGER, FORGOTTEN)]
+    found += [
+        {"file": path.relative_to(out).as_posix(), "what": "its name"}
+        for path in named
+        if any(name in path.read_text(encoding="utf-8", errors="replace") for name in called)
+    ]
+    if (out / LEDGER).is_file():
+        found.append({"file": LEDGER, "what": "its name, identity and key, which keep its seat from others"})
+    if steps:
+        when = "step 1" if steps == 1 else f"steps 1 to {steps}"
+        what = (
+            f"scores of {when} on a test of which its samples are a part, if there is one"
+            if preparation is None
+            else f"that it answered in {when}, and bytes of its replies"
+        )
+        found.append({"file": RECORDS, "what": what})
+    kept = [] if preparation is None else kept_of(type(config.method), preparation)
+    files = [name for name in (CHECKPOINT, RESULT, MODELS) if (out / name).is_file()]
+    return found + [{"file": name, "what": what} for what in kept for name in files]
+
+
+def kept_of(method: type[Any], preparation: Preparation) -> list[str]:
+    """Describe what remains of a client that the method has left out exactly."""
+    kept = [method.keeps] if method.keeps else []
+    if preparation.mode in ("standard", "common"):
+        kept.append("how samples are scaled and encoded, found from sums over all clients' samples")
+    return kept

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedkin.core import FedkinError
-from fedkin.data.population import Population
+from fedkin.data.population import Population, client_name, position_of, short_names
 from fedkin.experiment.checkpoint import load_checkpoint, restore
-from fedkin.experiment.client_names import client_name, position_of, short_names
 from fedkin.experiment.config import Config
 from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.outputs import load_found
@@ -67,20 +66,9 @@ class ForgettingPlan:
 def plan_forgetting(folder: Path, clients: Sequence[int | str], retrain: bool = False) -> ForgettingPlan:
     """Plan how clients can be forgotten, and what it costs, without changing anything.
 
-    Parameters
-    ----------
-    folder : Path
-        A finished run.
-    clients : sequence of int or str
-        By position or name.
-    retrain : bool
-        Whether to run again even where the method can leave a client out exactly.
-
-    Raises
-    ------
-    FedkinError
-        If `folder` holds no finished run, a client does not exist, took no part or is forgotten already, no client
-        would be left, or a real federation's run would have to be repeated.
+    `clients` are positions or names; with `retrain` all is run again even where the method can leave a client out
+    exactly. Raises FedkinError if `folder` holds no finished run, a client does not exist, took no part or is forgotten
+    already, no client would be left, or a real federation's run would have to be repeated.
     """
     before, checkpoint = run_config(folder), finished_checkpoint(folder)
     is_real = (folder / LEDGER).is_file()

@@ -15,8 +15,8 @@ from torch import Tensor
 from fedkin.core import Client
 from fedkin.core.files import write_atomically
 from fedkin.core.table import Table
+from fedkin.data.population import short_names
 from fedkin.data.preparing.preparation import id_of
-from fedkin.experiment.client_names import short_names
 
 _UNSAFE = re.compile(r"[^\w.@+ -]")
 

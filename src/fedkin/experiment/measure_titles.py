@@ -21,18 +21,9 @@ TRAINING = "training"
 class Measure:
     """Title, unit and explanation of a number in the records.
 
-    Attributes
-    ----------
-    title, meaning : str
-        Its name, and a phrase without a full stop that defines it.
-    unit : Unit
-        How it is written; with "percent" the number itself is a fraction.
-    total : str
-        Name of the number it is a part of, such as all local clusters for the unmatched ones.
-    beside : str
-        Name of a number shown in the same chart and the same card.
-    headline, chart : bool
-        Whether it has a card at the top of the page and a line on the terminal; whether it has a chart.
+    Its `meaning` is a phrase without a full stop. With the `unit` "percent" the number itself is a fraction. It is a
+    part of the number called `total`, and the one called `beside` is in the same chart and the same card. With
+    `headline` it has a card at the top of the page and a line on the terminal.
     """
 
     title: str

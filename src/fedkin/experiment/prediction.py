@@ -11,9 +11,9 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import listing, refuse
 from fedkin.core.seeds import derive_generator
+from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.reading.client_files import expanded, files_of_clients
 from fedkin.data.reading.dataset import Dataset
-from fedkin.experiment.client_names import client_name, position_of, short_names
 from fedkin.experiment.label_files import as_csv, as_objects, cluster_columns, membership_columns, row_names
 from fedkin.experiment.outputs import SavedResult, load_found
 
@@ -32,41 +32,21 @@ def predict(
 ) -> str:
     """Predict new samples by the models of the run in `folder`, as CSV or JSON text.
 
-    Parameters
-    ----------
-    folder : Path
-        A finished run.
-    source : str
-        New samples: a name or path, see `fedkin.data.reading.sources.load`; or a folder with one file per client.
-    label : str, optional
-        Their column of labels, which is ignored; needed if it does not have one of the usual names.
-    client, cluster : int, optional
-        Whose samples they are, where a method has a model per cluster of clients: a client of the run, by its name or
-        position, or the cluster of a client unseen in training, as `assign` returns it. By default a file in a folder
-        is the client's that it is called after.
-    decimal : {".", ","}, optional
-        Decimal separator of numbers in a CSV file; by default that of the run's data.
-    encoding : str, optional
-        Encoding of a CSV file that is not UTF-8, such as "cp1252"; by default that of the run's data.
-    memberships : bool
-        Whether to add a column for each cluster with the samples' membership of it.
-    as_json : bool
-        Whether the text is JSON, a list with an object per sample, in place of CSV.
-    warn : callable, optional
-        Called with a sentence on each column in which the samples are unlike those of the run.
+    `source` is a name or path, see `fedkin.data.reading.sources.load`, or a folder with one file per client; `label` is
+    its column of labels, which is ignored, where that has no usual name. `decimal` and `encoding` are by default those
+    of the run's data.
 
-    Returns
-    -------
-    str
-        Columns ``row``, the table's id if the clients' had it, ``cluster`` and, if known, ``confidence``, then
-        memberships if wanted; or ``class`` in place of these, where a method clusters clients. Before them ``client``,
-        where `source` is a folder.
+    `client` or `cluster` say whose samples they are, where a method has a model per cluster of clients: a client of the
+    run, by its name or position, or the cluster of a client unseen in training, as `assign` returns it. By default a
+    file in a folder is the client's that it is called after.
 
-    Raises
-    ------
-    FedkinError
-        If the run has no result, its method cannot be applied to new samples, or the data do not fit; of a folder, with
-        a line for each problem.
+    Columns are ``row``, the table's id if the clients' had it, ``cluster`` and, if known, ``confidence``, and with
+    `memberships` one for each cluster; or ``class`` in place of these, where a method clusters clients. Before them is
+    ``client``, where `source` is a folder. JSON is a list with an object per sample.
+
+    `warn` is called with a sentence on each column in which the samples are unlike those of the run. Raises FedkinError
+    if the run has no result, its method cannot be applied to new samples, or the data do not fit; of a folder, with a
+    line for each problem.
     """
     found = load_found(folder)
     _check_predicts(found, client, cluster)
@@ -166,13 +146,8 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
     """Assign an unseen client to a cluster of the run in `folder`, by its samples in `source`.
 
     They need labels, unless the run describes clients without labels: by prototypes of codes, or by one style of all
-    samples.
-
-    Raises
-    ------
-    FedkinError
-        If the run has no result, its method does not cluster clients, `folder` is a client's part of a run, or the
-        data do not fit or lack labels that the run needs.
+    samples. Raises FedkinError if the run has no result, its method does not cluster clients, `folder` is a client's
+    part of a run, or the data do not fit or lack labels that the run needs.
     """
     found = load_found(folder)
     if found.method.clusters != "clients":

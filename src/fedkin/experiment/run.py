@@ -20,11 +20,10 @@ from fedkin.core import Federation, FedkinError
 from fedkin.core.device import device_named, on
 from fedkin.core.files import LOCK, folder_lock
 from fedkin.core.progress import Callback, Progress
-from fedkin.data.population import Population
+from fedkin.data.population import Population, short_names
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checkpoint import load_checkpoint
 from fedkin.experiment.checksums import SUMS
-from fedkin.experiment.client_names import short_names
 from fedkin.experiment.config import Config
 from fedkin.experiment.preflight import check_experiment
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, SITES, TIMING, no_run, run_config, write_config

@@ -55,10 +55,7 @@ class RunFiles(Callback):
         self.folder, self.steps, self.on_damage, self.every = folder, steps, on_damage, every
 
     def begin(self) -> None:
-        """Remove what was written after the checkpoint.
-
-        Raises FedkinError if records are missing.
-        """
+        """Remove what was written after the checkpoint; raise FedkinError if records are missing."""
         last = -1 if self.steps is None else self.steps
         read_records(self.folder, last)
         _cut(self.folder / RECORDS, last)
@@ -157,10 +154,7 @@ def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def is_finished(folder: Path) -> bool:
-    """Return whether the run in `folder` has ended.
-
-    The last file that a run writes is its page, which unfinished runs may have, too.
-    """
+    """Return whether the run in `folder` has ended; its page alone does not say so, which unfinished runs may have."""
     return all((folder / name).is_file() for name in TRACKED)
 
 

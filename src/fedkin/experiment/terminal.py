@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
-from fedkin.experiment.client_names import client_name
+from fedkin.data.population import client_name
 from fedkin.experiment.cluster_words import remarks, sentences
 from fedkin.experiment.column_words import described
 from fedkin.experiment.measure_titles import (
@@ -25,8 +25,7 @@ from fedkin.experiment.measure_titles import (
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.shell_words import in_shell
-from fedkin.experiment.terminal_tables import print_table, sentence_text
+from fedkin.experiment.terminal_tables import in_shell, print_table, sentence_text
 from fedkin.report.numbers import format_bytes, pluralize
 
 _MAX_SENTENCES = 12

@@ -1,7 +1,8 @@
-"""Tables and sentences on standard output, wrapped to the terminal's width."""
+"""Tables and sentences on standard output, wrapped to the terminal's width, and options as the shell names them."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
@@ -11,6 +12,11 @@ from fedkin.report.text_tables import fitted
 
 _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 """Characters that lines take beside and between columns, and what a column of words needs at least."""
+
+_NAMED_OPTION = re.compile(r"\b(set )?(lacking|id|scaling|decimal|encoding) = '([^']*)'")
+_IN_OPTION = re.compile(
+    r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values)(?=[,.; ]|$)"
+)
 
 
 def terminal_width() -> int | None:
@@ -67,3 +73,14 @@ def _min_width(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
     if left:
         widths[max(left)] = min(widths[max(left)], _ROOM)
     return sum(widths) + _BETWEEN * (len(widths) - 1) + _EDGES
+
+
+def in_shell(sentence: str) -> str:
+    """Return a sentence with options of tables as the shell takes them, such as ``--set data.lacking=impute``."""
+    said = _NAMED_OPTION.sub(_as_set, sentence)
+    return _IN_OPTION.sub(lambda found: "in " + " or ".join(f"data.{name}" for name in found[1].split(" or ")), said)
+
+
+def _as_set(found: re.Match[str]) -> str:
+    _, name, value = found.groups()
+    return f"{'give ' if found[1] else ''}--set data.{name}={value if value.isalnum() else repr(value)}"

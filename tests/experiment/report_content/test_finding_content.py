@@ -8,7 +8,7 @@ from fedkin.core import Client
 from fedkin.data.population import Population
 from fedkin.experiment import registry
 from fedkin.experiment.report_content.finding_content import client_finding, data_sentence, sample_finding
-from fedkin.experiment.report_content.mixture_content import mixed_in_words, mixtures_of
+from fedkin.experiment.report_content.sample_content import mixed_in_words, mixtures_of
 from fedkin.report import ClientClusters
 from pages import record
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from fedkin.core import Federation, Method
 from fedkin.data.population import Population
 from fedkin.experiment.evaluation.client_scores import evaluate_clusters
-from fedkin.experiment.evaluation.representation import latents_of
 from fedkin.experiment.evaluation.sample_scores import classes_of, evaluate_associations, evaluate_samples
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "evaluate_clusters",
     "evaluate_samples",
     "evaluator_for",
-    "latents_of",
     "with_oracle",
 ]
 

@@ -29,15 +29,10 @@ def evaluate_samples(
 
     The clusters are those that a client keeps; a client that keeps none yet, or never took part, gets those that the
     method's present result predicts. Without `models_too` nothing is evaluated, as that takes time where the result is
-    a network.
-
-    Returns
-    -------
-    dict
-        ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``: ACC within a client,
-        mean over clients; ``kappas``: kappa within each client, in order of id, ``None`` for forgotten ones. Empty
-        without a truth, or if the method has no clusters yet. Where samples have memberships, ``soft_ari`` and
-        ``partition_coefficient`` of these.
+    a network. Scores are ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``, ACC
+    within a client, mean over clients; ``kappas``, kappa within each client, in order of id, ``None`` for forgotten
+    ones; and where samples have memberships, ``soft_ari`` and ``partition_coefficient`` of these. There are none
+    without a truth, or if the method has no clusters yet.
     """
     if population.truth is None or not models_too or not method.ready(state):
         return {}
@@ -46,7 +41,7 @@ def evaluate_samples(
         client.state["clusters"] if "clusters" in client.state else method.predict(result, client.x)
         for client in population.clients
     ]
-    within = [(y, found) for y, found in zip(population.truth, clusters, strict=True)]
+    within = list(zip(population.truth, clusters, strict=True))
     known = [pair for i, pair in enumerate(within) if i not in population.forgotten]
     return {
         **_agreement(*zip(*known, strict=True)),
@@ -71,13 +66,10 @@ def _soft(method: SampleMethod, population: Population, result: Mapping[str, Any
 def evaluate_associations(method: Method[Any], population: Population, fed: Federation, state: Any) -> dict[str, Any]:
     """Score FedCRef's local clusters and associations (section 5.5 of its paper), and the clusters over all clients.
 
-    Returns
-    -------
-    dict
-        ``accuracy``: ACC of the local clusters, mean over the clients that have begun, resting ones included; absent if
-        none has. ``false_matches``: fraction of associations between clusters whose matched classes differ. ``ari``,
-        ``nmi``, ``kappa``, ``pooled_accuracy``: of the clusters of all samples whose client is known. ``target``:
-        number of classes that two or more clients have. Empty without a truth.
+    ``accuracy``: ACC of the local clusters, mean over the clients that have begun, resting ones included; absent if
+    none has. ``false_matches``: fraction of associations between clusters whose matched classes differ. ``ari``,
+    ``nmi``, ``kappa``, ``pooled_accuracy``: of the clusters of all samples whose client is known. ``target``: number of
+    classes that two or more clients have. Empty without a truth.
     """
     if population.truth is None:
         return {}

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from fedkin.core.progress import RecordLine
-from fedkin.experiment.client_names import client_name
+from fedkin.data.population import client_name
 from fedkin.report import GraphNode, GraphView
 from fedkin.report.numbers import pluralize
 

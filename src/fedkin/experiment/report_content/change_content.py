@@ -12,8 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from fedkin.core.progress import RecordLine
-from fedkin.data.population import Population
-from fedkin.experiment.client_names import client_name
+from fedkin.data.population import Population, client_name
 from fedkin.experiment.measure_titles import join_words, phase_of
 from fedkin.report import Band, ClientEvent, Mark, Timeline
 from fedkin.report.numbers import pluralize

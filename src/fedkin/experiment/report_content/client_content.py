@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedkin.core.progress import RecordLine
-from fedkin.data.population import Population
-from fedkin.experiment.client_names import short_names
+from fedkin.data.population import Population, short_names
 from fedkin.experiment.measure_titles import join_words
 from fedkin.report import ClientClusters, Curve
 from fedkin.report.numbers import pluralize

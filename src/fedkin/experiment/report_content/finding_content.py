@@ -9,10 +9,9 @@ import torch
 
 from fedkin.core import Client, Method
 from fedkin.core.progress import RecordLine
-from fedkin.data.population import Population
-from fedkin.experiment.client_names import client_name
+from fedkin.data.population import Population, client_name
 from fedkin.experiment.measure_titles import TRAINING, join_words, number, phase_of
-from fedkin.experiment.report_content.mixture_content import ClusterMixture, mixed_in_words
+from fedkin.experiment.report_content.sample_content import ClusterMixture, mixed_in_words
 from fedkin.report import ClientClusters
 from fedkin.report.numbers import pluralize
 

@@ -9,13 +9,11 @@ import numpy as np
 
 from fedkin.core.method import display_name
 from fedkin.core.progress import RecordLine
-from fedkin.data.population import Population
+from fedkin.data.population import Population, client_name
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
-from fedkin.experiment.client_names import client_name
 from fedkin.experiment.cluster_words import descriptions
 from fedkin.experiment.config import Config
-from fedkin.experiment.evaluation.representation import LatentSample
 from fedkin.experiment.measure_titles import (
     MEASURES,
     Measure,
@@ -42,9 +40,14 @@ from fedkin.experiment.report_content.finding_content import (
     forgotten_note,
     sample_finding,
 )
-from fedkin.experiment.report_content.map_content import sample_map
-from fedkin.experiment.report_content.mixture_content import mixed_in_words, mixtures_of
-from fedkin.experiment.report_content.sample_content import cluster_pictures, cluster_profiles, cluster_table
+from fedkin.experiment.report_content.map_content import LatentSample, sample_map
+from fedkin.experiment.report_content.sample_content import (
+    cluster_pictures,
+    cluster_profiles,
+    cluster_table,
+    mixed_in_words,
+    mixtures_of,
+)
 from fedkin.experiment.sections import TargetSection
 from fedkin.report import Curve, RunView
 from fedkin.report.numbers import format_bytes, pluralize

@@ -15,29 +15,12 @@ from fedkin.experiment.tracking import Trackers, check_installed
 
 
 def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = (), anew: bool = False) -> int:
-    """Send the steps of a run to trackers that do not have them yet, and the result.
+    """Send the steps of a run to trackers that do not have them yet, and the result; return how many steps it has.
 
-    Parameters
-    ----------
-    folder : Path
-        The run's.
-    to : sequence of str
-        Names of trackers; by default those of the run's configuration.
-    settings : sequence of str
-        ``"tracking.key=value"``, which override the run's configuration.
-    anew : bool
-        Whether to start a new tracked run where a tracker knows the run already.
-
-    Returns
-    -------
-    int
-        How many steps the run has.
-
-    Raises
-    ------
-    FedkinError
-        If there is no run or no step, a name or setting is not allowed, another process is at work in the folder, or
-        a tracker is not installed or cannot be reached.
+    `to` are names of trackers, by default those of the run's configuration, which `settings` override, each a
+    ``"tracking.key=value"``. With `anew` a new tracked run is started where a tracker knows the run already. Raises
+    FedkinError if there is no run or no step, a name or setting is not allowed, another process is at work in the
+    folder, or a tracker is not installed or cannot be reached.
     """
     if not (folder / CONFIG).is_file():
         raise no_run(folder)

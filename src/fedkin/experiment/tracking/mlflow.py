@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core.progress import Status
-from fedkin.experiment.tracking.tracker import Subject
-from fedkin.experiment.tracking.tracking_record import ALWAYS
+from fedkin.experiment.tracking.tracker import ALWAYS, Subject
 
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 _FILE = "sqlite:///"

@@ -20,8 +20,7 @@ from fedkin.core.progress import Callback, RecordLine, Status, Timing
 from fedkin.experiment.config import Config
 from fedkin.experiment.run_folder import RECORDS, TRACKED, read_lines, read_timing
 from fedkin.experiment.sections import TrackingSection
-from fedkin.experiment.tracking.tracker import Subject, Tracker
-from fedkin.experiment.tracking.tracking_record import numbers, parameters, tags
+from fedkin.experiment.tracking.tracker import Subject, Tracker, numbers, parameters, tags
 
 NOTES = "tracking.json"
 

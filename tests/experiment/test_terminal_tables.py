@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedkin.experiment.shell_words import in_shell
+from fedkin.experiment.terminal_tables import in_shell
 
 
 @pytest.mark.parametrize(

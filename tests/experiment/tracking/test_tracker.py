@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import fedkin
 from fedkin.experiment.config import load_config
-from fedkin.experiment.tracking.tracking_record import ALWAYS, numbers, parameters, tags
+from fedkin.experiment.tracking.tracker import ALWAYS, numbers, parameters, tags
 
 
 def line(**entries: Any) -> dict[str, Any]:
