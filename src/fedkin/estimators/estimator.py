@@ -176,7 +176,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             found, profile = method.result(state), None
             if preparation.encoding is not None and method.clusters == "samples" and not method.is_private():
                 profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
-                profile = None if profile is None else profile.among(fed.clients.values())
         return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged, forgotten)
 
     def _own_data(self, preparation: Preparation) -> OwnData:

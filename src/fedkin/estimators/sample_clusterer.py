@@ -146,8 +146,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         self._set_clusters(clients)
         encoding = self.preparation_.encoding
         described = encoding is not None and not method.is_private()
-        profile = profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None
-        self._profile = None if profile is None else profile.among(fed.clients.values())
+        self._profile = profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None
 
     def _read_labelled(self, data: ClientInput, where: str) -> Samples:
         """Read labelled samples, and encode their labels as numbers."""

@@ -184,8 +184,7 @@ class Run:
         encoding = self.preparation.encoding
         if encoding is None or not self.fed.present or self.method.clusters != "samples" or self.method.is_private():
             return None
-        profile = profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
-        return None if profile is None else profile.among(self.fed.clients.values())
+        return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
 
     def last_state(self) -> State | None:
         """Restore the federation and the method's state from the checkpoint; ``None`` without a checkpoint."""

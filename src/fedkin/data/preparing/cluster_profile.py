@@ -10,8 +10,8 @@ which is no client's row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Self
@@ -49,7 +49,6 @@ class ClusterProfile:
 
     Attributes
     ----------
-    columns : tuple of SchemaColumn
     samples : Tensor
         int64 ``(k,)``: samples of each cluster, as far as clients report them, see `reportable`.
     filled : Tensor
@@ -68,7 +67,8 @@ class ClusterProfile:
     missing : dict of int to str
         Clients that are not in the sums, and why.
     rows : int
-        All samples of the clients in the sums, also those that they do not report; 0 if that is not known.
+        All samples of the clients in the sums, also those that they do not report; 0 if that is not known here, as it
+        is in a simulation.
     min_members : int
         Samples of one client below which it reports nothing of a cluster, and names no category.
     """
@@ -87,11 +87,6 @@ class ClusterProfile:
     missing: dict[int, str] = field(default_factory=dict)
     rows: int = 0
     min_members: int = MIN_MEMBERS
-
-    def among(self, clients: Iterable[Client]) -> Self:
-        """Return the profile with `rows` of clients whose clusters are known here, as those of a simulation are."""
-        known = [one.state["clusters"] for one in clients if one.id not in self.missing and "clusters" in one.state]
-        return replace(self, rows=sum(map(len, known)))
 
     @property
     def withheld(self) -> int:
@@ -277,8 +272,12 @@ def profile_clusters(
     found = {name: own.double() if name in _FRACTIONS else own.round().long() for name, own in found.items()}
     found["squares"] = found["squares"] * unit.square()
     tensors = {**found, "samples": found["members"], "around": around}
-    own: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
-    return ClusterProfile(columns, members=members, missing=dict(fed.missing), min_members=min_members, **own)
+    facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
+    there = [client.state for client in fed.clients.values() if client.id not in fed.missing]
+    rows = sum(len(state["clusters"]) for state in there if "clusters" in state)
+    return ClusterProfile(
+        columns, members=members, missing=dict(fed.missing), rows=rows, min_members=min_members, **facts
+    )
 
 
 def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from fedkin.data.preparing.column_scales import constant, in_unit, note_on_unit,
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers
 from fedkin.data.preparing.statistics import ColumnSums, histograms_of, medians
 
@@ -27,25 +28,16 @@ _NAMED = 8
 
 
 def fitted_encoding(
-    fed: Federation,
-    schema: Schema,
-    sums: ColumnSums,
-    scaling: str,
-    *,
-    indicator: bool,
-    imputes: bool,
-    imputation: Imputation,
+    fed: Federation, schema: Schema, sums: ColumnSums, options: PreparingOptions
 ) -> tuple[TableEncoding, list[str]]:
     """Fit the encoding of tables with a schema; return it, and notes for the user.
 
-    Clients are asked for histograms if numbers are missing. `sums` are those of the schema's columns; `imputes` says
-    whether a table may lack a column; `scaling`, `indicator` and `imputation` are as in
-    `fedkin.data.preparing.prepare.PreparingOptions`.
+    Clients are asked for histograms if numbers are missing. `sums` are those of the schema's columns.
     """
-    columns, missing = schema.columns, sums.filled < sums.samples
+    columns, missing, scaling = schema.columns, sums.filled < sums.samples, options.scaling
     is_number = are_numbers(columns)
     other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts])
-    indicated = missing & indicator
+    indicated = missing & options.indicator
     fill = _fill(fed, columns, sums, missing)
     mode, spread, shared = _mode(columns, scaling, sums)
     limits, outliers = NO_LIMITS, list[str]()
@@ -71,7 +63,8 @@ def fitted_encoding(
     if mode in ("unit", "none"):
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     low, high = limits.ends(len(columns))
-    encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, imputation)
+    imputes = options.lacking == "impute"
+    encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, options.imputation)
     in_one_unit = note_on_unit(shared, ~constant(sums.mean, sums.spread))
     return encoding, [*_notes(columns, sums, encoding), *in_one_unit, *outliers]
 

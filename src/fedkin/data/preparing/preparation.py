@@ -37,7 +37,9 @@ class Preparation:
     @property
     def mode(self) -> str:
         """Mode of scaling, ``"standard"``, ``"common"``, ``"unit"`` or ``"none"``: see `Scaling`, `TableEncoding`."""
-        return self._one.mode
+        one = self.scaling if self.encoding is None else self.encoding
+        assert one is not None
+        return one.mode
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,12 +60,6 @@ class Preparation:
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
         return NO_OPTIONS if self.encoding is None else self.encoding.schema.reading
-
-    @property
-    def _one(self) -> Scaling | TableEncoding:
-        one = self.scaling if self.encoding is None else self.encoding
-        assert one is not None
-        return one
 
     def apply(
         self,

@@ -20,7 +20,6 @@ from fedkin.data.preparing.encoding import Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import unlimited
-from fedkin.data.preparing.place_columns import note_on_places, places
 from fedkin.data.preparing.preparation import STATE, Preparation, remember
 from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import (
@@ -43,6 +42,7 @@ from fedkin.data.preparing.schema import (
     shortened,
     without,
 )
+from fedkin.data.preparing.schema_notes import note_on_places, places
 from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.columns import ALONE
@@ -173,7 +173,7 @@ def _prepared_tables(
         sums = secure_sums(fed, schema.columns)
     else:
         by_name = {called[client]: reply for client, reply in replies.items()}
-        refuse(wrong_truths([column.name for column in schema.columns if _is_truth_or_number(column)], by_name))
+        refuse(wrong_truths([column.name for column in schema.columns if column.may_be_truth], by_name))
         sums, squares = _sums(fed, schema.columns, replies)
         own = {called[client]: squares[client] for client in replies}
         schema.notes.extend(_notes_on_numbers(schema.columns, sums, by_name, own))
@@ -183,22 +183,9 @@ def _prepared_tables(
         schema, sums = _mostly_filled(schema, sums)
     schema, sums = _most_frequent(schema, sums)
     silent = replace(schema, notes=[])  # clients get the encoding, but what is noted of others is not for them
-    encoding, notes = fitted_encoding(
-        fed,
-        silent,
-        sums,
-        options.scaling,
-        indicator=options.indicator,
-        imputes=options.lacking == "impute",
-        imputation=options.imputation,
-    )
+    encoding, notes = fitted_encoding(fed, silent, sums, options)
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *notes])
-
-
-def _is_truth_or_number(column: SchemaColumn) -> bool:
-    """Return whether a column holds truth values at some clients, and numbers at others."""
-    return column.kind == "number" and bool(column.categories)
 
 
 def _notes_on_numbers(

@@ -13,8 +13,8 @@ from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_notes import has_no_common, note_on_apart_categories, notes_on_categories, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
-from fedkin.data.preparing.place_columns import may_be_place
 from fedkin.data.preparing.schema_notes import (
+    may_be_place,
     note_on_recurring_ids,
     note_on_spellings,
     notes_on_absent,
@@ -44,6 +44,11 @@ class SchemaColumn:
     name: str
     kind: Kind
     categories: tuple[str, ...] = ()
+
+    @property
+    def may_be_truth(self) -> bool:
+        """Whether it holds truth values at some clients, and numbers at others; see `settled`."""
+        return self.kind == "number" and bool(self.categories)
 
 
 def plain(columns: Iterable[SchemaColumn]) -> list[list[Any]]:
@@ -194,7 +199,7 @@ def settled(schema: Schema, are_truths: Sequence[bool]) -> Schema:
     """Return a schema whose numbers with categories are truth values where their values are such, else mere numbers."""
     columns = tuple(
         replace(column, kind="boolean" if truths else "number", categories=column.categories if truths else ())
-        if column.kind == "number" and column.categories
+        if column.may_be_truth
         else column
         for column, truths in zip(schema.columns, are_truths, strict=True)
     )

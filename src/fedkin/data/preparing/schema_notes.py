@@ -1,16 +1,18 @@
-"""Notes on the clients' common schema: columns that are left out, and those that are probably others."""
+"""Columns that are left out of the clients' schema, as those that say where a row is from, and notes on columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
+
+from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.data.preparing.column_notes import spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_whose
 
-_PAIRS, _COMPARED = 5, 200
-"""Pairs of columns of which there are notes, and columns that are compared for them."""
+_PAIRS, _COMPARED, _PLACES = 5, 200, 8
+"""Pairs of columns of which there are notes, columns that are compared for them, and columns that a note names."""
 
 
 def notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]]) -> list[str]:
@@ -93,3 +95,41 @@ def notes_on_ids(ids: Sequence[str], texts: Sequence[str]) -> list[str]:
             f"{_columns(texts)} different in nearly every row, so {_left_out(texts)}; id = 'none' keeps {them}."
         )
     return notes
+
+
+def may_be_place(reports: Collection[ColumnReport]) -> bool:
+    """Return whether each client reports one category of a column, and no two the same.
+
+    A column that a user has named in `categorical` is a feature.
+    """
+    own = [report.categories for report in reports]
+    return len(set(own)) == len(own) > 1 and all(
+        report.kind == "category" and len(report.categories) == 1 and not report.asked for report in reports
+    )
+
+
+def places(
+    names: Sequence[str], counts: Sequence[Tensor], reports: Mapping[int, Mapping[str, ColumnReport]]
+) -> tuple[list[str], list[str]]:
+    """Return which of the columns have one value at each client, and which may have others that are rare.
+
+    `counts` are those of their categories at all clients, the last of all others.
+    """
+    sure: list[str] = []
+    unsure: list[str] = []
+    for name, frequencies in zip(names, counts, strict=True):
+        if may_be_place([own[name] for own in reports.values() if name in own and own[name].filled]):
+            (unsure if float(frequencies[-1]) else sure).append(name)
+    return sure, unsure
+
+
+def note_on_places(names: Sequence[str]) -> str:
+    """Return the note on columns that are left out because they say at which client a row is."""
+    quoted = listing([f"'{name}'" for name in names], _PLACES)
+    has, says, them = f"Column {quoted} has", "it says where a row comes from and is", "it"
+    if len(names) > 1:
+        has, says, them = f"Columns {quoted} have", "they say where a row comes from and are", "them"
+    return (
+        f"{has} one value at each client and another at every other, so {says} left out; name {them} in categorical to "
+        f"keep {them}."
+    )
