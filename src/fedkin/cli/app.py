@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 from fedkin import __version__
-from fedkin.cli.help_pages import Argument, Command, Group
+from fedkin.cli.help_pages import Argument, Group
 from fedkin.cli.other_programs import SENTENCES, key_of
 from fedkin.experiment.terminal_tables import in_shell
 
@@ -63,7 +64,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     raise SystemExit(DONE)
 
 
-@app.command("help", cls=Command)
+@app.command("help")
 @click.argument(
     "words",
     cls=Argument,
@@ -82,6 +83,24 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
         assert found is not None  # else it has raised
         shown = click.Context(found, shown, word)
     click.echo(shown.get_help())
+
+
+@app.command()
+@click.argument(
+    "shell", cls=Argument, type=click.Choice(["bash", "zsh", "fish"]), help="The shell that the script is for."
+)
+def completion(shell: str) -> None:
+    """Print a script for the shell's completion.
+
+    \b
+    bash:  eval "$(fedkin completion bash)"  in ~/.bashrc
+    zsh:   eval "$(fedkin completion zsh)"   in ~/.zshrc
+    fish:  fedkin completion fish | source   in ~/.config/fish/config.fish
+    """  # noqa: D301  # \b is click's mark for lines that stay as they are
+    made = get_completion_class(shell)
+    assert made is not None  # click has all three
+    script = made(app, {}, "fedkin", "_FEDKIN_COMPLETE")
+    click.echo(script.source_template % script.source_vars())
 
 
 @contextmanager

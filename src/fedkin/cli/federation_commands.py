@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,16 +30,7 @@ def federation() -> None:
 @click.option("--insecure", is_flag=True, help="No encryption, no check of who takes part.")
 @click.option("--hub", metavar="PUBLISHER", help="Write an app for Flower Hub instead, of this account.")
 @shared_options.settings("Any key of the experiment, such as method.n_clusters=4.")
-def init(
-    folder: Path,
-    experiment: str,
-    sites: int | None,
-    host: str,
-    port: int,
-    insecure: bool,
-    hub: str | None,
-    settings: tuple[str, ...],
-) -> None:
+def init(folder: Path, experiment: str, hub: str | None, settings: tuple[str, ...], **network: Any) -> None:
     """Write a folder that runs an experiment on real sites. It is a Flower app, with certificates."""
     _needs_flower()
     if hub is not None:
@@ -49,7 +41,7 @@ def init(
         return
     from fedkin.deploy.app_folder import init as written
 
-    written(folder, experiment, sites, list(settings), host, port, insecure)
+    written(folder, experiment, settings=list(settings), **network)
     print(f"Wrote {folder}; {folder / 'README.md'} says how to start.")
 
 
@@ -65,7 +57,7 @@ def key(path: Path) -> None:
 
 @federation.command()
 @shared_options.folder("results", "Results of a real federation.")
-@shared_options.as_json()
+@shared_options.as_json
 def sites(results: Path, as_json: bool) -> None:
     """Show which sites are there, since when, and when each last replied."""
     _needs_flower()

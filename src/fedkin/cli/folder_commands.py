@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +18,7 @@ _SECTION = "Finished runs"
 
 @app.command(section=_SECTION)
 @shared_options.folder()
-@shared_options.quiet()
+@shared_options.quiet
 def report(folder: Path, quiet: bool) -> None:
     """Write a run's report.html again."""
     from fedkin.experiment.run import report as write_again
@@ -46,26 +47,14 @@ def report(folder: Path, quiet: bool) -> None:
 )
 @click.option("--memberships", is_flag=True, help="Add to what part each sample belongs to each cluster.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, an object per sample, instead of CSV.")
-@shared_options.packages()
-def predict(
-    folder: Path,
-    data: str,
-    label: str | None,
-    client: str | None,
-    cluster: int | None,
-    out: Path | None,
-    decimal: str | None,
-    encoding: str | None,
-    memberships: bool,
-    as_json: bool,
-    packages: tuple[str, ...],
-) -> None:
+@shared_options.packages
+def predict(folder: Path, data: str, out: Path | None, packages: tuple[str, ...], **options: Any) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted
 
     with _only_from(packages):
-        text = predicted(folder, data, label, client, cluster, decimal, encoding, memberships, as_json, warn)
+        text = predicted(folder, data, **options, warn=warn)
     if out:
         write_atomically(out, text)
     else:
@@ -76,7 +65,7 @@ def predict(
 @shared_options.folder(help="Folder of a finished run.")
 @shared_options.argument("data", "The client's samples: anything --data takes.", metavar="DATA", type=DATA)
 @click.option("--label", metavar="COLUMN", help="Column of labels, if it has no usual name.")
-@shared_options.packages()
+@shared_options.packages
 def assign(folder: Path, data: str, label: str | None, packages: tuple[str, ...]) -> None:
     """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""
     from fedkin.experiment.prediction import assign as cluster_of
@@ -90,8 +79,8 @@ def assign(folder: Path, data: str, label: str | None, packages: tuple[str, ...]
 @click.option("--clusters", type=int, help="Number of clusters.")
 @click.option("--resolution", type=float, help="Resolution instead of a number: the higher, the more clusters.")
 @shared_options.out("Folder for the results; by default one beside the run's.")
-@shared_options.as_json()
-@shared_options.quiet()
+@shared_options.as_json
+@shared_options.quiet
 def cut(
     folder: Path, clusters: int | None, resolution: float | None, out: Path | None, as_json: bool, quiet: bool
 ) -> None:
@@ -128,8 +117,8 @@ def cut(
 @click.option("--in-place", is_flag=True, help="Replace the run; by default it stays as it is.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and what it costs, and do nothing.")
 @shared_options.out("Folder for the run without it; by default one beside the run's.")
-@shared_options.as_json()
-@shared_options.quiet()
+@shared_options.as_json
+@shared_options.quiet
 def forget(
     folder: Path, clients: tuple[str, ...], retrain: bool, in_place: bool, dry_run: bool, out: Path | None,
     as_json: bool, quiet: bool,
@@ -163,11 +152,11 @@ def forget(
 
 
 @app.command(section=_SECTION)
-@shared_options.folders()
+@shared_options.folders
 @click.option(
     "--target", metavar="METRIC=NUMBER", help="Count until a number is reached, such as personal_accuracy=0.95."
 )
-@shared_options.as_json()
+@shared_options.as_json
 def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
     """Show what runs cost: bytes and seconds, by phase. Further runs are also relative to the first."""
     from fedkin.studies import costs as accounts
@@ -180,8 +169,8 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 @app.command(section=_SECTION)
 @shared_options.folder(help="Folder of a finished run of `embedding`.")
 @shared_options.out("Folder for the results; by default, the run's.")
-@shared_options.as_json()
-@shared_options.quiet()
+@shared_options.as_json
+@shared_options.quiet
 def attack(folder: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Measure what an `embedding` run's messages give away. That is samples, and membership."""
     from fedkin.studies.attack.attack import JSON
@@ -195,11 +184,11 @@ def attack(folder: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
 
 
 @app.command(section=_SECTION)
-@shared_options.folders()
+@shared_options.folders
 @shared_options.tools("--to", default="; by default, those of the experiment")
 @shared_options.settings("Any key of [tracking], such as tracking.project=trials.")
 @click.option("--new", "anew", is_flag=True, help="Start a new tracked run, even if a tool knows the run.")
-@shared_options.quiet()
+@shared_options.quiet
 def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], anew: bool, quiet: bool) -> None:
     """Send the records of runs to tracking tools. Records that a tool already has are left out."""
     with interruptible("the same command sends what is missing"):

@@ -39,7 +39,7 @@ def _listed() -> list[str]:
 )
 @click.option("--preview", is_flag=True, help="Show for every scenario which client has which classes.")
 @click.option("--data", metavar="DATA", type=DATA, help="Data set for --preview; by default, digits.")
-@shared_options.as_json()
+@shared_options.as_json
 def list_names(name: str | None, preview: bool, data: str | None, as_json: bool) -> None:
     """List methods, data, scenarios and models. With a method or a scenario, list its options."""
     sections = _sections()

@@ -27,7 +27,7 @@ _SECTION = "Runs"
 @shared_options.argument("given", "The data set, as --data takes it.", metavar="[DATA]", required=False, type=DATA)
 @shared_options.data("Data set: a name from `fedkin list`, a file, a folder, or hf:NAME of the Hugging Face hub.")
 @shared_options.scenario("How clients get data: a name from `fedkin list`.")
-@shared_options.clients()
+@shared_options.clients
 @click.option("--clusters", type=int, help="Number of clusters, as --set method.n_clusters does.")
 @click.option("--seed", type=int, help="Seed of everything random.")
 @click.option(
@@ -40,8 +40,8 @@ _SECTION = "Runs"
 @shared_options.out("Folder for the results; by default a new one in runs/.")
 @shared_options.settings("Any key of the experiment, such as method.local_epochs=30.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment and its data, print it in full, and run nothing.")
-@shared_options.as_json()
-@shared_options.quiet()
+@shared_options.as_json
+@shared_options.quiet
 def run(
     experiment: str,
     given: str | None,
@@ -93,8 +93,8 @@ def run(
 
 @app.command(section=_SECTION)
 @shared_options.folder()
-@shared_options.as_json()
-@shared_options.quiet()
+@shared_options.as_json
+@shared_options.quiet
 def resume(folder: Path, as_json: bool, quiet: bool) -> None:
     """Resume a stopped run from its last checkpoint."""
     with resumable(folder):
@@ -114,7 +114,7 @@ def resume(folder: Path, as_json: bool, quiet: bool) -> None:
 @click.option("--samples", type=int, help="Maximum number of samples, drawn at random.")
 @click.option("--label", metavar="COLUMN", help="Column of labels to leave out.")
 @click.option("--seed", type=int, default=0, help="Seed of everything random.")
-@shared_options.quiet()
+@shared_options.quiet
 def pretrain(
     data: str, out: Path, model: str, epochs: int, samples: int | None, label: str | None, seed: int, quiet: bool
 ) -> None:

@@ -20,14 +20,19 @@ def argument(name: str, help: str, **more: Any) -> Callable[[F], F]:
     return click.argument(name, cls=Argument, help=help, **more)
 
 
+folders = argument("folders", "Folders of runs.", metavar="RUN...", type=PATH, nargs=-1, required=True)
+clients = click.option("--clients", type=int, help="Number of clients.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but warnings and errors.")
+packages = click.option(
+    "--package", "packages", metavar="NAME", multiple=True,
+    help="Package besides fedkin that a method, model or features may come from. May be repeated.",
+)  # fmt: skip
+
+
 def folder(name: str = "folder", help: str = "Folder of a run.") -> Callable[[F], F]:
     """Add the argument for the folder of a run."""
     return argument(name, help, metavar="RUN", type=click.Path(path_type=Path, file_okay=False))
-
-
-def folders() -> Callable[[F], F]:
-    """Add the argument for the folders of runs, at least one."""
-    return argument("folders", "Folders of runs.", metavar="RUN...", type=PATH, nargs=-1, required=True)
 
 
 def out(help: str, **more: Any) -> Callable[[F], F]:
@@ -38,27 +43,6 @@ def out(help: str, **more: Any) -> Callable[[F], F]:
 def settings(help: str) -> Callable[[F], F]:
     """Add the option ``--set KEY=VALUE``, which may be repeated."""
     return click.option("-s", "--set", "settings", metavar="KEY=VALUE", multiple=True, help=f"{help} May be repeated.")
-
-
-def packages() -> Callable[[F], F]:
-    """Add the option for packages that a run's folder may name."""
-    return click.option(
-        "--package",
-        "packages",
-        metavar="NAME",
-        multiple=True,
-        help="Package besides fedkin that a method, model or features may come from. May be repeated.",
-    )
-
-
-def as_json() -> Callable[[F], F]:
-    """Add the option for JSON output."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-
-
-def quiet() -> Callable[[F], F]:
-    """Add the option that prints only warnings and errors."""
-    return click.option("-q", "--quiet", is_flag=True, help="Print nothing but warnings and errors.")
 
 
 def tools(*names: str, default: str = "") -> Callable[[F], F]:
@@ -80,8 +64,3 @@ def data(help: str) -> Callable[[F], F]:
 def scenario(help: str) -> Callable[[F], F]:
     """Add the option for the scenario, by which clients get data."""
     return click.option("--scenario", metavar="NAME", type=SCENARIO, help=help)
-
-
-def clients() -> Callable[[F], F]:
-    """Add the option for the number of clients."""
-    return click.option("--clients", type=int, help="Number of clients.")

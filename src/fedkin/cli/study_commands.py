@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -36,11 +36,11 @@ _SECTION = "Many runs"
 )
 @shared_options.data("Data set, where a scenario is compared.")
 @shared_options.scenario("How clients get data, where data are compared.")
-@shared_options.clients()
+@shared_options.clients
 @shared_options.out("Folder; by default one in comparisons/. Existing results are reused.")
 @shared_options.settings("Any key of the experiments, such as method.rounds=10.")
-@shared_options.as_json()
-@shared_options.quiet()
+@shared_options.as_json
+@shared_options.quiet
 def compare(
     what: str,
     methods: str,
@@ -102,21 +102,9 @@ def compare(
 )
 @click.option("--show", is_flag=True, help="Run nothing; write the tables of existing runs.")
 @click.option("--markdown", is_flag=True, help="Print tables as Markdown.")
-@shared_options.as_json()
-@shared_options.quiet()
-def reproduce(
-    names: tuple[str, ...],
-    scale: Literal["quick", "paper"],
-    seeds: int | None,
-    jobs: int | None,
-    out: Path,
-    only: tuple[str, ...],
-    device: str,
-    show: bool,
-    markdown: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+@shared_options.as_json
+@shared_options.quiet
+def reproduce(names: tuple[str, ...], out: Path, markdown: bool, as_json: bool, **options: Any) -> None:
     """Reproduce tables of the papers. Figures become tables, too."""
     from fedkin.studies.reproduce import reproduce_terminal
 
@@ -125,7 +113,7 @@ def reproduce(
         return
     form: reproduce_terminal.Form = "json" if as_json else "markdown" if markdown else "table"
     with interruptible("the same command resumes where it stopped"):
-        reproduce_terminal.reproduced(names, scale, seeds, jobs, out, show, only, form, quiet, device)
+        reproduce_terminal.reproduced(names, out=out, form=form, **options)
 
 
 @app.command(section=_SECTION)
@@ -142,21 +130,17 @@ def reproduce(
 @click.option("--rounds", type=int, default=20, help="Rounds of methods that cluster clients.")
 @click.option("--module", metavar="NAME", default="perceptron", help="Network of methods that cluster clients.")
 @shared_options.out("Folder; by default one in benchmark-runs/. Existing results count.")
-@shared_options.as_json()
-@shared_options.quiet()
+@shared_options.as_json
+@shared_options.quiet
 def benchmark(
     what: Literal["clients", "samples"],
-    budget: str,
-    limit: str,
     data: str,
     methods: str,
     scenarios: str,
-    seeds: int,
-    rounds: int,
-    module: str,
     out: Path | None,
     as_json: bool,
     quiet: bool,
+    **sizes: Any,
 ) -> None:
     """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
     from fedkin.studies.benchmark import BenchmarkOptions, benchmarked
@@ -164,7 +148,7 @@ def benchmark(
     from fedkin.studies.benchmark.benchmark_page import as_text
     from fedkin.studies.benchmark.cells import scenarios_of
 
-    options = BenchmarkOptions(what, data, _names(methods), _names(scenarios), seeds, rounds, module, budget, limit)
+    options = BenchmarkOptions(what, data, _names(methods), _names(scenarios), **sizes)
     folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
     with interruptible("the same command resumes the benchmark"):
         found = benchmarked(options, folder, shows=not quiet)
