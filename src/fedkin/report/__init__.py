@@ -13,7 +13,7 @@ from fedkin.report.run_view import (
     RunView,
     SampleMap,
 )
-from fedkin.report.scale_view import Scale, ScaleTree
+from fedkin.report.scale_trees import Scale, ScaleTree
 from fedkin.report.timeline import Band, Curve, Mark, Timeline
 from fedkin.report.write import write_page, write_report
 

@@ -13,23 +13,14 @@ Lines = list[tuple[str, list[float | None]]]
 """Names and values by step."""
 
 
-def series(curve: Curve) -> Lines:
-    """Return names and values of the series, sorted by name; values that are not finite become ``None``."""
-    return _finite(curve.series)
-
-
-def references(curve: Curve) -> Lines:
-    """Return names and values of the references, sorted by name; values that are not finite become ``None``."""
-    return _finite(curve.reference)
-
-
-def _finite(named: Mapping[str, Sequence[float | None]]) -> Lines:
+def by_name(named: Mapping[str, Sequence[float | None]]) -> Lines:
+    """Return names and values of series or references, sorted by name; values that are not finite become ``None``."""
     return [(name, [finite(value) for value in named[name]]) for name in sorted(named)]
 
 
 def coloured(curve: Curve) -> Lines:
     """Return the lines that need a colour of their own: all series, then references without a series."""
-    return [*series(curve), *((name, values) for name, values in references(curve) if name not in curve.series)]
+    return by_name(curve.series) + [line for line in by_name(curve.reference) if line[0] not in curve.series]
 
 
 def intervals(curve: Curve, name: str) -> list[Interval | None]:
@@ -63,7 +54,7 @@ def _compared(curve: Curve, name: str) -> list[str]:
 
 def end_values(curve: Curve) -> str:
     """Write the legend: the series with their last values, then references and intervals."""
-    named = series(curve)
+    named = by_name(curve.series)
     entries = [element("li", "last:")] if named else []
     for index, (name, values) in enumerate(named):
         last = next((value for value in reversed(values) if value is not None), None)
@@ -95,7 +86,7 @@ def number_table(curve: Curve) -> str:
 
 def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:
     columns: list[tuple[str, Sequence[float | None]]] = []
-    for name, values in series(curve):
+    for name, values in by_name(curve.series):
         columns.append((in_unit(name, curve.unit), values))
         if any(intervals(curve, name)):
             known = intervals(curve, name)
@@ -111,10 +102,10 @@ def in_words(curve: Curve) -> str:
     """Describe each line by its first and its last value."""
     compared = [
         (f"{name}, {curve.reference_name}" if name in curve.series else name, values)
-        for name, values in references(curve)
+        for name, values in by_name(curve.reference)
     ]
     sentences = []
-    for name, values in [*series(curve), *compared]:
+    for name, values in [*by_name(curve.series), *compared]:
         known = [(x, value) for x, value in zip(curve.x, values, strict=True) if value is not None]
         if known:
             (x0, first), (x1, last) = known[0], known[-1]

@@ -8,13 +8,12 @@ from itertools import groupby, pairwise
 
 from fedkin.report.chart_numbers import (
     Interval,
+    by_name,
     coloured,
     end_values,
     in_words,
     intervals,
     number_table,
-    references,
-    series,
     tip_lines,
 )
 from fedkin.report.markup import card, drawing, element, short, text
@@ -78,9 +77,9 @@ class _CurveFrame:
 def _drawing(curve: Curve, timeline: Timeline) -> str:
     frame = _CurveFrame(curve)
     colours = {name: index for index, (name, _) in enumerate(coloured(curve))}
-    beneath = "".join(_sure(curve, frame, colours[name], intervals(curve, name)) for name, _ in series(curve))
-    compared = "".join(_reference(curve, frame, colours[name], values) for name, values in references(curve))
-    lines = "".join(_line(curve, frame, index, values) for index, (_, values) in enumerate(series(curve)))
+    beneath = "".join(_sure(curve, frame, colours[name], intervals(curve, name)) for name, _ in by_name(curve.series))
+    compared = "".join(_reference(curve, frame, colours[name], values) for name, values in by_name(curve.reference))
+    lines = "".join(_line(curve, frame, index, values) for index, (_, values) in enumerate(by_name(curve.series)))
     return drawing(
         "chart", HEIGHT, in_words(curve), _bands(frame, timeline), _axes(curve, frame), _marks(frame, timeline),
         beneath, lines, compared, _stops(curve, frame, timeline),
@@ -193,6 +192,6 @@ def _stops(curve: Curve, frame: _CurveFrame, timeline: Timeline) -> str:
 
 def _values(curve: Curve) -> list[float]:
     """Return all finite values, references and interval ends of a curve, which its y axis must cover."""
-    named = [values for _, values in (*series(curve), *references(curve))]
+    named = [values for _, values in (*by_name(curve.series), *by_name(curve.reference))]
     ends = [end for name in curve.intervals for each in intervals(curve, name) if each is not None for end in each]
     return [value for values in named for value in values if value is not None] + ends

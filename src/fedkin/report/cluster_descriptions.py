@@ -19,24 +19,11 @@ _LONG = 24
 class ClusterDescriptions:
     """Descriptions of a table's clusters, which say what distinguishes them.
 
-    Attributes
-    ----------
-    columns : sequence of str
-        Columns of the table, most distinctive first.
-    effects : sequence of float
-        By column, its effect size: how far it distinguishes the clusters, in [0, 1].
-    cells : sequence of sequence of str
-        By column and cluster, the text of the table's cell.
-    shifts : sequence of sequence of float
-        By column and cluster, how many standard deviations the cells lie above those of all samples.
-    notes : sequence of str
-        Sentences on clients that are not described.
-    min_effect : float
-        Columns with an effect below are shown separately, as they distinguish nothing.
-    typical : sequence of sequence of str
-        By column and cluster, the value of a typical sample; empty if none are known.
-    typical_rows : sequence of int
-        By cluster, the number of rows over which its typical sample is averaged.
+    `columns` are most distinctive first; `effects`, in [0, 1], say how far each distinguishes the clusters, and those
+    below `min_effect` are shown as distinguishing nothing. By column and cluster, `cells` are the texts of the table,
+    `shifts` how many standard deviations these lie above those of all samples, and `typical` the values of a typical
+    sample, which is averaged over so many `typical_rows` of each cluster; both are empty if none are known. `notes` are
+    sentences on clients that are not described.
     """
 
     clusters: Sequence[int]

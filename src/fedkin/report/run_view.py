@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedkin.core.errors import FedkinError
 from fedkin.report.cluster_descriptions import ClusterDescriptions
-from fedkin.report.scale_view import ScaleTree
+from fedkin.report.scale_trees import ScaleTree
 from fedkin.report.timeline import NO_EVENTS, Curve, Timeline
 
 

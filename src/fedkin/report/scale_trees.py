@@ -1,18 +1,55 @@
-"""Tree of coarser and finer clusters as inline SVG: each cluster's block lies below the one it is part of."""
+"""Tree of coarser and finer clusters, and its SVG: each cluster's block lies below the one it is part of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from fedkin.core.errors import FedkinError
 from fedkin.report.markup import card, cluster_class, drawing, element, numbers_below, text
 from fedkin.report.numbers import pluralize, shown
-from fedkin.report.scale_view import Scale, ScaleTree
 
 WIDTH, TOP, ROW, HEIGHT = 400.0, 18.0, 22.0, 18.0
 LEFT, RIGHT = 30.0, 36.0
 GAP, NAMED = 1.0, 15.0
 """Between blocks, and the least width of one with its name in it."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Partition of the samples at one resolution, with numbers of samples by cluster.
+
+    `parents` are by cluster the one of the scale before that it is part of; empty in the first scale. `stability`, at
+    most 1, is that of the partition when some micro-clusters are left out. Exactly one scale of a tree is `chosen`, as
+    the clusters found.
+    """
+
+    samples: Sequence[int]
+    parents: Sequence[int]
+    stability: float | None
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class ScaleTree:
+    """Hierarchy of partitions of the same samples, from coarse to fine, with a caption that says what to see.
+
+    Raises FedkinError if parents are not clusters of the scale before, or not one scale is chosen.
+    """
+
+    title: str
+    caption: str
+    scales: Sequence[Scale]
+
+    def __post_init__(self) -> None:
+        for at, scale in enumerate(self.scales):
+            before = len(self.scales[at - 1].samples) if at else 0
+            right = len(scale.parents) == (len(scale.samples) if at else 0)
+            if not right or not all(0 <= parent < before for parent in scale.parents):
+                raise FedkinError(f"Parents of scale {at} of '{self.title}' are not clusters of the scale before.")
+        if sum(scale.chosen for scale in self.scales) != 1:
+            raise FedkinError(f"Exactly one scale of '{self.title}' must be chosen.")
 
 
 def scale_tree(tree: ScaleTree) -> str:

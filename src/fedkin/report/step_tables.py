@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkin.report.chart_numbers import coloured, series, tip_lines
+from fedkin.report.chart_numbers import by_name, coloured, tip_lines
 from fedkin.report.markup import element, text
 from fedkin.report.numbers import plain, shown
 from fedkin.report.result_tables import result_table
@@ -24,7 +24,7 @@ def is_constant(curve: Curve) -> bool:
     """Return whether every series keeps one value and has no reference."""
     if curve.intervals or curve.reference or not curve.series:
         return False
-    return all(None not in values and len(set(values)) == 1 for _, values in series(curve))
+    return all(None not in values and len(set(values)) == 1 for _, values in by_name(curve.series))
 
 
 def step_table(curves: Sequence[Curve], timeline: Timeline = NO_EVENTS) -> str:
@@ -59,6 +59,6 @@ def _rows(curve: Curve, steps: Sequence[float]) -> list[tuple[str, list[TableCel
 
 def _unchanged(curve: Curve) -> str:
     """Describe a constant curve, such as "Purity: 0.400 in each of 10 rounds"."""
-    values = [(name, shown(own[0], curve.unit)) for name, own in series(curve)]
+    values = [(name, shown(own[0], curve.unit)) for name, own in by_name(curve.series)]
     said = values[0][1] if len(values) == 1 else ", ".join(f"{name} {value}" for name, value in values)
     return f"{curve.title}: {said} in each of {len(curve.x)} {curve.x_label}s."
