@@ -23,6 +23,7 @@ from fedkin.estimators import ClientClusterer, SampleClusterer
 from fedkin.estimators.estimator import Estimator
 from fedkin.estimators.labelled_clients import clients_of
 from fedkin.experiment import registry
+from fedkin.nn.classifier import Classifier
 
 X, Y = load_digits(return_X_y=True)
 LOW, HIGH = (X[Y < 5], Y[Y < 5]), (X[Y >= 5], Y[Y >= 5])
@@ -195,7 +196,7 @@ def test_sattlers_clients_may_keep_a_model_from_the_cache(fitted: dict[str, Clie
     model = copy.deepcopy(fitted["Sattler"])
     model.result_["choices"] = {"1": 0}
     cached = model.result_["splits"][0]["model"]
-    chosen = model._classifier().logits(cached, model._prepared(CLIENTS[1][0], "x")).argmax(1)
+    chosen = Classifier.of(model.result_["module"]).logits(cached, model._prepared(CLIENTS[1][0], "x")).argmax(1)
     assert np.array_equal(model.predict(CLIENTS[1][0], client=1), model.classes_[chosen.numpy()])
     assert not np.array_equal(model.predict_proba(X, client=1), model.predict_proba(X, client=2))
 

@@ -17,8 +17,7 @@ from sklearn.exceptions import NotFittedError
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import LatentClusterer, SampleClusterer
-from fedkin.estimators.estimator_options import EstimatorOptions
-from fedkin.estimators.parameters import with_attributes
+from fedkin.estimators.parameters import EstimatorOptions, with_attributes
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]

@@ -9,8 +9,8 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators.estimator_options import EstimatorOptions
 from fedkin.estimators.own_training import TrainingOptions
+from fedkin.estimators.parameters import EstimatorOptions
 from fedkin.methods.clients import ocfl
 from fedkin.methods.samples.fedcref import fedcref
 

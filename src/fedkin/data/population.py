@@ -22,21 +22,12 @@ _SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 
 @dataclass(frozen=True)
 class Drift:
-    """Concept drift: from some step on, some clients have data of another cluster.
+    """Concept drift: from `step` on, which counts from 1, some clients have data of another cluster.
 
-    Attributes
-    ----------
-    step : int
-        The first step that sees the change; steps count from 1.
-    clients : Tensor
-        int64, ids of the clients that drift, in order.
-    change : callable
-        ``(client, x, y) -> (x, y)``, for training and test samples alike. It must commute with an affine scaling per
-        column or channel, since samples may be scaled by then; rotating images and relabelling do.
-    clusters : Tensor
-        int64 ``(n,)``, the hidden cluster of each client from then on.
-    happened : bool
-        Whether the population is already the one after the change.
+    `clients`, int64, are the ids of those that drift, in order, and `clusters`, int64 ``(n,)``, the hidden cluster of
+    each client from then on. `change` is ``(client, x, y) -> (x, y)``, for training and test samples alike. It must
+    commute with an affine scaling per column or channel, since samples may be scaled by then; rotating images and
+    relabelling do. `happened` is whether the population is already the one after the change.
     """
 
     step: int

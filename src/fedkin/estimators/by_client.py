@@ -53,13 +53,6 @@ def no_client(at: object, names: Sequence[str]) -> str:
 class ByClient(list[Any]):
     """List with one item per client, also found by the clients' names; a number is a position.
 
-    Parameters
-    ----------
-    values : iterable
-        One per client.
-    names : iterable of str
-        What the clients are called.
-
     Examples
     --------
     >>> found = ByClient([3, 4], ["north", "south"])
@@ -93,12 +86,6 @@ class NumbersByClient(np.ndarray):
     """Array with one number per client, also found by the clients' names; a number is a position.
 
     Results computed from it, and slices of it, are arrays without names.
-
-    Parameters
-    ----------
-    values : array-like, (n,)
-    names : iterable of str
-        What the clients are called.
 
     Examples
     --------

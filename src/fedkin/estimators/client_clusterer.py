@@ -24,6 +24,7 @@ from fedkin.estimators.labelled_clients import ClassLabels, clients_of, encoded,
 from fedkin.estimators.own_metrics import Metric, own_metrics
 from fedkin.estimators.own_training import TRAINING_KINDS, TrainingOptions, loss_function, own_options
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
+from fedkin.nn.classifier import Classifier
 
 _SPLITS = {"eval": "test", "validation": "validation"}
 """What the arguments of `fit` are called in metrics."""
@@ -130,7 +131,7 @@ class ClientClusterer(ClientPredictor):
         self.client_labels_ = NumbersByClient(self.result_["labels"].numpy(), names)
         self.clusters_ = dict(zip(names, self.client_labels_.tolist(), strict=True))
         trained = self.result_["models"] if self.result_["module"] else []
-        self.models_ = [self._classifier().module(model) for model in trained]
+        self.models_ = [Classifier.of(self.result_["module"]).module(model) for model in trained]
         if "memberships" in self.result_:
             self.memberships_ = self.result_["memberships"].numpy().copy()
         return self
@@ -144,6 +145,11 @@ class ClientClusterer(ClientPredictor):
         classes: ClassLabels,
     ) -> tuple[list[Client], tuple[HeldOut, ...]]:  # fmt: skip
         """Return the clients without their held-out samples, and the held-out samples."""
+
+        def read(data: ClientInput, where: str) -> Samples:
+            y = encoded(read_labels(data.y, len(data.y), where), classes, where)
+            return lambda preparation: _fitting(preparation, data, y, where, label), y
+
         held_out = []
         for entrance, one in given.items():
             split = _SPLITS[entrance]
@@ -152,17 +158,8 @@ class ClientClusterer(ClientPredictor):
                 clients, part = split_off(clients, one, seed, split, entrance)
                 held_out.append(part)
             elif one is not None:
-                held_out.append(self._held_out(one, split, entrance, names, label, classes))
+                held_out.append(held_out_of(one, split, entrance, names, label, read))
         return clients, tuple(held_out)
-
-    def _held_out(
-        self, given: Any, split: str, entrance: str, names: Sequence[str], label: str | None, classes: ClassLabels
-    ) -> HeldOut:
-        def read(data: ClientInput, where: str) -> Samples:
-            y = encoded(read_labels(data.y, len(data.y), where), classes, where)
-            return lambda preparation: _fitting(preparation, data, y, where, label), y
-
-        return held_out_of(given, split, entrance, names, label, read)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -26,7 +26,6 @@ from fedkin.estimators.labelled_clients import (
     read_labels,
     without_labels,
 )
-from fedkin.nn.classifier import Classifier
 
 NEW = "The data given"
 
@@ -150,9 +149,6 @@ class ClientPredictor(ForgettingEstimator):
         if y is None:
             raise FedkinError(f"{NEW} has no labels, which a newcomer needs to find its cluster.")
         return encoded(read_labels(y, samples, NEW), self.classes_, NEW)
-
-    def _classifier(self) -> Classifier:
-        return Classifier.of(self.result_["module"])
 
     def _logits(self, x: Any, client: int | str | None, cluster: int | None) -> Tensor:
         whose, samples = self._whose(client, cluster), self._prepared(x, NEW)

@@ -30,12 +30,11 @@ from fedkin.data.reading.arrays import as_dataset
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.estimator_options import EstimatorOptions
 from fedkin.estimators.figures import client_panels, figure_of, sample_panels
 from fedkin.estimators.fit_rounds import Following, Rounds
 from fedkin.estimators.metrics_frame import Row, history_rows, judged_rows, tidy
 from fedkin.estimators.other_libraries import ATTRIBUTES
-from fedkin.estimators.parameters import initialiser, no_parameter, with_attributes, with_parameters
+from fedkin.estimators.parameters import EstimatorOptions, initialiser, no_parameter, with_attributes, with_parameters
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.terminal import Bar, Quiet
 
@@ -51,24 +50,9 @@ _OWN = {option.name for option in options_of(EstimatorOptions)}
 class FitOutcome:
     """Outcome of a method's run, from which `fit` sets its attributes.
 
-    Attributes
-    ----------
-    result : dict
-        Result of the method.
-    state : State
-        Last state of the method.
-    history : list of dict
-        One entry per step: the record's values, with the bytes sent and received so far.
-    preparation : Preparation
-        How the clients' data were prepared.
-    seed : int
-        Seed of the run.
-    profile : ClusterProfile or None
-        Profile of the clusters of samples, where the clients have tables.
-    judged : list of dict
-        Scores of models on held-out samples, see `fedkin.estimators.metrics_frame.judged_rows`.
-    forgotten : frozenset of int
-        Clients that took no part because they are forgotten.
+    `history` has one entry per step: the record's values, with the bytes sent and received so far. `judged` are scores
+    of models on held-out samples, see `fedkin.estimators.metrics_frame.judged_rows`. `forgotten` are clients that took
+    no part because they are forgotten.
     """
 
     result: dict[str, Any]

@@ -15,7 +15,7 @@ from fedkin.core.errors import unknown_name
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.data.inputs.client_input import ClientInput, dimensions, is_pair
-from fedkin.data.inputs.federation_input import holds_several, is_named, labels_beside, named_data
+from fedkin.data.inputs.federation_input import as_given, holds_several, is_named, labels_beside, named_data
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.reading.client_files import expanded, holds_clients
@@ -86,8 +86,7 @@ def _with_labels_beside(x: Any, y: Any, entrance: str) -> Any:
     if not isinstance(labels, list | tuple) or any(dimensions(own) != 1 for own in labels):
         return x, y
     beside = labels_beside(y, list(named), is_named(x))
-    pairs = {key: (own, beside[key]) for key, own in named.items()}
-    return pairs if is_named(x) else list(pairs.values())
+    return as_given({key: (own, beside[key]) for key, own in named.items()}, x)
 
 
 def by_client(given: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:

@@ -99,15 +99,12 @@ def agreement_rows(
     step: int, split: str, known: Sequence[tuple[str | None, NDArray[np.int64], NDArray[Any]]]
 ) -> Iterator[Row]:
     """Yield the agreement of clusters with labels, within each named client and over all samples."""
-    pairs = [(name, clusters, np.unique(labels, return_inverse=True)[1]) for name, clusters, labels in known]
-    for name, clusters, labels in pairs:
-        if name is not None:
-            yield step, name, None, split, "ari", adjusted_rand(labels, clusters)
-            yield step, name, None, split, "nmi", normalized_mutual_information(labels, clusters)
-    clusters = np.concatenate([own for _, own, _ in pairs])
-    labels = np.unique(np.concatenate([own for _, _, own in known]), return_inverse=True)[1]
-    yield step, None, None, split, "ari", adjusted_rand(labels, clusters)
-    yield step, None, None, split, "nmi", normalized_mutual_information(labels, clusters)
+    _, every_cluster, every_label = zip(*known, strict=True)
+    whole = (None, np.concatenate(every_cluster), np.concatenate(every_label))
+    for name, clusters, labels in [*(one for one in known if one[0] is not None), whole]:
+        codes = np.unique(labels, return_inverse=True)[1]
+        yield step, name, None, split, "ari", adjusted_rand(codes, clusters)
+        yield step, name, None, split, "nmi", normalized_mutual_information(codes, clusters)
 
 
 def _is_clustering(labels: Any, names: Sequence[str]) -> bool:

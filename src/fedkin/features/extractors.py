@@ -22,29 +22,16 @@ Extractor = Callable[[Tensor], Any]
 
 
 def extract(name: str, x: Tensor) -> Tensor:
-    """Compute features of samples.
+    """Compute features of samples ``(n, *shape)``, float32: ``(n, width)``, float32.
 
-    Parameters
-    ----------
-    name : str
-        "raw": the values of a sample, flattened. "unit": these, scaled to Euclidean length 1. "hog": histograms of
-        oriented gradients of images, see `fedkin.features.hog.hog`, which needs scikit-image. "gradients": the same
-        without hard edges between directions and cells, see `fedkin.features.gradients.gradients`.
-        "flat-gradients": these, of square images whose pixels are the columns of a table. A name that was registered.
-        Or a dotted path ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is
-        called once in a process, so it must return the same at every client and in every process.
-    x : Tensor
-        float32 ``(n, *shape)``.
+    Known by `name` are "raw": the values of a sample, flattened; "unit": these, scaled to Euclidean length 1; "hog":
+    histograms of oriented gradients of images, see `fedkin.features.hog.hog`, which needs scikit-image; "gradients":
+    the same without hard edges between directions and cells, see `fedkin.features.gradients.gradients`; and
+    "flat-gradients": these, of square images whose pixels are the columns of a table. Others are registered, or made by
+    a dotted path ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called
+    once in a process, so it must return the same at every client and in every process.
 
-    Returns
-    -------
-    Tensor
-        float32 ``(n, width)``.
-
-    Raises
-    ------
-    FedkinError
-        If there are no such features, or they cannot be had of these samples.
+    Raises FedkinError if there are no such features, or they cannot be had of these samples.
     """
     extractor = _extractor(name, x)
     if name in known:
@@ -65,10 +52,7 @@ def width_of(name: str, shape: tuple[int, ...]) -> int:
 def register(name: str, extractor: Extractor) -> None:
     """Register an extractor under `name`, for `extract` in this process.
 
-    Raises
-    ------
-    FedkinError
-        If the name is taken by another one, is empty or "auto", or holds a colon, which marks a dotted path.
+    Raises FedkinError if the name is taken by another one, is empty or "auto", or holds a colon, as a dotted path does.
     """
     if not name or ":" in name or name == "auto":
         raise FedkinError(f"Features cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")

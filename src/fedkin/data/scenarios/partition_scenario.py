@@ -150,22 +150,11 @@ def populate(
 ) -> Population:
     """Build the population from the samples allocated to each client: `parts`, int64 indices into the training samples.
 
-    Raises FedkinError if a client would have nothing to train on, or a number is out of its range.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the scenario; decides what is held out and left out.
-    test_fraction : float
-        Fraction that is held out of every part, in [0, 1]; without effect if `tests` are given.
-    samples_per_client : int, optional
-        Maximum number of training samples of a client.
-    tests : sequence of Tensor, optional
-        Per client, int64 indices into the test split.
-    clusters : Tensor, optional
-        int64 ``(n,)``, hidden cluster of each client.
-    change : callable, optional
-        Applied to every client's training and test samples; without it, the official test split is everyone's.
+    The scenario's `seed` decides what is held out and left out. `tests` are each client's int64 indices into the test
+    split; without these a `test_fraction` in [0, 1] of every part is held out. `clusters`, int64 ``(n,)``, are the
+    clients' hidden ones. A `change` is applied to every client's training and test samples; without it, the official
+    test split is everyone's. Raises FedkinError if a client would have nothing to train on, or a number is out of its
+    range.
     """
     if samples_per_client is not None and samples_per_client < 1:
         raise FedkinError(f"samples_per_client is {samples_per_client}; allowed: 1 or more.")
