@@ -18,9 +18,9 @@ from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.errors import FedkinError, no_column
 from fedkin.data.inputs.dataset_items import SAMPLE_KEYS, read_items
-from fedkin.data.inputs.huggingface_datasets import is_hub_dataset, is_transformed, read_rows
 from fedkin.data.inputs.torch_datasets import read_loader, read_torch_dataset, reads_all
 from fedkin.data.reading.dataset import LABEL_NAMES, usual_label
+from fedkin.data.reading.huggingface import is_hub_dataset, is_transformed, read_rows
 from fedkin.data.reading.tables import as_frame
 
 FORMS = (

@@ -54,7 +54,9 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     """
     import pandas as pd
 
-    text, said = _without_separator_line(_text(path, where, encoding))
+    text, said = _text(path, where, encoding), None
+    if first := re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE):  # as spreadsheets write it
+        text, said = text[first.end() :], first[1]
     header, separator = header_of(text, said)
     check_names(header, where)
     if separator == "," and not _QUOTED_COMMA.search(text):
@@ -192,12 +194,6 @@ def _encoding_of(content: bytes, encoding: str) -> str:
     except UnicodeDecodeError:
         return encoding
     return encoding if content.isascii() else "utf-8"  # bytes below 128 alone may be of any, such as UTF-16
-
-
-def _without_separator_line(text: str) -> tuple[str, str | None]:
-    """Remove a first line such as ``sep=;``, which spreadsheets write; return the text and the separator, if any."""
-    found = re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE)
-    return (text[found.end() :], found[1]) if found else (text, None)
 
 
 def _whole_numbers(frame: pd.DataFrame) -> list[int]:

@@ -20,7 +20,7 @@ _PROBE = 1 << 18
 _PROBED_ROWS, _UNIT_ROWS = 200, 3
 
 
-def header_of(text: str, said: str | None = None) -> tuple[list[str], str]:
+def header_of(text: str, said: str | None) -> tuple[list[str], str]:
     """Return the names in the first line, and the separator: `said`, or the one that fits most rows."""
     best: tuple[float, int] = (-1.0, 0)
     found, chosen = next(iter(_rows(text, said or ",")), []), said or ","

@@ -1,4 +1,4 @@
-"""Reading of data sets in Hugging Face form: a name on the hub, or a directory laid out like one."""
+"""Reading of data sets in Hugging Face form: a name on the hub, a directory laid out like one, or one in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError, no_column
 from fedkin.core.extras import require
 from fedkin.data.reading.dataset import Dataset, SplitError, encode_labels, usual_label
-from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
+from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table
 
 if TYPE_CHECKING:
@@ -26,12 +26,7 @@ _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
 
 
 def read_huggingface(
-    source: str,
-    name: str,
-    label: str | None = None,
-    split: str = "train",
-    cluster: str | None = None,
-    options: TableOptions = NO_OPTIONS,
+    source: str, name: str, label: str | None, split: str, cluster: str | None, options: TableOptions
 ) -> Dataset:
     """Read one split of a data set that ``datasets.load_dataset`` can load, from a directory or by its name on the hub.
 
@@ -61,18 +56,18 @@ def read_huggingface(
     images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
     if cluster is not None and cluster not in features:
         raise no_column(where, cluster, features)
-    label = label_column(features, label, cluster, where, bool(images))
+    label = _label_column(features, label, cluster, where, bool(images))
     y, classes = (None, []) if label is None else _labels(table, features, label, where)
     clusters = None if cluster is None else _labels(table, features, cluster, where)
     if images:
         return Dataset(name, decode_images(table.column(images[0]).to_pylist(), where), y, classes, clusters=clusters)
     others = {column: kind for column, kind in features.items() if column not in (label, cluster)}
-    frame = with_named_classes(table.select(list(others)).to_pandas(), others)
+    frame = _with_named_classes(table.select(list(others)).to_pandas(), others)
     columns = frame_to_table(frame, where, options, left_out=tuple(dropped))
     return Dataset(name, columns.values, y, classes, columns, clusters, tuple(dropped))
 
 
-def with_named_classes(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:
+def _with_named_classes(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:
     """Return a table whose ``ClassLabel`` columns hold the names of classes instead of their numbers."""
     import datasets
 
@@ -118,7 +113,7 @@ def _decode(file: dict[str, Any] | None, row: int, where: str) -> npt.NDArray[np
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
-def label_column(
+def _label_column(
     features: dict[str, Any], label: str | None, cluster: str | None, where: str, images: bool
 ) -> str | None:
     """Return the name of the labels' column: the one given, a usual name, the only ``ClassLabel``, or ``None``.
@@ -151,3 +146,45 @@ def _labels(table: Any, features: dict[str, Any], label: str, where: str) -> tup
     if missing:
         raise FedkinError(f"Column '{label}' of {where} lacks {missing} of {len(y)} labels.")
     return y, list(kind.names)
+
+
+def is_hub_dataset(value: Any) -> bool:
+    """Return whether a value is a ``datasets.Dataset``, without importing the library."""
+    library = sys.modules.get("datasets")
+    return library is not None and isinstance(value, getattr(library, "Dataset", ()))
+
+
+def is_transformed(rows: Any) -> bool:
+    """Return whether a data set has a transform of the user's, by ``with_transform`` or ``set_transform``."""
+    return bool(rows.format["type"] == "custom")
+
+
+def read_rows(rows: Any, where: str, label: str | None = None) -> tuple[Any, Any, str | None]:
+    """Return samples, labels, and the name of the labels' column if the samples are a DataFrame that still has it.
+
+    The first column of images is the samples, or the only column of lists; else all columns but the labels are a table.
+    Labels are a column of a usual name, or the only ``ClassLabel``; of these, numbers. Raises FedkinError if it is
+    empty, has no `label`, or images or lists differ in shape.
+    """
+    import datasets
+
+    if len(rows) == 0:
+        raise FedkinError(f"{where} is empty (0 rows).")
+    table, features = rows.with_format("arrow")[:], dict(rows.features)
+    images = [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
+    label = _label_column(features, label, None, where, bool(images))
+    y = None if label is None else table.column(label).to_numpy()
+    if images:
+        return decode_images(table.column(images[0]).to_pylist(), where), y, None
+    others = [name for name in features if name != label]
+    if len(others) == 1 and not isinstance(features[others[0]], datasets.Value | datasets.ClassLabel):
+        return _stacked(table.column(others[0]).to_pylist(), others[0], where), y, None
+    named = {name: kind for name, kind in features.items() if name != label}
+    return _with_named_classes(table.to_pandas(), named), y, label
+
+
+def _stacked(values: list[Any], column: str, where: str) -> np.ndarray[Any, Any]:
+    try:
+        return np.array(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise FedkinError(f"Column '{column}' of {where} holds lists of different lengths, or no numbers.") from error

@@ -14,6 +14,7 @@ from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import DataSetScenario, Labelled, client_of, load_labelled
+from fedkin.data.scenarios.split import apportion
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generato
     members = [(y == label).nonzero()[:, 0] for label in range(clients)]
     if heterogeneity == 1.0:
         return members
-    sizes = [len(y) // clients + (client < len(y) % clients) for client in range(clients)]
+    sizes = apportion(len(y), [1] * clients)
     own = [rows[: round(heterogeneity * size)] for rows, size in zip(members, sizes, strict=True)]
     free = torch.ones(len(y), dtype=torch.bool)
     free[torch.cat(own)] = False

@@ -39,19 +39,11 @@ def dirichlet_split(
 ) -> list[Tensor]:
     """Partition each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
 
-    Return each part's indices into `y`, int64, shuffled. Raises FedkinError if a parameter is out of its range, such as
-    less than one part, or if no draw gave every part enough.
-
-    Parameters
-    ----------
-    y : Tensor
-        int64 ``(n,)``, class of each sample; all are allocated.
-    alpha : float or sequence of float
-        Concentration, above 0: small values give every part few classes. One value, or one per part.
-    min_partition_size : int
-        Proportions are drawn anew until every part has so many samples, up to 1,000 times.
-    self_balancing : bool
-        A part with more samples than the average gets none of the classes that follow.
+    `y` is int64 ``(n,)``, the class of each sample; all are allocated. The concentration `alpha`, one for all or one
+    per part, is above 0: small values give every part few classes. Proportions are drawn anew, up to 1,000 times, until
+    every part has `min_partition_size` samples. With `self_balancing` a part with more samples than the average gets
+    none of the classes that follow. Return each part's indices into `y`, int64, shuffled. Raises FedkinError if a
+    parameter is out of its range, such as less than one part, or if no draw gave every part enough.
     """
     full = operator.gt if self_balancing else None
     return allocate(y, _dirichlet_counts(y, num_partitions, alpha, rng, min_partition_size, full), rng)
@@ -77,18 +69,11 @@ def shard_split(
 ) -> list[Tensor]:
     """Partition into random blocks of samples sorted by class (McMahan et al. 2017); the ``ShardPartitioner``.
 
-    Return each part's indices into `y`, int64, shuffled. `y` is int64 ``(n,)``, the class of each sample. Raises
-    FedkinError if a number is missing, out of its range, such as less than one part, or asks for more samples than
-    there are.
-
-    Parameters
-    ----------
-    num_shards_per_partition : int, optional
-        Without it, all shards are allocated, and the first parts get one more where they do not divide evenly.
-    shard_size : int, optional
-        Without it, as large as the data allow. One of the two must be given.
-    keep_incomplete_shard : bool
-        Whether the samples left over at the end make a smaller shard; without effect if both numbers are given.
+    `y` is int64 ``(n,)``, the class of each sample. Without `num_shards_per_partition` all shards are allocated, and
+    the first parts get one more where they do not divide evenly; without `shard_size` shards are as large as the data
+    allow. One of the two must be given. With `keep_incomplete_shard` the samples left over at the end make a smaller
+    shard, unless both are. Return each part's indices into `y`, int64, shuffled. Raises FedkinError if a number is
+    missing, out of its range, such as less than one part, or asks for more samples than there are.
     """
     n, per = len(y), num_shards_per_partition
     _check_partitions(n, num_partitions)
@@ -98,7 +83,8 @@ def shard_split(
     if shards < num_partitions:
         raise FedkinError(f"{n} samples make {shards} shards of {size}, too few for {num_partitions} clients.")
     used = shards if per is None else num_partitions * per
-    holder = torch.arange(num_partitions).repeat_interleave(_even(used, num_partitions))
+    shares = torch.tensor(apportion(used, [1] * num_partitions))
+    holder = torch.arange(num_partitions).repeat_interleave(shares)
     owner_of_shard = torch.full((shards,), num_partitions)
     owner_of_shard[torch.randperm(shards, generator=rng)[:used]] = holder
     mixed = torch.randperm(n, generator=rng)
@@ -210,10 +196,6 @@ def _shard_size(n: int, partitions: int, per: int | None, size: int | None) -> i
         what = f"{per} shards of {size or 1} for each of {partitions} clients"
         raise FedkinError(f"{what} are {partitions * per * (size or 1)} samples, but there are only {n}.")
     return size or n // (partitions * per)
-
-
-def _even(total: int, parts: int) -> Tensor:
-    return total // parts + (torch.arange(parts) < total % parts).long()
 
 
 def _check_partitions(n_samples: int, partitions: int) -> None:
