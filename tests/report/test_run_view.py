@@ -16,8 +16,8 @@ def test_an_edge_must_join_nodes_of_the_graph(edge: tuple[int, int]) -> None:
 def test_arrays_must_have_the_shape_their_names_say() -> None:
     with pytest.raises(FedkinError, match=r"client × cluster table has shape \(2, 1\) where \(1, 2\)"):
         ClusterTable(["a"], [0, 1], np.zeros((2, 1), int))
-    with pytest.raises(FedkinError, match="keys of the client × cluster table"):
-        ClusterTable(["a"], [0], np.zeros((1, 1), int), keys=["a", "b"])
+    with pytest.raises(FedkinError, match="classes of the client × cluster table"):
+        ClusterTable(["a"], [0], np.zeros((1, 1), int), mostly=["a", "b"])
     with pytest.raises(FedkinError, match="profile table"):
         Profiles(["a"], [0, 1], np.zeros((1, 2)))
     with pytest.raises(FedkinError, match="member pictures of cluster 3"):

@@ -49,7 +49,7 @@ def _compared(curve: Curve, name: str) -> list[str]:
     """Return the reference value of series `name` at every step as text; an empty list without a reference."""
     values = curve.reference.get(name) if name in curve.series else None
     known = [None] * len(curve.x) if values is None else [finite(value) for value in values]
-    return ["" if each is None else f"; {curve.reference_name} {shown(each, curve.unit)}" for each in known]
+    return ["" if each is None else f"; paper {shown(each, curve.unit)}" for each in known]
 
 
 def end_values(curve: Curve) -> str:
@@ -63,7 +63,7 @@ def end_values(curve: Curve) -> str:
         entries.append(element("li", key, element("b", text(shown(last, curve.unit)))))
     mark = element("path", d="M0 5H22") + element("rect", x=7.6, y=1.6, width=6.8, height=6.8)
     if any(name in curve.series for name in curve.reference):
-        entries.append(element("li", _key("reference alone", mark), text(curve.reference_name)))
+        entries.append(element("li", _key("reference alone", mark), "paper"))
     for index, (name, _) in enumerate(coloured(curve)[len(named) :], len(named)):
         entries.append(element("li", _key(f"reference s{index % 8}", mark), text(name)))
     if any(each is not None for name in curve.intervals for each in intervals(curve, name)):
@@ -93,7 +93,7 @@ def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:
             columns.append((f"{name}, from", [None if each is None else each[0] for each in known]))
             columns.append((f"{name}, to", [None if each is None else each[1] for each in known]))
         if name in curve.reference:
-            columns.append((f"{name}, {curve.reference_name}", curve.reference[name]))
+            columns.append((f"{name}, paper", curve.reference[name]))
     others = coloured(curve)[len(curve.series) :]
     return columns + [(in_unit(name, curve.unit), values) for name, values in others]
 
@@ -101,8 +101,7 @@ def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:
 def in_words(curve: Curve) -> str:
     """Describe each line by its first and its last value."""
     compared = [
-        (f"{name}, {curve.reference_name}" if name in curve.series else name, values)
-        for name, values in by_name(curve.reference)
+        (f"{name}, paper" if name in curve.series else name, values) for name, values in by_name(curve.reference)
     ]
     sentences = []
     for name, values in [*by_name(curve.series), *compared]:

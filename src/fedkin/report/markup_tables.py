@@ -19,10 +19,10 @@ def count_table(view: ClusterTable) -> str:
     counts = np.asarray(view.counts)
     largest = max(int(counts.max(initial=0)), 1)
     rows = []
-    for client, key, row in zip(view.clients, view.keys or view.clients, counts, strict=True):
+    for client, row in zip(view.clients, counts, strict=True):
         cells = [f'<td class="h{-(-LEVELS * int(count) // largest)}">{int(count)}</td>' for count in row]
         name = element("th", text(client), scope="row")
-        rows.append(element("tr", name, *cells, element("td", str(int(row.sum())), class_="total"), data_client=key))
+        rows.append(element("tr", name, *cells, element("td", str(int(row.sum())), class_="total"), data_client=client))
     totals = [element("td", str(int(total))) for total in [*counts.sum(axis=0), counts.sum()]]
     foot = element("tfoot", _mostly(view.mostly), element("tr", element("th", "all", scope="row"), *totals))
     head = cluster_heads("client", view.clusters, element("th", "all", scope="col", class_="total"))

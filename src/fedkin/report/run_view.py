@@ -86,8 +86,7 @@ class GraphView:
 class ClusterTable:
     """Number of samples by client (rows) and cluster (columns).
 
-    `keys` are the clients' names in graphs, where they are shorter than those of the rows; hovering over one highlights
-    both. `mostly` is by cluster its most frequent true class and that class's share of the samples; empty without true
+    `mostly` is by cluster its most frequent true class and that class's share of the samples; empty without true
     classes.
     """
 
@@ -95,15 +94,12 @@ class ClusterTable:
     clusters: Sequence[int]
     counts: NDArray[np.integer[Any]]
     caption: str = ""
-    keys: Sequence[str] = ()
     mostly: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         _check_shape("client × cluster table", self.counts.shape, (len(self.clients), len(self.clusters)))
         if self.mostly:
             _check_shape("classes of the client × cluster table", (len(self.mostly),), (len(self.clusters),))
-        if self.keys:
-            _check_shape("keys of the client × cluster table", (len(self.keys),), (len(self.clients),))
 
 
 @dataclass(frozen=True, eq=False)

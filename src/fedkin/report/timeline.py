@@ -18,9 +18,8 @@ class Curve:
 
     Steps `x` increase. A series has as many values as steps; ``None``, NaN and infinities leave a gap. They are drawn
     in order of name. `intervals` of a series, such as 95 % confidence, are drawn as a band behind it. `reference` has
-    values to compare with, drawn thin, those of a series' name in its colour; `reference_name` is their source.
-    `x_label` says what a step is. Raises FedkinError if there are more or fewer values than steps, or an interval is
-    reversed or of no series.
+    a paper's values to compare with, drawn thin, those of a series' name in its colour. `x_label` says what a step is.
+    Raises FedkinError if there are more or fewer values than steps, or an interval is reversed or of no series.
     """
 
     title: str
@@ -31,7 +30,6 @@ class Curve:
     x_label: str = "iteration"
     intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
     reference: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    reference_name: str = "paper"
 
     def __post_init__(self) -> None:
         self._check_lengths("Series", self.series)
