@@ -68,32 +68,18 @@ class GivenRecipe(Registered):
         return GivenRecipe, (self.recipe,)
 
 
-@dataclass(frozen=True)
-class _OfClass:
-    """Factory of optimisers of one class with some arguments; the learning rate is that of the round."""
-
-    kind: Callable[..., Any]
-    arguments: Mapping[str, Any]
-
-    def __call__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> Optimizer:
-        rate = {"lr": learning_rate} if "lr" in inspect.signature(self.kind).parameters else {}
-        made: Optimizer = self.kind(parameters, **{**self.arguments, **rate})
-        return made
+def _of_class(kind: Callable[..., Optimizer], arguments: Mapping[str, Any], parameters: Any, rate: float) -> Optimizer:
+    """Make an optimiser of a class with some arguments, at the learning rate of the round."""
+    return kind(parameters, **arguments, **({"lr": rate} if "lr" in inspect.signature(kind).parameters else {}))
 
 
-@dataclass(frozen=True)
-class _OfFunction:
-    """Factory of optimisers by a user's function of the parameters; the learning rate is that of the round."""
-
-    function: Callable[[Iterable[nn.Parameter]], Optimizer]
-    follows: bool
-
-    def __call__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> Optimizer:
-        made = self.function(parameters)
-        if self.follows and isinstance(made, Optimizer):
-            for group in made.param_groups:
-                group["lr"] = learning_rate
-        return made
+def _of_function(function: Callable[..., Optimizer], follows: bool, parameters: Any, rate: float) -> Optimizer:
+    """Make an optimiser by a user's function, which `follows` the learning rate of the round or has its own."""
+    made = function(parameters)
+    if follows and isinstance(made, Optimizer):
+        for group in made.param_groups:
+            group["lr"] = rate
+    return made
 
 
 def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], GivenRecipe | None]:
@@ -184,13 +170,14 @@ def _factory_of(given: Any, follows: bool) -> tuple[Callable[..., Optimizer], fl
         return _factory_of(partial(type(given), **{k: v for k, v in given.defaults.items() if k in known}), follows)
     kind, arguments = (given.func, dict(given.keywords)) if isinstance(given, partial) else (given, {})
     if isinstance(kind, type) and issubclass(kind, Optimizer):
-        return _OfClass(kind, {k: v for k, v in arguments.items() if k != "lr"}), arguments.get("lr")
+        own_rate = arguments.pop("lr", None)
+        return partial(_of_class, kind, arguments), own_rate
     if not callable(given):
         raise FedkinError(
             f"optimizer is of type {type(given).__name__}; it should be 'sgd', 'adam', a class of torch.optim, a "
             "partial of one, or a function of parameters."
         )
     if not follows:
-        return _OfFunction(given, False), None
+        return partial(_of_function, given, False), None
     made = given([nn.Parameter(torch.zeros(1))])
-    return _OfFunction(given, True), float(made.param_groups[0]["lr"])
+    return partial(_of_function, given, True), float(made.param_groups[0]["lr"])

@@ -102,7 +102,9 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         self, clients: list[Client], names: list[str], options: dict[str, Any], held_out: Any = None,
         callbacks: Followers = (),
     ) -> Self:  # fmt: skip
-        _check_number(options.get("n_clusters"), clients)
+        n_clusters, samples = options.get("n_clusters"), sum(map(len, clients))
+        if isinstance(n_clusters, int) and n_clusters > samples:
+            raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         tests = None
         if held_out is not None:
             tests = held_out_of(held_out, "test", "eval", names, self._read.label, self._read_labelled)
@@ -195,13 +197,6 @@ class LatentClusterer(SampleClusterer):
             If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
         """
         return self._of_each(X, self._method.embed, "The data to transform")
-
-
-def _check_number(n_clusters: Any, clients: Sequence[Client]) -> None:
-    """Refuse more clusters than the clients have samples."""
-    samples = sum(map(len, clients))
-    if isinstance(n_clusters, int) and n_clusters > samples:
-        raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
 
 
 @dataclass(frozen=True)

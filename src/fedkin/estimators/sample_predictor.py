@@ -54,14 +54,14 @@ class SamplePredictor(ForgettingEstimator):
         if not holds_several(X):
             data = data_and_labels(X, y, "The data", self._label)
             clusters = self._of_client(data.x, self._method.predict, "The data")
-            return _rand(clusters, read_labels(data.y, len(data.y), "The data"), "The data")
+            return _rand(clusters, read_labels(data.y, len(data.y), "The data"))
         given = federation_input(X, self._label if y is None else y, entrance="score", seek_labels=True)
         if not given.labels or any(one is None for one in given.labels):
             raise FedkinError("score compares clusters with labels; give clients as pairs (x, y), or labels as y.")
         sources = list(given.source.values()) if isinstance(given.source, dict) else given.source
         found = [self._of_client(one, self._method.predict, f"Client {i}") for i, one in enumerate(sources)]
         whole = [read_labels(one, len(own), "A client") for one, own in zip(given.labels, found, strict=True)]
-        return _rand(np.concatenate(found), np.concatenate(whole), "The data")
+        return _rand(np.concatenate(found), np.concatenate(whole))
 
     def confidence(self, X: Any) -> Floats | list[Floats]:  # noqa: N803
         """Return the confidence with which samples belong to their predicted clusters.
@@ -208,7 +208,7 @@ class SamplePredictor(ForgettingEstimator):
         return frame
 
 
-def _rand(clusters: LabelArray, labels: NDArray[Any], where: str) -> float:
+def _rand(clusters: LabelArray, labels: NDArray[Any]) -> float:
     if len(clusters) != len(labels):
-        raise FedkinError(f"{where} has {len(clusters)} samples and {len(labels)} labels; it needs one for each.")
+        raise FedkinError(f"The data has {len(clusters)} samples and {len(labels)} labels; it needs one for each.")
     return adjusted_rand(np.unique(labels, return_inverse=True)[1], clusters)
