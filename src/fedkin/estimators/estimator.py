@@ -23,9 +23,8 @@ from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparing.preparation import Preparation, PreparingOptions
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.reading.arrays import as_dataset
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.table_options import TableOptions

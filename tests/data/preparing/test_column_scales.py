@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.data.preparing.column_scales import unit_of
+from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 

@@ -13,9 +13,8 @@ from fedkin.core import Client
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.encoding import TableEncoding
 from fedkin.data.preparing.imputation import from_neighbours
-from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.preparing.preparation import PreparingOptions, restore_preparation
 from fedkin.data.preparing.prepare import arrange_columns, prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.engines.local import LocalFederation
 
 NAN = float("nan")

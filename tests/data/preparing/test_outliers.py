@@ -14,9 +14,8 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client
 from fedkin.data.preparing.histograms import histograms, quantile
 from fedkin.data.preparing.outliers import NO_LIMITS, find_limits
-from fedkin.data.preparing.preparation import Preparation, restore_preparation
+from fedkin.data.preparing.preparation import Preparation, PreparingOptions, restore_preparation
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import column_histograms
 from fedkin.engines.local import LocalFederation
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.table import Column, Table
+from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import moments, table_columns
 from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.data.reading.tables import frame_to_table

@@ -9,8 +9,8 @@ from sklearn import datasets
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.data.preparing.column_scales import share_unit
+from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, squares
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation

@@ -53,7 +53,11 @@ def _on_copies(tables: Mapping[str, Table]) -> list[str]:
     for client, table in tables.items():
         if len(table) < _ROWS or len(table.columns) < _COLUMNS:
             continue
-        sums = np.sort(_row_sums(table.values.numpy()))
+        values = table.values.numpy()
+        weights = np.random.default_rng(0).standard_normal(
+            values.shape[1]
+        )  # equal rows alone share a sum, save by chance
+        sums = np.sort((np.where(np.isnan(values), -0.123456789, values) * weights).sum(1))
         first = seen.setdefault(sums.tobytes(), client)
         if first != client:
             notes.append(f"{first} and {client} hold the same rows; leave one of them out if it is a copy.")
@@ -77,12 +81,6 @@ def _on_sums(tables: Mapping[str, Table]) -> list[str]:
         if np.allclose(sums, known, rtol=_ROUNDED, atol=0):
             notes.append(f"The last row of {client} holds the sums of the others; delete it.")
     return notes
-
-
-def _row_sums(values: Values) -> Values:
-    """Return a number for each row, the same for equal rows and for no others, save by chance."""
-    weights = np.random.default_rng(0).standard_normal(values.shape[1])
-    return np.asarray((np.where(np.isnan(values), -0.123456789, values) * weights).sum(1))
 
 
 def _has_fine_column(table: Table) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -256,12 +256,8 @@ def notes_on_codes(
     for at, (name, mean) in enumerate(zip(columns, means.tolist(), strict=True)):
         pairs: dict[Ends, list[str]] = {}
         others = False
-        for client, reply in replies.items():
-            place = reply["names"].index(name) if name in reply["names"] else None
-            if place is None or (filled := float(reply["filled"][place])) == 0:
-                continue
-            low, high = float(reply["min"][place]), float(reply["max"][place])
-            own = float(reply["sum"][place]) / filled
+        for client, filled, total, low, high in _filled(name, replies):
+            own = total / filled
             variance = float(squares[client][at]) / filled - (own - mean) ** 2
             whole = low.is_integer() and high.is_integer()
             if whole and abs((high - own) * (own - low) - variance) <= _EXACT * (high - low) ** 2:
@@ -286,16 +282,20 @@ def wrong_truths(columns: Iterable[str], replies: Mapping[str, Mapping[str, Any]
     """
     problems = []
     for name in columns:
-        beyond = {}
-        for client, reply in replies.items():
-            if name in reply["names"] and (place := reply["names"].index(name)) >= 0 and reply["filled"][place]:
-                low, high = float(reply["min"][place]), float(reply["max"][place])
-                if low < 0 or high > 1:
-                    beyond[client] = f"from {low:.15g} to {high:.15g}"
+        beyond = [(client, low, high) for client, _, _, low, high in _filled(name, replies) if low < 0 or high > 1]
         if beyond:
-            first = next(iter(beyond.values()))
+            clients, (_, low, high) = [client for client, *_ in beyond], beyond[0]
             problems.append(
-                f"Column '{name}' holds truth values at some clients, but numbers {first} at {_clients([*beyond])}; "
-                "write it in one way, or name it in drop."
+                f"Column '{name}' holds truth values at some clients, but numbers from {low:.15g} to {high:.15g} at "
+                f"{_clients(clients)}; write it in one way, or name it in drop."
             )
     return problems
+
+
+def _filled(column: str, replies: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, float, float, float, float]]:
+    """Yield clients at which a column has values, how many they are, and their sum, minimum and maximum."""
+    for client, reply in replies.items():
+        at = reply["names"].index(column) if column in reply["names"] else None
+        if at is not None and reply["filled"][at]:
+            filled, total, low, high = (float(reply[key][at]) for key in ("filled", "sum", "min", "max"))
+            yield client, filled, total, low, high

@@ -156,7 +156,8 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         if column.name not in at:
             continue
         own = table.columns[at[column.name]]
-        if not _differ(own, column) or bool((empty := values[:, position].isnan()).all()):
+        same_values = own.kind not in ("ordinal", "category") or own.categories == column.categories
+        if (own.kind == column.kind and same_values) or bool((empty := values[:, position].isnan()).all()):
             continue
         if own.categories == ALONE and ALONE[0] not in column.categories:
             values[:, position] = torch.nan
@@ -212,13 +213,6 @@ def _such_as(own: Column, column: SchemaColumn) -> str:
         (level for level in own.categories if own.kind == "category" and level.casefold() not in known), None
     )
     return "" if example is None else f" such as '{example}'"
-
-
-def _differ(own: Column, column: SchemaColumn) -> bool:
-    """Return whether values of the two columns have different meanings."""
-    if own.kind != column.kind:
-        return True
-    return own.kind in ("ordinal", "category") and own.categories != column.categories
 
 
 def expanded(values: Tensor, columns: Sequence[SchemaColumn], fill: Tensor, other: Tensor, indicated: Tensor) -> Tensor:

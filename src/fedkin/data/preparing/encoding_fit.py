@@ -14,7 +14,7 @@ from fedkin.data.preparing.column_scales import constant, in_unit, note_on_unit,
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers
-from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers
 from fedkin.data.preparing.statistics import ColumnSums, histograms_of, medians
 

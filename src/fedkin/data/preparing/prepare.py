@@ -20,8 +20,7 @@ from fedkin.data.preparing.encoding import Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import unlimited
-from fedkin.data.preparing.preparation import STATE, Preparation, remember
-from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.preparation import STATE, Preparation, PreparingOptions, remember
 from fedkin.data.preparing.scaling import (
     Scaling,
     moments,

@@ -78,7 +78,7 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
     if all(map(CLOCK.fullmatch, plain)):
         return np.array([_hours(word) for word in plain])
     if all(halves := [_CLOCK_12.fullmatch(word) for word in plain]):
-        return np.array([_hours_of_half(half) for half in halves if half is not None])
+        return np.array([_hours(f"{int(half[1]) % 12}{half[2]}") + 12 * (half[3] in "pP") for half in halves if half])
     if not all(map(NUMBER.fullmatch, plain)) or any(map(LEADING_ZERO.match, plain)):
         return None
     numbers: Values = plain.astype(np.float64)
@@ -101,11 +101,6 @@ def _could_be_decimal(word: str) -> bool:
 def _hours(word: str) -> float:
     hours, minutes, *seconds = map(float, word.split(":"))
     return hours + minutes / 60 + sum(seconds) / 3600
-
-
-def _hours_of_half(half: re.Match[str]) -> float:
-    """Return the hours since midnight of a time such as 12:05 PM."""
-    return _hours(f"{int(half[1]) % 12}{half[2]}") + (12 if half[3].lower() == "p" else 0)
 
 
 @dataclass(frozen=True)
