@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedkin.report.markup import card, drawing, element, numbers_below, short, text
+from fedkin.report.markup import card, drawing, element, numbers_below, short, shortened, text
 from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
 from fedkin.report.run_view import Bars
 
@@ -113,7 +113,7 @@ def _tip(bars: Bars, at: int) -> str:
 
 def _lying(bars: Bars) -> str:
     """Draw horizontal bars, one below the other, each between its name and its value."""
-    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in bars.names]
+    names = [shortened(name, LONGEST_NAME) for name in bars.names]
     values = [_value(bars, at) for at in range(len(bars.values))]
     ends = [*_reaches(bars), 0.0, *([] if bars.line is None else [bars.line])]
     low, high = min(ends), max(ends)

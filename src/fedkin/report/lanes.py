@@ -19,6 +19,7 @@ from fedkin.report.markup import (
     scrolling,
     sheet,
     short,
+    shortened,
     table,
     text,
 )
@@ -67,12 +68,12 @@ class _LaneFrame:
         self.order = sorted(range(len(last)), key=lambda at: (last[at] < 0, last[at], at))
         every = math.ceil(len(clusters.steps) / MAX_COLUMNS)
         self.columns = sorted(set(range(len(clusters.steps) - 1, -1, -every)))
-        self.names = [_short(name) for name in clusters.clients]
+        self.names = [shortened(name, LONGEST_NAME) for name in clusters.clients]
         self.dense = len(last) > FEW_CLIENTS
         self.row = DENSE_ROW if self.dense else ROW
         self.left = 10 + LETTER * max(len("client"), *map(len, self.names))
         # Headings of the columns on the right: the last cluster and the hidden one.
-        widest = max(map(len, ("true", *map(_short, clusters.hidden))))
+        widest = max(map(len, ("true", *(shortened(name, LONGEST_NAME) for name in clusters.hidden))))
         self.cluster_at = WIDTH - 28 - LETTER * widest if clusters.hidden else WIDTH - 22
         self.right = self.cluster_at - 20
         self.tops: dict[int, float] = {}
@@ -129,7 +130,7 @@ def _row(clusters: ClientClusters, frame: _LaneFrame, runs: Sequence[_Run], at: 
     last = "–" if runs[-1].cluster < 0 else str(runs[-1].cluster)
     parts.append(element("text", last, x=frame.cluster_at, y=y, class_="middle name"))
     if clusters.hidden:
-        parts.append(element("text", text(_short(clusters.hidden[at])), x=WIDTH, y=y, class_="end"))
+        parts.append(element("text", text(shortened(clusters.hidden[at], LONGEST_NAME)), x=WIDTH, y=y, class_="end"))
     tip = _tip(clusters, at)
     area = element("rect", x=0, y=frame.tops[at], width=WIDTH, height=frame.row, class_="row", data_tip=tip)
     return "".join([*parts, area])
@@ -223,7 +224,3 @@ def _in_words(clusters: ClientClusters) -> str:
         f"Clusters of {len(clusters.clients)} clients by {clusters.x_label}: {found} in the end; {changed} clients "
         "end in another cluster than they began in. The table below lists the members."
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

@@ -87,6 +87,11 @@ def cluster_class(cluster: int | None) -> str:
     return "alone" if cluster is None else f"c{cluster % 8} m{cluster // 8 % 3}"
 
 
+def shortened(name: str, letters: int) -> str:
+    """Cut a name to at most so many letters, with an ellipsis for the rest."""
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
+
+
 def name_ranges(names: Sequence[str]) -> str:
     """List names in order, with consecutive numbers as a range; a long list is cut short."""
     parts: list[str] = []

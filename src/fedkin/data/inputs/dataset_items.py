@@ -62,18 +62,14 @@ def read_items(items: Iterable[Any], count: int | None, where: str, label: str |
 
 def _guarded(items: Iterable[Any], where: str) -> Iterable[tuple[int, Any]]:
     """Yield items with their numbers; an exception from a user's own data set becomes an error that names the item."""
-    iterator, at = iter(items), 0
-    while True:
-        try:
-            item = next(iterator)
-        except StopIteration:
-            return
-        except FedkinError:
-            raise
-        except Exception as error:
-            raise FedkinError(f"Item {at} of {where} cannot be read: {in_short(error)}.") from error
-        yield at, item
-        at += 1
+    at = -1
+    try:
+        for at, item in enumerate(items):
+            yield at, item
+    except FedkinError:
+        raise
+    except Exception as error:
+        raise FedkinError(f"Item {at + 1} of {where} cannot be read: {in_short(error)}.") from error
 
 
 def _parts(item: Any, where: str, label: str | None) -> tuple[Tensor, Any, bool]:

@@ -47,30 +47,17 @@ _TENSORS = (
 class ClusterProfile:
     """Profile of clusters: sums over clients by cluster and column.
 
-    Attributes
-    ----------
-    samples : Tensor
-        int64 ``(k,)``: samples of each cluster, as far as clients report them, see `reportable`.
-    filled : Tensor
-        int64 ``(k, columns)``: cells that are not empty.
-    around : Tensor
-        float64 ``(columns,)``: what distances are squared from.
-    sum, squares : Tensor
-        float64 ``(k, columns)``: of values, dates being days since 1970-01-01 and booleans and levels their positions;
-        and of squared distances. 0 for categories.
-    counts : Tensor
-        int64 ``(k, frequencies)``: how often each category occurs, one column after the other, each with *other* last.
-    typical_filled, typical_sum, typical_counts : Tensor
-        As `filled`, `sum` and `counts`, of the rows in the middle of the clusters alone; empty if unknown.
-    members : dict of int to Tensor
-        Samples of each cluster by client, int64 ``(k,)``; empty with secure sums.
-    missing : dict of int to str
-        Clients that are not in the sums, and why.
-    rows : int
-        All samples of the clients in the sums, also those that they do not report; 0 if that is not known here, as it
-        is in a simulation.
-    min_members : int
-        Samples of one client below which it reports nothing of a cluster, and names no category.
+    By cluster, `samples`, int64 ``(k,)``, are as many as clients report, see `reportable`. By cluster and column, ``(k,
+    columns)``, `filled`, int64, counts cells that are not empty; `sum` and `squares`, float64, are of values, dates
+    being days since 1970-01-01 and booleans and levels their positions, and of squared distances from `around`, float64
+    ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs, one
+    column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike, of
+    the rows in the middle of the clusters alone; empty if unknown.
+
+    `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
+    are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is
+    not known here, as it is in a simulation. `min_members` are samples of one client below which it reports nothing of
+    a cluster, and names no category.
     """
 
     columns: tuple[SchemaColumn, ...]

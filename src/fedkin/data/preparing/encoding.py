@@ -34,26 +34,14 @@ _TENSORS = ("low", "high", "fill", "mean", "scale", "other", "indicated")
 class TableEncoding:
     """Encoding of tables with one schema: how their columns become numbers.
 
-    Attributes
-    ----------
-    schema : Schema
-    mode : {"standard", "common", "unit", "none"}
-        Whether each column has variance 1, all together have (columns of one unit), or values stay as they are: since
-        they lie in [0, 1], or because nothing else was wanted.
-    low, high : Tensor
-        float64 ``(columns,)``: limits of values, which those beyond count as.
-    fill : Tensor
-        float64 ``(columns,)``: what takes the place of an empty cell, as a value or an index into the categories.
-    mean, scale : Tensor
-        float64 ``(width,)``: what is subtracted from the encoded columns, and what they are divided by.
-    other : Tensor
-        bool ``(columns,)``: which category columns have an indicator for *other*.
-    indicated : Tensor
-        bool ``(columns,)``: which columns are followed by an indicator of empty cells.
-    imputes : bool
-        Whether a table may lack a column, which counts as empty then.
-    imputation : {"neighbours", "median"}
-        Whether empty cells take the mean of similar rows, where such are given, or `fill`.
+    By `mode` each column has variance 1 ("standard"), all together have, as columns of one unit ("common"), or values
+    stay as they are: since they lie in [0, 1] ("unit"), or because nothing else was wanted ("none"). `low` and `high`,
+    float64 ``(columns,)``, are limits, which values beyond count as; `fill`, alike, takes the place of an empty cell,
+    as a value or an index into the categories. `mean` is subtracted from the encoded columns and `scale` divides them,
+    both float64 ``(width,)``. Of bool ``(columns,)``, `other` says which category columns have an indicator for
+    *other*, and `indicated` which columns are followed by an indicator of empty cells. If it `imputes`, a table may
+    lack a column, which counts as empty then. By `imputation` empty cells take the mean of similar rows, where such are
+    given, or `fill`.
     """
 
     schema: Schema

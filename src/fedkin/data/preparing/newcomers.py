@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence, Set
 
 from fedkin.core import Client, Federation, Payload, Task
 from fedkin.core.refusals import Refusal, Unusable
-from fedkin.data.preparing.preparation import STATE, Preparation, restore_preparation
+from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import encode_table
-from fedkin.data.preparing.scaling import rescale
+from fedkin.data.preparing.scaling import is_prepared, rescale
 
 
 def welcome(fed: Federation, clients: Sequence[Client], away: Set[int], preparation: Preparation) -> None:
@@ -28,7 +28,7 @@ def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: P
     A client whose state has the preparation does it itself, as in a resumed run. Others receive it. Raises FedkinError
     if one cannot be reached.
     """
-    new = [client.id for client in clients if not {STATE, "scaling_mean"} & client.state.keys()]
+    new = [client.id for client in clients if not is_prepared(client)]
     for client in clients:
         restore_preparation(client)
     if new and (asked := _for_newcomers(preparation)):
