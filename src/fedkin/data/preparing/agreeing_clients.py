@@ -24,8 +24,6 @@ def load_agreeing_clients(
 ) -> list[Dataset]:
     """Load clients' data with `fedkin.data.reading.client_files.load_clients`, and report disagreements of tables.
 
-    Their tables are to have one schema.
-
     Where data are refused, columns that hold something else at one client than at another are in the same error. Where
     they are not, `fedkin.data.preparing.prepare.prepare` reports these. Columns that some clients lack are looked at,
     too, if the options say that they are imputed, for then they are kept. Raises FedkinError as `load_clients` does.

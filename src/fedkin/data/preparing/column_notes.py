@@ -245,12 +245,10 @@ def notes_on_codes(
 ) -> list[str]:
     """Return a note for each column that has two whole numbers at every client, each more than once, and not the same.
 
-    Columns of which no two clients share a number have a note of their own, see `notes_on_ranges`.
-
-    At a client all values are minimum or maximum if, and only if, the variance is as large as these allow.
-
-    `means`, float64 ``(columns,)``, are of all clients, and `replies` as for `notes_on_ranges`. `squares`, by client's
-    name, float64 ``(columns,)``, are sums of squared distances from `means`.
+    Columns of which no two clients share a number have a note of their own, see `notes_on_ranges`. At a client all
+    values are minimum or maximum if, and only if, the variance is as large as these allow. `means`, float64
+    ``(columns,)``, are of all clients, and `replies` as for `notes_on_ranges`. `squares`, by client's name, float64
+    ``(columns,)``, are sums of squared distances from `means`.
     """
     notes = []
     for at, (name, mean) in enumerate(zip(columns, means.tolist(), strict=True)):

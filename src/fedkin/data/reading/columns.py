@@ -131,9 +131,8 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
     numbers = as_numbers(words, decimal)
     if numbers is not None:
         return Column(name), _at(codes, numbers)
-    for pair in _BOOLEANS:
-        if _is_pair(words, pair):
-            return _boolean(name, codes, words, pair)
+    if (boolean := _boolean(name, codes, words)) is not None:
+        return boolean
     dates = as_dates(words, int((codes >= 0).sum()))
     if isinstance(dates, Ambiguous):
         raise FedkinError(
@@ -155,21 +154,19 @@ def _as_float(number: Any) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _is_pair(words: Words, pair: tuple[str, str]) -> bool:
-    """Return whether the words are a pair of opposites such as yes and no.
+def _boolean(name: str, codes: Codes, words: Words) -> tuple[Column, Values] | None:
+    """Read a column of opposites such as yes and no; ``None`` if it holds none of the known pairs.
 
     A single word is enough, unless it is one letter: a client may have only one of the two.
     """
     if len(words) > 4:
-        return False
-    lower = {word.lower() for word in words}
-    return lower == set(pair) or (len(pair[0]) > 1 and lower <= set(pair))
-
-
-def _boolean(name: str, codes: Codes, words: Words, pair: tuple[str, str]) -> tuple[Column, Values]:
-    own = [next((word for word in words if word.lower() == one), one) for one in pair]
-    values = np.array([float(word.lower() == pair[1]) for word in words])
-    return Column(name, "boolean", (own[0], own[1])), _at(codes, values)
+        return None
+    spelt = {word.lower(): word for word in reversed(words)}  # as each comes first
+    for no, yes in _BOOLEANS:
+        if spelt.keys() == {no, yes} or (len(no) > 1 and spelt.keys() <= {no, yes}):
+            values = np.array([float(word.lower() == yes) for word in words])
+            return Column(name, "boolean", (spelt.get(no, no), spelt.get(yes, yes))), _at(codes, values)
+    return None
 
 
 def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> None:

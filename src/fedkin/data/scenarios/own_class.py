@@ -38,10 +38,7 @@ class OwnClass(DataSetScenario):
     fraction: Annotated[float, Interval(gt=0, le=1)] = 1.0
 
     def build(self, seed: int) -> Population:
-        """Build the clients, without labels, and the truth; the same for the same seed.
-
-        Raises FedkinError if the data cannot be loaded, have no labels, or too few samples for a client each.
-        """
+        """Build the clients, without labels, and the truth; see `DataSetScenario.build`."""
         data = self._pooled(seed)
         y = data.y
         classes = len(data.classes)

@@ -145,11 +145,7 @@ class Domain(DataSetScenario):
     shrink: Count = 1
 
     def build(self, seed: int) -> Population:
-        """Build the clients, with labels, tests and their domains as hidden clusters.
-
-        Raises FedkinError if the data cannot be loaded, or have no labels or domains, or a domain is too small for its
-        clients.
-        """
+        """Build the clients, with labels, tests and their domains as hidden clusters; see `DataSetScenario.build`."""
         if self.data in EMBEDDED:
             raise FedkinError(
                 f"'{self.data}' has no column '{self.column}'; the scenario 'domain' needs data from several domains, "
