@@ -62,16 +62,12 @@ def run(
     if given is not None and data is not None:
         stop(f"The data set was given twice, as '{given}' and as '{data}'.", REFUSED)
     data = given if data is None else data
-    overrides = [
-        *([f"data.source={json.dumps(data, ensure_ascii=False)}"] if data is not None else []),
-        *([f"scenario.name={json.dumps(scenario)}"] if scenario is not None else []),
-        *([f"scenario.clients={clients}"] if clients is not None else []),
-        *([f"method.n_clusters={clusters}"] if clusters is not None else []),
-        *([f"seed={seed}"] if seed is not None else []),
-        *([f"engine.name={json.dumps(engine)}"] if engine is not None else []),
-        *([f"tracking.to={json.dumps(track)}"] if track else []),
-        *settings,
-    ]
+    keys = {
+        "data.source": data, "scenario.name": scenario, "scenario.clients": clients, "method.n_clusters": clusters,
+        "seed": seed, "engine.name": engine, "tracking.to": track or None,
+    }  # fmt: skip
+    wanted = {key: json.dumps(value, ensure_ascii=False) for key, value in keys.items() if value is not None}
+    overrides = [*(f"{key}={value}" for key, value in wanted.items()), *settings]
     from fedkin.experiment.config import load_config
 
     config = load_config(experiment, overrides)
