@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
 from textwrap import fill
 
-from fedkin.report.text_tables import fitted
-
 _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 """Characters that lines take beside and between columns, and what a column of words needs at least."""
 
@@ -26,6 +24,8 @@ def terminal_width() -> int | None:
 
 def table_text(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
     """Format rows of equally many cells as aligned columns (see `fitted`); not wrapped without a terminal."""
+    from fedkin.report.text_tables import fitted  # which the command line need not wait for
+
     return fitted(rows, left, terminal_width())
 
 
