@@ -1,14 +1,18 @@
 """kin-graph on the standard suite of clustering algorithms, its samples allocated at random to 1, 3 and 10 clients.
 
     FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run CSV [--seeds 0 1 2 3 4] [--sets fcps/atom ...]
+    FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run PARTS --part 0.9 --most 6000 --floors 2 --methods common \
+        --numbers found
     python benchmarks/kin_graph_suite.py show CSV
 
 `run` appends a line per cell as soon as it is known, and skips those that the file has. A cell is a data set, a seed, a
 number of clients, a minimum of samples in a micro-cluster, whether micro-clusters are common to all clients, and
 whether the number of clusters is given; beside them k-means, a Gaussian mixture, HDBSCAN and, if genieclust is
 installed, Genie, of all samples together. Data sets of at most 20,000 samples count; columns are standardised;
-samples that the suite calls noise are clustered with the others and not scored. `show` prints the mean adjusted Rand
-index over data sets, and its standard deviation over seeds; a data set counts where all cells of all seeds are known.
+samples that the suite calls noise are clustered with the others and not scored. Common micro-clusters of all samples
+hardly depend on the seed; with ``--part`` every seed draws that part of them, and a file should have one part. `show`
+prints the mean adjusted Rand index over data sets, and its standard deviation over seeds; a data set counts where all
+cells of all seeds are known.
 """
 
 from __future__ import annotations
@@ -35,8 +39,6 @@ import fedkin
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-MOST = 20_000
-"""Samples of a data set at most."""
 CLIENTS, FLOORS = (1, 3, 10), (5, 2)
 
 
@@ -99,9 +101,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("csv", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--sets", nargs="+", default=None, help="data sets, as battery/name; all by default")
+    parser.add_argument("--most", type=int, default=20_000, help="samples of a data set at most")
+    parser.add_argument("--part", type=float, default=1.0, help="part of the samples that a seed draws")
+    parser.add_argument("--floors", type=int, nargs="+", choices=FLOORS, default=FLOORS)
+    parser.add_argument("--methods", nargs="+", default=["own", "common", *POOLED])
+    parser.add_argument("--numbers", nargs="+", choices=["found", "given"], default=["found", "given"])
     given = parser.parse_args(arguments)
     if given.what == "run":
-        run(given.csv, given.seeds, given.sets or names())
+        run(given)
     else:
         print(summary(pd.read_csv(given.csv, keep_default_na=False)))
 
@@ -131,26 +138,28 @@ def cells(name: str, seed: int) -> Iterator[Cell]:
                     yield Cell(name, method, seed, clients, floor, given)
 
 
-def run(path: Path, seeds: Sequence[int], sets: Sequence[str]) -> None:
+def run(given: argparse.Namespace) -> None:
     """Append the lines of cells that the file does not have."""
-    header = [field.name for kind in (Cell, Line) for field in fields(kind)]
+    path, header = given.csv, [field.name for kind in (Cell, Line) for field in fields(kind)]
     fresh = not path.exists()
     known = set() if fresh else {tuple(line) for line in pd.read_csv(path)[header[:6]].astype(str).to_numpy().tolist()}
     with path.open("a", newline="", buffering=1) as file:
         writer = csv.DictWriter(file, header)
         if fresh:
             writer.writeheader()
-        for seed in seeds:
-            for name in sets:
+        for seed in given.seeds:
+            for name in given.sets or names():
                 x, truth = data(name)
-                for cell in cells(name, seed) if len(x) <= MOST else ():
-                    if tuple(str(value) for value in asdict(cell).values()) not in known:
-                        writer.writerow(asdict(cell) | asdict(line_of(cell, x, truth)))
+                for cell in cells(name, seed) if len(x) <= given.most else ():
+                    wanted = cell.method in given.methods and cell.floor in (0, *given.floors)
+                    wanted = wanted and ("given" if cell.given else "found") in given.numbers
+                    if wanted and tuple(str(value) for value in asdict(cell).values()) not in known:
+                        writer.writerow(asdict(cell) | asdict(line_of(cell, x, truth, given.part)))
 
 
-def line_of(cell: Cell, x: Rows, truth: Labels) -> Line:
-    """Run a cell."""
-    order = np.random.default_rng(cell.seed).permutation(len(x))
+def line_of(cell: Cell, x: Rows, truth: Labels, part: float = 1.0) -> Line:
+    """Run a cell on a part of the samples, drawn and dealt by its seed."""
+    order = np.random.default_rng(cell.seed).permutation(len(x))[: int(part * len(x))]
     x, truth = x[order], truth[order]
     counted, k = truth > 0, len(np.unique(truth[truth > 0]))
     began, failure, clusters = time.perf_counter(), "", np.zeros(len(x), np.int64)

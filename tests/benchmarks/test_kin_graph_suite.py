@@ -27,3 +27,9 @@ def test_it_appends_skips_and_shows(
     assert (lines[lines.given].ari == 1.0).all()
     benchmark.main(["show", str(found)])
     assert "1 data sets" in capsys.readouterr().out
+    parts = tmp_path / "parts.csv"
+    benchmark.main(
+        ["run", str(parts), "--seeds", "0", "1", "--part", "0.5", "--methods", "common", "--numbers", "found"]
+    )
+    lines = pd.read_csv(parts, keep_default_na=False)
+    assert lines.samples.tolist() == [30, 30]
