@@ -41,38 +41,19 @@ class Drift:
 class Population:
     """Clients of a federation, and what is known about them apart from their data.
 
-    Attributes
-    ----------
-    clients : list of Client
-        Ids are ``0..n-1``. `y` is int64, indices into `classes`, in supervised scenarios, and ``None`` where samples
-        are unlabelled to every method.
-    truth : list of Tensor or None
-        Per client, the int64 class of each training sample; for the evaluator alone.
-    classes : list of str
-        Names of the true classes; empty if there are none.
-    features : list of str
-        Column names of all clients' tables; empty where there are none.
-    names : list of str
-        Names of the clients, such as their file's; empty where they have only ids.
-    tests : list of (Tensor, Tensor)
-        Per client, held-out samples and classes (int64) of its own distribution, of which there may be none at a
-        client with hardly any samples; an empty list where nothing is held out. Samples are float32; of tables, until
-        they are prepared, values under the columns of the client's own table. For the evaluator alone.
-    clusters : Tensor or None
-        int64 ``(n,)``, the hidden cluster of each client; for the evaluator alone.
-    common_test : (Tensor, Tensor) or None
-        The data set's official test split, untouched, in scenarios that leave images and labels as they are.
-    drift : Drift or None
-        What changes in the middle of a run; see `at`.
-    arrivals : Tensor or None
-        int64 ``(n,)``, the step before which each client joins: it takes part from this step on, and from the very
-        start where it is 0. ``None`` if all are there from the start.
-    absent : tuple of int
-        Clients that never take part, in order; only the evaluator knows their samples.
-    forgotten : tuple of int
-        Clients that never take part and whose data are not here, in order.
-    notes : tuple of str
-        Notes for the user on how the data were read, in sentences.
+    Ids of `clients` are ``0..n-1``, and `names` are theirs, such as their file's; empty where they have only ids. `y`
+    of a client is int64, indices into `classes`, in supervised scenarios, and ``None`` where samples are unlabelled to
+    every method. `classes` are the names of the true ones, and `features` the columns of all clients' tables; either
+    may be empty. From the step in `arrivals`, int64 ``(n,)``, a client takes part, from the very start where it is 0;
+    ``None`` if all are there from the start. Those `absent` never take part, and only the evaluator knows their
+    samples; those `forgotten` do not either, and their data are not here; both are in order. `drift` is what changes in
+    the middle of a run, see `at`, and `notes` say for the user how the data were read, in sentences.
+
+    For the evaluator alone are `truth`, by client the int64 class of each training sample; `clusters`, int64 ``(n,)``,
+    the hidden cluster of each; and `tests`, by client held-out samples and classes (int64) of its own distribution, of
+    which there may be none at a client with hardly any samples; the list is empty where nothing is held out. Samples
+    are float32; of tables, until they are prepared, values under the columns of the client's own table. `common_test`
+    is the data set's official test split, untouched, in scenarios that leave images and labels as they are.
     """
 
     clients: list[Client]

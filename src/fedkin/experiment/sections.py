@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNeg
 from pydantic_core import PydanticCustomError
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.preparing.imputation import Imputation
+from fedkin.data.preparing.encoding import Imputation
 from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.reading.table_options import NA_VALUES, TableOptions, are_na_values
 from fedkin.secure_aggregation.signatures import public_keys

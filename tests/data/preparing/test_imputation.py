@@ -11,8 +11,7 @@ import fedkin
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.encoding import TableEncoding
-from fedkin.data.preparing.imputation import from_neighbours
+from fedkin.data.preparing.encoding import TableEncoding, from_neighbours
 from fedkin.data.preparing.preparation import PreparingOptions, restore_preparation
 from fedkin.data.preparing.prepare import arrange_columns, prepare
 from fedkin.engines.local import LocalFederation

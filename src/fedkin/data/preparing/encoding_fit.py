@@ -11,8 +11,7 @@ from fedkin.core import Federation
 from fedkin.core.errors import listing
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES
 from fedkin.data.preparing.column_scales import constant, in_unit, note_on_unit, scale_of
-from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
-from fedkin.data.preparing.imputation import Imputation
+from fedkin.data.preparing.encoding import OTHER, Imputation, Mode, TableEncoding
 from fedkin.data.preparing.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers
 from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers

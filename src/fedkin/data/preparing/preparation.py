@@ -13,8 +13,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.table import Column, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
-from fedkin.data.preparing.encoding import TableEncoding
-from fedkin.data.preparing.imputation import Imputation
+from fedkin.data.preparing.encoding import Imputation, TableEncoding
 from fedkin.data.preparing.new_rows import notes_on_new_rows
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
 from fedkin.data.reading.arrays import plain_numbers
@@ -29,26 +28,18 @@ STATE = "preparation"
 class PreparingOptions:
     """Options of the preparation of data.
 
-    Attributes
-    ----------
-    scaling : {"auto", "standard", "none"}
-        "auto" leaves data alone that all lie in [0, 1], divides columns that share one unit, such as pixels, by one
-        scale, and standardises each column of others, in which a few values far from all others count as a limit; not
-        with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits. "none"
-        leaves numbers as they are.
-    id : str
-        The column of tables that names rows: its name, "auto" to recognise it, or "none".
-    lacking : {"drop", "impute"}
-        What happens to a column that a client lacks, or of which all its cells are empty, or more than half of all
-        clients' cells.
-    imputation : {"neighbours", "median"}
-        What empty cells take: the mean of the five most similar rows of the same client, or the median or most frequent
-        value of all clients, as empty cells of new rows always do. A row affects others by "neighbours", so methods
-        with differential privacy take "median".
-    indicator : bool
-        Whether a column with empty cells gets an indicator of these. It shares the column's weight.
-    min_members : int
-        Samples of one client that a category needs for its name to leave the client, at least 5; others are pooled.
+    By `scaling` "auto" data that all lie in [0, 1] are left alone, columns that share one unit, such as pixels, are
+    divided by one scale, and each column of others is standardised, where a few values far from all others count as a
+    limit; not with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits, and
+    "none" leaves numbers as they are. `id` is the column of tables that names rows: its name, "auto" to recognise it,
+    or "none". `lacking` is what happens to a column that a client lacks, or of which all its cells are empty, or more
+    than half of all clients' cells.
+
+    By `imputation` "neighbours" empty cells take the mean of the five most similar rows of the same client, by "median"
+    the median or most frequent value of all clients, as empty cells of new rows always do. A row affects others by
+    "neighbours", so methods with differential privacy take "median". With `indicator` a column with empty cells gets an
+    indicator of these, which shares the column's weight. `min_members`, at least 5, are samples of one client that a
+    category needs for its name to leave the client; others are pooled.
     """
 
     scaling: Literal["auto", "standard", "none"] = "auto"

@@ -16,9 +16,8 @@ from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_
 from fedkin.data.preparing.column_notes import note_on_apart_categories, notes_on_codes, notes_on_ranges, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.column_scales import unit_of
-from fedkin.data.preparing.encoding import Mode, TableEncoding
+from fedkin.data.preparing.encoding import Imputation, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
-from fedkin.data.preparing.imputation import Imputation
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.preparation import STATE, Preparation, PreparingOptions, remember
 from fedkin.data.preparing.scaling import (

@@ -20,34 +20,16 @@ NA_VALUES = 'texts and numbers, one or in a list such as ["unknown", -9], or suc
 class TableOptions:
     """Options for the columns of tables, by name; a table without a named column is left as it is.
 
-    Attributes
-    ----------
-    drop : str or sequence of str
-        Columns that are left out, also as labels.
-    id : str
-        The column that names rows; "auto" to have it recognised, "none" if there is none. It stays in the table.
-    categorical : str or sequence of str
-        Columns whose values are names, also where they look like numbers or dates.
-    ordinal : mapping of str to sequence of str
-        Levels of each column in order, from the lowest.
-    decimal : {".", ","}
-        Decimal separator of numbers in text.
-    encoding : str
-        Encoding of CSV files that are not UTF-8, by a name that Python knows, such as "cp1252".
-    lacking : {"drop", "impute"}
-        Whether columns that some clients lack are left out or imputed, so whether they have to agree.
-    na_values : str, number, sequence of them, or mapping of str to these
-        Values that stand for an empty cell, such as "unknown" or -9, in all columns or by column. It becomes a mapping,
-        in which "" stands for all columns.
-    signed : sequence of str
-        Columns in which "-" is a value though none may be "+", as the clients' schema knows of new rows.
-    features : sequence of str
-        Columns that are no labels whatever they are called, as the clients' schema knows of new rows.
+    Columns to `drop` are left out, also as labels. `id` names rows, and stays in the table; "auto" has it recognised,
+    and "none" says that there is none. Values of `categorical` columns are names, also where they look like numbers or
+    dates; `ordinal` has by column its levels in order, from the lowest. `decimal` stands before the decimals of numbers
+    in text, and `encoding` is that of CSV files that are not UTF-8, by a name that Python knows, such as "cp1252".
+    `lacking` is whether columns that some clients lack are left out or imputed, so whether they have to agree.
+    `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
+    which "" stands for all columns.
 
-    Raises
-    ------
-    FedkinError
-        If a value is of another type.
+    In `signed` columns "-" is a value though none may be "+", and `features` are no labels whatever they are called, as
+    the clients' schema knows of new rows. Raises FedkinError if a value is of another type.
     """
 
     drop: str | Sequence[str] = ()
