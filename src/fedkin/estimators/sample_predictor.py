@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,15 +153,10 @@ class SamplePredictor(ForgettingEstimator):
         FedkinError
             If the clients had no tables, or the method is private, so that they were not asked.
         """
-        from pandas import DataFrame
-
         profile = self._described()
         columns = described(profile)
-        spoken = sentences(profile, self.client_names_)
-        frame = DataFrame({column.name: column.values for column in columns}, index=range(len(spoken)))
-        frame.index.name = "cluster"
-        frame.insert(0, "samples", profile.samples.numpy(), allow_duplicates=True)
-        frame.insert(1, "sentence", spoken, allow_duplicates=True)
+        leading = {"samples": profile.samples.numpy(), "sentence": sentences(profile, self.client_names_)}
+        frame = _by_cluster(leading, {column.name: column.values for column in columns})
         frame.attrs["effects"] = {column.name: column.effect for column in columns}
         frame.attrs["remarks"] = remarks(profile, self.client_names_, columns)
         return frame
@@ -197,18 +192,24 @@ class SamplePredictor(ForgettingEstimator):
         FedkinError
             As `describe`.
         """
-        from pandas import DataFrame
-
         profile = self._described()
         rows = profile.typical_filled.amax(1).numpy()
         columns = {column.name: column.typical_values() or [None] * len(rows) for column in described(profile)}
-        frame = DataFrame(columns, index=range(len(rows)))
-        frame.index.name = "cluster"
-        frame.insert(0, "rows", rows, allow_duplicates=True)
-        return frame
+        return _by_cluster({"rows": rows}, columns)
 
 
 def _rand(clusters: LabelArray, labels: NDArray[Any]) -> float:
     if len(clusters) != len(labels):
         raise FedkinError(f"The data has {len(clusters)} samples and {len(labels)} labels; it needs one for each.")
     return adjusted_rand(np.unique(labels, return_inverse=True)[1], clusters)
+
+
+def _by_cluster(leading: Mapping[str, Any], columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table with a row for each cluster; the clients' columns may have the names of the leading ones."""
+    from pandas import DataFrame
+
+    frame = DataFrame(columns, index=range(len(next(iter(leading.values())))))
+    frame.index.name = "cluster"
+    for at, (name, values) in enumerate(leading.items()):
+        frame.insert(at, name, values, allow_duplicates=True)
+    return frame

@@ -7,6 +7,7 @@ import csv
 import io
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,10 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     if separator == "," and not _QUOTED_COMMA.search(text):
         decimal = "."  # commas are taken, so that a file among others with decimal commas has points
     options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True, "decimal": decimal}
+
+    def as_texts(**more: Any) -> pd.DataFrame:
+        return pd.read_csv(io.StringIO(text), dtype=str, **options, **more)
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -69,11 +74,12 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
             frame = frame.copy()  # of many columns each is a block of its own, which pandas copies one by one
             if re.search(rf'(?:\A|[\n"{re.escape(separator)}]){_LEADING_ZERO}', text):
                 whole = _whole_numbers(frame)
-                codes = pd.read_csv(io.StringIO(text), dtype=str, usecols=whole, **options) if whole else frame
+                codes = as_texts(usecols=whole) if whole else frame
                 for at in whole:
                     if codes[frame.columns[at]].str.match(_LEADING_ZERO).any():
                         frame[frame.columns[at]] = codes[frame.columns[at]]
-            _restore_dashes(frame, text, options)
+            if any(dash in text for dash in DASHES):
+                _restore_dashes(frame, as_texts)
     except pd.errors.ParserWarning as error:
         raise FedkinError(
             f"Rows of {where} hold more cells than its first line has names ({len(header)}); it must name the columns "
@@ -88,28 +94,24 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     if frame.shape[1] > 1 and empty.any():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pd.errors.ParserWarning)  # the cells beyond the header are empty
-            cells = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **options)
+            cells = as_texts(keep_default_na=False)
         blank = [all(not cell.strip() for cell in row) for row in cells.to_numpy(dtype=object)[empty]]
         frame = frame.drop(index=frame.index[empty][blank]).reset_index(drop=True)
     check_is_header(header, frame, where)
     check_no_units(frame, where)
     if decimal == "." and separator != ",":
-        _check_thousands(frame, text, options, where)
+        _check_thousands(frame, as_texts, where)
     frame = _without_remains(frame, header, where)
     frame.attrs["decimal"] = decimal
     return frame
 
 
-def _restore_dashes(frame: pd.DataFrame, text: str, options: dict[str, Any]) -> None:
+def _restore_dashes(frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame]) -> None:
     """Write dashes again into columns in which they may be values: those with "+", and those without any other cell."""
-    import pandas as pd
-
-    if not any(dash in text for dash in DASHES):
-        return
     able = [at for at, (_, own) in enumerate(frame.items()) if own.isna().any() and _may_be_signed(own)]
     if not able:
         return
-    cells = pd.read_csv(io.StringIO(text), dtype=str, usecols=able, keep_default_na=False, **options)
+    cells = as_texts(usecols=able, keep_default_na=False)
     for at in able:
         own = cells[frame.columns[at]].str.strip()
         if (dashed := own.isin(DASHES)).any():
@@ -208,17 +210,15 @@ def _whole_numbers(frame: pd.DataFrame) -> list[int]:
     return [at for at, (_, column) in enumerate(frame.items()) if whole(column)]
 
 
-def _check_thousands(frame: pd.DataFrame, text: str, options: dict[str, Any], where: str) -> None:
+def _check_thousands(frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame], where: str) -> None:
     """Refuse columns in which a point seems to separate thousands, such as 937 beside 1.937 and 12.500.
 
     Fractions with three decimals all, beside whole numbers, are refused with them.
     """
-    import pandas as pd
-
     able = _may_part_thousands(frame)
     if not able:
         return
-    cells = pd.read_csv(io.StringIO(text), dtype=str, usecols=able, **options)
+    cells = as_texts(usecols=able)
     problems = []
     for at in able:
         words = cells[frame.columns[at]].dropna().str.strip().unique()
