@@ -55,6 +55,10 @@ def main() -> None:
     parser.add_argument("--rounds", nargs=2, type=int, default=[40, 10], help="by views and by clusters")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--heterogeneity", nargs="+", type=float, default=[0.0])
+    parser.add_argument("--model-weight", type=float, default=0.0, help="of the model-contrastive term")
+    parser.add_argument(
+        "--every", type=int, help="rounds until clusters are scored; all by clusters if not given"
+    )
     parser.add_argument("--full", action="store_true", help="all data and rounds, batches of 128")
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
@@ -64,6 +68,8 @@ def main() -> None:
                 FULL if given.full else {}
             )
             cell |= {"scenario.heterogeneity": p, "engine.device": given.device}
+            cell |= {} if given.full else {"method.model_weight": given.model_weight}
+            cell |= {"evaluation.every": given.every} if given.every else {}
             run(given.runs / f"{views}-{start}-p{p:g}-s{seed}", "ccfc", cell)
         print(json.dumps(ends(given.runs)))
     elif given.what == "show":
