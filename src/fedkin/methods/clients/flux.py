@@ -96,8 +96,13 @@ class FLUXMethod(OneShotMethod):
         state: FLUXState = super().init(fed)
         classifier = Classifier.of(state.module)
         width = classifier.latents(state.models[0], torch.zeros(1, *classifier.shape)).shape[1]
+        return dataclasses.replace(state, projection=self.directions(fed, width))
+
+    def directions(self, fed: Federation, width: int) -> Tensor:
+        """Return random directions that latents ``(n, width)`` are projected on, float32 ``(width, dimensions)``."""
         drawn = torch.randn(width, min(self.dimensions, width), generator=fed.rng("projection"), dtype=torch.float64)
-        return dataclasses.replace(state, projection=torch.linalg.qr(drawn).Q.float())
+        found: Tensor = torch.linalg.qr(drawn).Q.float()
+        return found
 
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
         """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""
