@@ -8,8 +8,7 @@ import torch
 from torch.nn.functional import cosine_similarity, one_hot
 
 from fedkin.nn.augmentation import Augmentation, augmentation_for
-from fedkin.nn.contrastive import ContrastiveNetwork, Design
-from fedkin.nn.contrastive_losses import cluster_contrast, mean_correlation, negative_cosine
+from fedkin.nn.contrastive import ContrastiveNetwork, Design, cluster_contrast, mean_correlation, negative_cosine
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.optimisers import AdamMoments
 from fedkin.nn.resident import vector_of

@@ -3,9 +3,8 @@
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Federation
-from fedkin.core.method import Method, State
+from fedkin.core.method import Method, Record, State
 from fedkin.core.payload import Payload, Traffic
-from fedkin.core.record import Record
 from fedkin.core.task import Task, client_task, task
 
 __all__ = [

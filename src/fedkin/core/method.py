@@ -1,23 +1,54 @@
-"""Base classes of methods: hyper-parameters and the functions `init`, `step` and `result`, with an explicit state."""
+"""Base classes of methods: hyper-parameters and the functions `init`, `step` and `result`; their states and records."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 
 from fedkin.core.federation import Federation
-from fedkin.core.record import Record
+from fedkin.core.payload import Traffic
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
 """Types for hyper-parameters; configurations and estimators check the ranges they carry."""
+Oracle = Callable[[int], Sequence[int]]
+"""The true class of each local cluster of a client, by its id."""
+OwnData = Callable[[str], Tensor]
+"""Loads samples of the server's own by name or path: ``(n, *shape)``, prepared as the clients' are."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record of a step: one line of ``records.jsonl``.
+
+    Attributes
+    ----------
+    answered : list of int
+        Clients whose replies were used throughout the step.
+    missing : dict of int to str
+        Clients that failed to give a usable reply at least once, and why.
+    values : dict
+        Plain JSON values the method reports, such as losses or the number of communities.
+    """
+
+    answered: list[int]
+    missing: dict[int, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def line(self, step: int, traffic: Traffic, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the line of ``records.jsonl``, with the number of the step, the bytes so far, and scores."""
+        missing = {str(client): reason for client, reason in self.missing.items()}
+        return {
+            "step": step, "answered": self.answered, "missing": missing, "values": self.values, "metrics": metrics,
+            "sent": traffic.sent, "received": traffic.received,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,12 +76,6 @@ class State:
 
 
 S = TypeVar("S", bound=State)
-
-Oracle = Callable[[int], Sequence[int]]
-"""The true class of each local cluster of a client, by its id."""
-
-OwnData = Callable[[str], Tensor]
-"""Loads samples of the server's own by name or path: ``(n, *shape)``, prepared as the clients' are."""
 
 
 class Method(ABC, Generic[S]):

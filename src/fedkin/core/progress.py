@@ -131,13 +131,7 @@ class _Called(Callback):
 
 
 def callbacks_of(given: Followers) -> tuple[Callback, ...]:
-    """Return callbacks as a tuple, functions among them wrapped in a callback.
-
-    Raises
-    ------
-    FedkinError
-        If one is neither.
-    """
+    """Return callbacks as a tuple, functions among them wrapped; raise FedkinError if one is neither."""
     if given is None:
         return ()
     listed = [given] if isinstance(given, Callback) or callable(given) else list(given)

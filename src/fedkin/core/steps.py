@@ -7,8 +7,7 @@ from typing import Any
 
 from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
-from fedkin.core.method import Method
-from fedkin.core.record import Record
+from fedkin.core.method import Method, Record
 from fedkin.core.refusals import Refusal, Unusable
 
 

@@ -11,7 +11,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.deploy.certificates import in_ascii, new_certificates, write_certificates
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.reopening import check_empty
+from fedkin.experiment.run_folder import check_empty
 
 _SITES = 3
 _TEMPLATES = {

@@ -22,18 +22,9 @@ _COLUMNS = ("site", "now", "since", "first step", "last reply", "why")
 class Presence:
     """Attendance of one site.
 
-    Attributes
-    ----------
-    first : int
-        The first step that it could take part in.
-    now : str
-        "there", "away", "left out" of the run, or "forgotten".
-    since : str
-        Time since when it is in this state, in UTC.
-    replied : int
-        The last step in which it gave a usable reply; 0 if it never did.
-    why : str
-        Why it gave no reply in the last step; empty if it did, or was not asked.
+    `first` is the first step that it could take part in, and `replied` the last in which it gave a usable reply, 0 if
+    it never did. `now` it is "there", "away", "left out" of the run, or "forgotten", `since` a time in UTC. `why` it
+    gave no reply in the last step is empty if it did, or was not asked.
     """
 
     first: int

@@ -68,10 +68,7 @@ def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
 
 
 def write_certificates(folder: Path, made: Mapping[str, bytes]) -> None:
-    """Write the files of `new_certificates`.
-
-    Raises FedkinError if ``ca.crt`` exists.
-    """
+    """Write the files of `new_certificates`; raise FedkinError if ``ca.crt`` exists."""
     if (folder / "ca.crt").exists():
         raise FedkinError(f"{folder / 'ca.crt'} exists already; sites would not trust the server under a new one.")
     for name, content in made.items():

@@ -11,7 +11,7 @@ from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import check_federated, write_app
 from fedkin.engines.flower_engine.version import NEWEST, OLDEST
 from fedkin.experiment.config import load_config
-from fedkin.experiment.reopening import check_empty
+from fedkin.experiment.run_folder import check_empty
 
 _TEMPLATES = {
     "pyproject.toml": "flower_hub/project.toml",

@@ -28,28 +28,11 @@ KEY = "site.key"
 class SiteFile(BaseModel):
     """Content of a site's file; relative paths in it start at the file's own folder.
 
-    Attributes
-    ----------
-    name : str
-        The site's name in the federation.
-    data : str
-        A file, or anything else that `fedkin.data.reading.sources.load` takes.
-    folder : str
-        The private folder.
-    label : str or None
-        The column of labels, if it has no usual name; "none" to use no labels.
-    threads : int
-        Number of threads of torch, for each task.
-    device : str
-        Device of the networks.
-    packages : list of str
-        Packages that tasks may be imported from.
-    epsilon : float or None
-        The privacy budget, with `delta`, if there is one.
-    drop, id, categorical, ordinal, decimal, encoding, na_values
-        Options for reading tables, see `TableOptions`.
-    keys : dict of str to str
-        Public keys of the sites that it shares a secure sum with, by name.
+    `data` is a file, or anything else that `fedkin.data.reading.sources.load` takes, and `folder` the private folder.
+    `label` is the column of labels, if it has no usual name; "none" to use no labels. Each task has so many `threads`
+    of torch, and may be imported from `packages`. `epsilon`, with `delta`, is the privacy budget, if there is one.
+    `drop` to `na_values` are options for reading tables, see `TableOptions`. `keys` are public keys of the sites that
+    it shares a secure sum with, by name.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -107,10 +90,7 @@ class SiteFile(BaseModel):
 
 
 def read_site(path: Path) -> SiteFile:
-    """Read a site's file.
-
-    Raises FedkinError if it cannot be read, or a key or value is not allowed.
-    """
+    """Read a site's file; raise FedkinError if it cannot be read, or a key or value is not allowed."""
     tables = read_tables(path)
     try:
         return SiteFile.model_validate(tables)

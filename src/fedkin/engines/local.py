@@ -176,14 +176,7 @@ def _check(task: Task, payloads: Mapping[int, Payload]) -> None:
 
 
 class _Pace:
-    """Scheduler that chooses how many clients each call of a task gets.
-
-    Parameters
-    ----------
-    fixed : int or None
-        Number of clients per call; by default it adapts to the time that clients take.
-    workers : int
-    """
+    """Scheduler that chooses how many clients each call of a task gets: `fixed`, or by the time that clients take."""
 
     def __init__(self, fixed: int | None, workers: int) -> None:
         self.fixed, self.workers = fixed, workers
@@ -193,9 +186,7 @@ class _Pace:
         """Yield `clients` in chunks of the current size; the last chunks are small, so that workers end together."""
         at = 0
         while at < len(clients):
-            fair = max(
-                _MIN_CHUNK, (len(clients) - at) // (2 * self.workers)
-            )  # so that no worker ends long after others
+            fair = max(_MIN_CHUNK, (len(clients) - at) // (2 * self.workers))  # no worker ends long after the others
             size = self.fixed or min(self.size, fair)
             yield list(clients[at : at + size])
             at += size

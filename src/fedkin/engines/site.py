@@ -37,42 +37,20 @@ _log = logging.getLogger(__name__)
 class Site:
     """A site's data and private folder, and how it runs tasks on them.
 
-    Attributes
-    ----------
-    name : str
-        Its name in the federation; names are unique.
-    folder : Path
-        Its private folder: memory, identity and results. Nobody else writes there.
-    x : Tensor
-        Samples, see `Client.x`.
-    y : Tensor or None
-        int64 ``(n,)``, indices into `classes`.
-    classes, features : list of str
-        Names of the classes and of a table's columns; may be empty.
-    begins_with : dict of str to Tensor
-        State of its client before the first exchange.
-    prepare : callable
-        Called with the client before a task, whenever its state has been loaded, to repeat what the state says was done
-        to the data, such as scaling.
-    simulated : bool
-        Whether noise follows from the run's seed; at a real site it must not, for the server knows the seed. There it
-        follows from a secret, so that the same question always gets the same answer.
-    packages : tuple of str or None
-        Trusted packages, from which tasks, models and features that the server names are imported; ``None`` if all are
-        trusted.
-    device : torch.device
-        Device that its networks compute on.
-    reserve : callable or None
-        For a site with a privacy budget: called with a run's token and mu, whether the run may spend it, see
-        `Client.reserve`. Then it refuses tasks whose release is not accounted for.
-    table : Table or None
-        The site's table as it was read; ``None`` where data are no table.
-    reading : TableOptions
-        How it was read.
-    key : Path or None
-        File of the private key that Flower authenticates the site's node with, if it has one.
-    listed : dict of str to str
-        Public keys of the only sites that it shares a secure sum with, by name; empty: anybody.
+    Names are unique in a federation. The private `folder` has its memory, identity and results; nobody else writes
+    there. Samples `x` are as in `Client`; `y`, int64 ``(n,)``, are indices into `classes`, and `features` names of a
+    table's columns; both may be empty. `table` is as it was read, as `reading` says.
+
+    Its client has the state `begins_with` before the first exchange. `prepare` is called with the client before a task,
+    whenever its state has been loaded, to repeat what the state says was done to the data, such as scaling.
+
+    If it is `simulated`, noise follows from the run's seed; at a real site it must not, for the server knows the seed.
+    There it follows from a secret, so that the same question always gets the same answer. From trusted `packages`,
+    ``None`` for all, it imports tasks, models and features that the server names. `reserve` is for a site with a
+    privacy budget: called with a run's token and mu, whether the run may spend it, see `Client.reserve`; the site then
+    refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
+    site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; empty:
+    anybody.
     """
 
     name: str
@@ -123,13 +101,9 @@ class Site:
     def answer(self, request: Request, payload: Payload) -> tuple[Payload, float]:
         """Run a task on this site's data; return the reply and the seconds of computing.
 
-        Raises
-        ------
-        RefusalError
-            If the task moves data, releases what a privacy budget does not account for, or does not take this payload.
-        FedkinError
-            If the task is not known here or fails with this payload, or the folder is in use by another process, or
-            cannot be written.
+        Raises RefusalError if the task moves data, releases what a privacy budget does not account for, or does not
+        take this payload; FedkinError if it is not known here or fails with this payload, or the folder is in use by
+        another process, or cannot be written.
         """
         with trusted_packages(self.packages):
             task = known_task(request.task)

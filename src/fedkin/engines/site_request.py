@@ -34,10 +34,7 @@ class Request:
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Parse a request from JSON.
-
-        Raises FedkinError if the text is no request.
-        """
+        """Parse a request from JSON; raise FedkinError if the text is no request."""
         try:
             request = cls(**json.loads(text))
         except (RecursionError, TypeError, ValueError) as error:

@@ -19,38 +19,22 @@ from fedkin.data.preparing.statistics import count_lengths
 
 NOTHING = "–"
 """What stands where nothing is known."""
-
-
 _MIN_SHIFT = 0.5
 """Standard deviations that a cluster's mean lies off the mean of all others, for its sentence to name the column."""
-
-
 _MIN_DIFFERENCE = 0.15
 """The same for the share of a category or of a truth value."""
-
-
 _RARE = 0.25
 """Share of a category below which it is rare."""
-
-
 _SMALLEST, _LARGEST = -4, 8
 """Exponents of a column's spread between which its numbers are written out, and not as powers of ten."""
-
-
 _MANY_DIGITS = 1e15
 """Above it floats are not exact to one."""
-
-
 _FAR_SMALLER, _NONE = 0.1, 1e-6
 """Parts of a column's standard deviation below which that of a cluster counts on its own, or as none."""
-
-
 _YEAR = re.compile(
     r"(?i:(^|[_\W])(year|yr|jahr|baujahr|année|annee|año|anno)s?([_\W]|$))|Year\b|(^|[a-z])(Year|Yr)[A-Z]"
 )
 """Names of columns of years, which have no thousands."""
-
-
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -58,23 +42,13 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 class DescribedColumn:
     """Description of one column of a table over all clusters.
 
-    Attributes
-    ----------
-    effect : float
-        Effect size of the differences between clusters, in [0, 1]: epsilon squared (the share of the variance that
-        lies between them, corrected for chance), or the bias-corrected square of Cramér's V.
-    cells : list of str
-        By cluster, the mean with the standard deviation, or the most frequent category and its share.
-    values : list of (float or str or None)
-        By cluster, the mean, or the most frequent category; ``None`` if unknown.
-    phrases : list of (float, str)
-        By cluster, how far it differs from the others, 0 if little, and the phrase that says so.
-    shifts : list of float
-        By cluster, how many standard deviations its mean lies above that of all; of a category, how the share of that
-        in the cell differs.
-    typical : list of str
-        By cluster, the value of a typical sample: the mean over the rows in the middle of the cluster, or their most
-        frequent category or truth value.
+    `effect` is the effect size of the differences between clusters, in [0, 1]: epsilon squared (the share of the
+    variance that lies between them, corrected for chance), or the bias-corrected square of Cramér's V. The others are
+    by cluster. `cells` have the mean with the standard deviation, or the most frequent category and its share; `values`
+    the mean, or the most frequent category, ``None`` if unknown. `phrases` have how far it differs from the others, 0
+    if little, and the phrase that says so; `shifts` how many standard deviations its mean lies above that of all, or
+    how the share of the category in the cell differs. `typical` is the value of a typical sample: the mean over the
+    rows in the middle of the cluster, or their most frequent category or truth value.
     """
 
     name: str

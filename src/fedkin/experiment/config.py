@@ -126,17 +126,8 @@ def config_of(tables: dict[str, Any]) -> Config:
 def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
     """Build a method from hyper-parameters given in Python, with the checks of a configuration file.
 
-    Parameters
-    ----------
-    made : type
-        The method's dataclass.
-    values : dict
-        Its fields by name; those that only Python can give, such as functions, are not checked.
-
-    Raises
-    ------
-    FedkinError
-        If a value's type or range is not allowed.
+    `values` are the fields of the dataclass `made` by name; those that only Python can give, such as functions, are not
+    checked. Raises FedkinError if a value's type or range is not allowed.
     """
     model = model_of(made, display_name(made))
     known = {name: value for name, value in values.items() if name in model.model_fields}
@@ -152,10 +143,7 @@ def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
 def apply_setting(tables: dict[str, Any], override: str) -> str:
     """Set one ``section.key=value`` in `tables`, unchecked, and return its path.
 
-    Raises
-    ------
-    FedkinError
-        If `override` has another form, or a part of the path is not a section.
+    Raises FedkinError if `override` has another form, or a part of the path is not a section.
     """
     path, equals, text = override.partition("=")
     *parents, key = path.strip().split(".")
@@ -255,13 +243,7 @@ def _check_sums(method: type[Any], checked: Any) -> None:
 
 
 def check_section(tables: dict[str, Any], section: str, place: str) -> None:
-    """Check that the value under `section` is a table of settings, not a single value.
-
-    Raises
-    ------
-    FedkinError
-        If it is not; `place` says in the message where it was written, such as ``"in a.toml"``.
-    """
+    """Raise FedkinError if the value under `section` is no table of settings, written at `place`, as "in a.toml"."""
     if not isinstance(table := tables.get(section, {}), dict):
         raise FedkinError(f"'{section}' is {table!r} {place}; it should be a section, [{section}].")
 

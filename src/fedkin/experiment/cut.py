@@ -12,9 +12,8 @@ from fedkin.core.progress import Progress
 from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.checksums import SUMS
 from fedkin.experiment.outputs import ENCODER, MODELS, RESULT
-from fedkin.experiment.reopening import check_empty, finished_checkpoint, reopen
 from fedkin.experiment.run import resume
-from fedkin.experiment.run_folder import LEDGER, REPORT, run_config
+from fedkin.experiment.run_folder import LEDGER, REPORT, check_empty, finished_checkpoint, reopen, run_config
 from fedkin.experiment.run_loop import RunOutcome
 from fedkin.experiment.tracking import NOTES
 

@@ -21,9 +21,8 @@ from fedkin.experiment.checksums import sha256_of, write_sums
 from fedkin.experiment.config import Config
 from fedkin.experiment.forgetting_plan import ForgettingPlan
 from fedkin.experiment.outputs import MODELS, RESULT, RESULTS, load_found
-from fedkin.experiment.reopening import check_empty, reopen
 from fedkin.experiment.run import execute, resume
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, SITES, TIMING
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, SITES, TIMING, check_empty, reopen
 from fedkin.experiment.run_loop import RunOutcome, prepare
 
 FORGOTTEN = "forgotten.json"

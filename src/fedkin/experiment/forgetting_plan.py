@@ -14,8 +14,15 @@ from fedkin.experiment.checkpoint import load_checkpoint, restore
 from fedkin.experiment.config import Config
 from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.outputs import load_found
-from fedkin.experiment.reopening import finished_checkpoint
-from fedkin.experiment.run_folder import KEPT, LEDGER, kept_checkpoint, read_records, read_timing, run_config
+from fedkin.experiment.run_folder import (
+    KEPT,
+    LEDGER,
+    finished_checkpoint,
+    kept_checkpoint,
+    read_records,
+    read_timing,
+    run_config,
+)
 from fedkin.report.numbers import format_bytes, pluralize
 
 Way = Literal["exact", "retrained"]

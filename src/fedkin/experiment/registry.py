@@ -127,13 +127,7 @@ def is_known(kind: Kind, name: str) -> bool:
 
 
 def target_of(kind: Kind, name: str) -> str:
-    """Return the ``module:Class`` that `name` stands for.
-
-    Raises
-    ------
-    FedkinError
-        If no `kind` has this name; the message suggests the nearest one.
-    """
+    """Return the ``module:Class`` that `name` stands for; raise FedkinError, with the nearest name, if none has it."""
     if not is_known(kind, name):
         from fedkin.core.errors import FedkinError, unknown_name
 
@@ -167,10 +161,7 @@ def resolve(kind: Kind, name: str) -> type[Any]:
 def summary_of(kind: Kind, name: str) -> str:
     """Return a one-line summary of a method or scenario; for ``package.module:Class`` its docstring's first line.
 
-    Raises
-    ------
-    FedkinError
-        As `resolve` does.
+    Raises FedkinError as `resolve` does.
     """
     if name in _TABLES[kind]:
         return _TABLES[kind][name].summary

@@ -11,25 +11,30 @@ the folder, ``.fedkin.lock`` is there.
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from fedkin.core import Federation, FedkinError
 from fedkin.core.device import device_named, on
+from fedkin.core.errors import raised_by, refuse
+from fedkin.core.extras import require
 from fedkin.core.files import LOCK, folder_lock
 from fedkin.core.progress import Callback, Progress
 from fedkin.data.population import Population, short_names
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checkpoint import load_checkpoint
 from fedkin.experiment.checksums import SUMS
-from fedkin.experiment.config import Config
-from fedkin.experiment.preflight import check_experiment
+from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, SITES, TIMING, no_run, run_config, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
-from fedkin.experiment.sections import EngineSection
 from fedkin.experiment.tracking import NOTES, check_installed
+
+_DECIDED_BY = ("data", "scenario", "engine", "tracking")
+"""Sections that decide whether a preflight passes; the method is checked as the experiment is read."""
 
 
 def execute(
@@ -74,10 +79,7 @@ def execute(
 def check(config: Config, folder: Path) -> None:
     """Check that an experiment can begin in `folder`, as `execute` would; nothing is written.
 
-    Raises
-    ------
-    FedkinError
-        If `folder` is not empty, or as `check_experiment` does.
+    Raises FedkinError if `folder` is not empty, or as `check_experiment` does.
     """
     _check_empty(folder)
     check_experiment(config)
@@ -124,32 +126,18 @@ def open_federation(
 ) -> Iterator[tuple[Population, Federation]]:
     """Open the population of an experiment and the federation that reaches it, as a context manager.
 
-    Parameters
-    ----------
-    config : Config
-        The experiment.
-    folder : Path
-        The run's.
-    progress : Callback
-        Receives `phase` and `part`.
-    read_only : bool
-        Whether no client is contacted: Flower's simulation is not started, and no device is needed.
-
-    Raises
-    ------
-    FedkinError
-        If there is no such device, or the data are refused.
+    `folder` is the run's; `progress` receives `phase` and `part`. If it is `read_only`, no client is contacted:
+    Flower's simulation is not started, and no device is needed. Raises FedkinError if there is no such device, or the
+    data are refused.
     """
-    with nullcontext() if read_only else _device_of(config.engine):
+    engine = config.engine
+    device = None if read_only else device_named(engine.device, "'engine.device'")
+    with nullcontext() if device is None else on(device, engine.tf32, engine.cuda_graphs):
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         with _reached(config, population, folder, progress, read_only) as fed:
             fed.client_names = short_names(population.names)
             yield population, fed
-
-
-def _device_of(engine: EngineSection) -> AbstractContextManager[None]:
-    return on(device_named(engine.device, "'engine.device'"), engine.tf32, engine.cuda_graphs)
 
 
 def _reached(
@@ -207,3 +195,37 @@ def _clear(folder: Path) -> None:
     for name in (CONFIG, SUMS, TIMING, NOTES):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / SITES, ignore_errors=True)
+
+
+def check_experiment(config: Config) -> None:
+    """Check that an experiment can begin on this machine, including reading and partitioning its data.
+
+    Raises FedkinError if a tracker, the device or the engine is not there, or the data are refused.
+    """
+    check_machine(config)
+    config.population()
+
+
+def check_machine(config: Config) -> None:
+    """Check that the trackers, the device and the engine of an experiment are available."""
+    check_installed(config.tracking)
+    device_named(config.engine.device, "'engine.device'")
+    if config.engine.name == "flower":
+        require("Engine 'flower'", "flwr ray", "flower")
+
+
+def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, int], None] | None = None) -> None:
+    """Check many experiments, as `Config.tables`, before the first begins.
+
+    Experiments that differ in method or seed alone are checked once. `on_part` is called with the number of checked
+    experiments and the total. Raises FedkinError, with a line for each problem.
+    """
+    different: dict[str, Mapping[str, Any]] = {}
+    for tables in experiments:
+        different.setdefault(json.dumps([tables.get(name) for name in _DECIDED_BY], sort_keys=True), tables)
+    problems: dict[str, None] = {}
+    for done, tables in enumerate(different.values(), 1):
+        problems |= dict.fromkeys(raised_by(lambda tables=tables: check_experiment(config_of(dict(tables)))))
+        if on_part:
+            on_part(done, len(different))
+    refuse(problems)

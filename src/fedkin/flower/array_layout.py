@@ -39,10 +39,7 @@ class ArrayLayout:
 
     @classmethod
     def of(cls, record: ArrayRecord) -> ArrayLayout:
-        """Return the layout of `record`.
-
-        Raises FedkinError if it holds no parameters, or anything but real numbers.
-        """
+        """Return the layout of `record`; raise FedkinError if it holds no parameters, or anything but real numbers."""
         arrays = {name: _opened(array) for name, array in record.items()}
         for name, array in arrays.items():
             if isinstance(array, str) or array.dtype.kind not in "fiub":
@@ -69,8 +66,8 @@ class ArrayLayout:
         if set(record) != set(self.names):
             odd = sorted(set(record) ^ set(self.names))[0]
             return f"array '{odd}' is {'unknown' if odd in record else 'absent'}"
-        parts: list[Tensor] = [torch.empty(0)] * len(self.names)
-        for at, (name, shape) in enumerate(zip(self.names, self.shapes, strict=True)):
+        parts: list[Tensor] = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
             declared = record[name]
             fits = tuple(declared.shape) == shape and _is_real(declared.dtype)
             array = _opened(declared) if fits else declared
@@ -78,21 +75,16 @@ class ArrayLayout:
                 return f"array '{name}' holds {array}"
             if isinstance(array, Array) or array.shape != shape or not _is_real(str(array.dtype)):
                 return f"array '{name}' is {array.dtype} of shape {tuple(array.shape)} where {shape} was expected"
-            parts[at] = torch.from_numpy(array.astype(np.float32).reshape(-1))
+            parts.append(torch.from_numpy(array.astype(np.float32).reshape(-1)))
         return torch.cat([parts[at] for at in self._order()])
 
     def record(self, vector: Tensor) -> ArrayRecord:
         """Convert the vector ``(size,)`` to the client app's record; integers are rounded."""
-        values = vector.numpy()
-        arrays: list[Array | None] = [None] * len(self.names)
-        start = 0
-        for at in self._order():
-            end = start + math.prod(self.shapes[at])
-            part = values[start:end].reshape(self.shapes[at])
+        arrays: dict[int, Array] = {}
+        for at, part in self._parts(vector):
             whole = np.dtype(self.types[at]).kind != "f"
-            arrays[at] = Array(np.asarray(part.round() if whole else part, self.types[at]))
-            start = end
-        return ArrayRecord({name: array for name, array in zip(self.names, arrays, strict=True) if array is not None})
+            arrays[at] = Array(np.asarray((part.round() if whole else part).numpy(), self.types[at]))
+        return ArrayRecord({name: arrays[at] for at, name in enumerate(self.names)})
 
     def as_sent(self, vector: Tensor) -> Tensor:
         """Return `vector` as a client app receives it, rounded to types that are narrower than float32."""
@@ -102,15 +94,16 @@ class ArrayLayout:
 
     def module(self, vector: Tensor, classes: int) -> nn.Module:
         """Build a module whose parameters and buffers are those of `vector`."""
-        parts: list[list[Tensor]] = [[], [], []]
-        start = 0
-        for at in self._order():
-            end = start + math.prod(self.shapes[at])
-            kind = self._kinds()[at]
-            part = vector[start:end].clone()
-            parts[kind].append(part.long() if kind == _COUNTER else part)
-            start = end
-        return _Carrier(parts[_PARAMETER], parts[_STATISTIC], parts[_COUNTER], classes)
+        kinds, parts = self._kinds(), (list[Tensor](), list[Tensor](), list[Tensor]())
+        for at, part in self._parts(vector):
+            parts[kinds[at]].append(part.flatten().long() if kinds[at] == _COUNTER else part.flatten().clone())
+        return _Carrier(*parts, classes)
+
+    def _parts(self, vector: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Yield the arrays of a vector, each with its position in the record, in the order of the vector."""
+        order = self._order()
+        for at, part in zip(order, vector.split([math.prod(self.shapes[at]) for at in order]), strict=True):
+            yield at, part.view(self.shapes[at])
 
     def _kinds(self) -> list[int]:
         """Return the kind of each array: parameter, statistic or counter."""

@@ -39,23 +39,10 @@ class MessageFederation(Federation):
     Clients are numbered as in `NodeAssignment`. Spare ids for later ones are `away` until then, and a client while
     it is not connected.
 
-    Parameters
-    ----------
-    layout : ArrayLayout
-        Layout of the client app's model.
-    seats : int, optional
-        Maximum number of clients; by default 1000 more than are connected.
-    known : sequence of Name
-        Clients of the run that is resumed, in order of id.
-
-    Attributes
-    ----------
-    round : int
-        Number of the round, sent to clients as ``server-round``.
-    trained : dict of int to MetricRecord
-        Metrics of the last training, by client.
-    has_losses : bool
-        Whether all of them reported a loss; a missing loss counts as 0 in what methods report.
+    `layout` is that of the client app's model. `seats` is the maximum number of clients, by default 1000 more than are
+    connected; `known` are those of the run that is resumed, in order of id. The number of the `round` is sent to
+    clients as ``server-round``. `trained` has metrics of the last training, by client, and `has_losses` says whether
+    all of them reported a loss; a missing loss counts as 0 in what methods report.
     """
 
     attempts = 3

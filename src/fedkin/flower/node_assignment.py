@@ -9,6 +9,7 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
 from fedkin.core import FedkinError
+from fedkin.engines.flower_engine.wire import content
 from fedkin.flower import query
 from fedkin.flower.exchange import RAISED, exchange
 
@@ -84,13 +85,9 @@ class NodeAssignment:
 
     def _named(self, nodes: Sequence[int]) -> dict[int, Name]:
         """Ask new nodes for their names; nodes without one are ignored, silent ones are asked again next time."""
-        found: dict[int, Name] = {}
-        failed: dict[int, FedkinError] = {}
-        for node, name in (self.ask(nodes) if self.ask and nodes else {}).items():
-            if isinstance(name, FedkinError):
-                failed[node] = name
-            elif name is not None:
-                found[node] = name
+        answers = self.ask(nodes) if self.ask and nodes else {}
+        failed = {node: name for node, name in answers.items() if isinstance(name, FedkinError)}
+        found = {node: name for node, name in answers.items() if isinstance(name, int | str)}
         if failed and not found and all(node == NOWHERE for node in self.nodes):
             raise next(iter(failed.values()))
         for node, error in failed.items():
@@ -102,7 +99,7 @@ class NodeAssignment:
 def names_of(grid: Grid, timeout: float, nodes: Sequence[int]) -> dict[int, Name | FedkinError | None]:
     """Ask nodes for their names; see `Ask`."""
     kind = f"{MessageType.QUERY}.{query.ACTION}"
-    messages = {node: Message(query.name_request(), node, kind, group_id="names") for node in nodes}
+    messages = {node: Message(content(task=query.NAME), node, kind, group_id="names") for node in nodes}
     found: dict[int, Name | FedkinError | None] = {}
     for node, reply in exchange(grid, messages, timeout).items():
         if isinstance(reply, str):

@@ -1,4 +1,7 @@
-"""Query by which a client app describes its data, which some strategies need beyond training and evaluation."""
+"""Query by which a client app describes its data, which some strategies need beyond training and evaluation.
+
+For tasks in which fedkin trains it, a node has the network of the client app.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,78 @@ from typing import Any
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedkin.core import Client, FedkinError, Payload, Task
+from fedkin.core.errors import in_short
 from fedkin.core.replies import is_name
 from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.arrays import as_tensor
 from fedkin.engines.flower_engine.wire import content, read
 from fedkin.engines.local import one_thread
-from fedkin.flower.node_network import MakeNetwork, NodeNetwork
 from fedkin.methods.clients import client_tasks, fedrc, flux, ladd, pacfl
 from fedkin.methods.clients.embedding import class_sums_tasks, embedding_tasks
+from fedkin.nn import register
+from fedkin.nn.classifier import Classifier
+
+MakeNetwork = Callable[[], nn.Module]
+"""Returns a new network that turns float32 samples into logits, as the client app's ``Net`` does."""
+
+_networks: dict[str, NodeNetwork] = {}
 
 ACTION = "fedkin"
 """What the query is registered as: ``app.query("fedkin")``."""
+NAME = "fedkin.flower.name"
+"""What asks a node for its name, in place of a task."""
+_STATE = "fedkin"
+Load = Callable[[Context], tuple[Any, Any]]
+
+
+class NodeNetwork:
+    """Network that fits the server's models, registered for fedkin's tasks under a name of this process.
+
+    A copy in another process, such as a simulation's, has the same name there; all copies in a process refer to the
+    first one.
+    """
+
+    def __init__(self, make: MakeNetwork) -> None:
+        self.make, self.name = make, f"node-network#{secrets.token_hex(8)}"
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Build a new network, see `fedkin.nn.register`."""
+        return self.make()
+
+    def classes(self, x: Tensor) -> int:
+        """Return the number of logits for samples ``(n, *shape)``.
+
+        Raises FedkinError if it does not give a row of logits for each sample.
+        """
+        try:
+            with torch.no_grad():
+                logits = self.make().eval()(torch.zeros(2, *x.shape[1:]))
+        except Exception as error:  # the user's own code
+            raise FedkinError(f"The network given to describes() cannot be used: {in_short(error)}.") from error
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 2:
+            what = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
+            raise FedkinError(f"The network given to describes() turns two samples into {what}, not rows of logits.")
+        return logits.shape[1]
+
+    def put_into(self, payload: Payload, x: Tensor) -> Payload:
+        """Return `payload` with this network as its ``module``, in place of the server's name for it.
+
+        Raises FedkinError if the ``models`` or the ``reference`` in it do not fit this network.
+        """
+        register(self.name, _networks.setdefault(self.name, self))
+        module = {"name": self.name, "shape": list(x.shape[1:]), "classes": self.classes(x)}
+        size, models = Classifier.of(module).size, payload.get("models", payload.get("reference"))
+        if not isinstance(models, Tensor) or models.shape[-1:] != (size,):
+            found = f"are of shape {tuple(models.shape)}" if isinstance(models, Tensor) else "are absent"
+            raise FedkinError(
+                f"The network given to describes() has {size} numbers, and the models of the server {found}; "
+                "initial_arrays must be of the same network."
+            )
+        return payload | {"module": module}
+
 
 ALLOWED: dict[str, Task] = {
     task.name: task
@@ -42,15 +103,9 @@ ALLOWED: dict[str, Task] = {
 }
 """Tasks that a server may ask for by it."""
 
-NAME = "fedkin.flower.name"
-"""What asks a node for its name, in place of a task."""
 
 _BY_NETWORK = (flux.describe_distribution, fedrc.weigh_and_train)
 """Those that need the client app's network."""
-
-_STATE = "fedkin"
-
-Load = Callable[[Context], tuple[Any, Any]]
 
 
 def describes(
@@ -129,19 +184,8 @@ def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
     return content(payload, task=task.name, exchange=exchange)
 
 
-def name_request() -> RecordDict:
-    """Build the message that asks a node for its name."""
-    return content(task=NAME)
-
-
 def name_in(reply: RecordDict) -> int | str:
-    """Return the name in a node's reply.
-
-    Raises
-    ------
-    FedkinError
-        If there is no name.
-    """
+    """Return the name in a node's reply; raise FedkinError if there is none."""
     name = read(reply).facts.get("name")
     if isinstance(name, str) and is_name(name):
         return name

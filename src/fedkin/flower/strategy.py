@@ -23,10 +23,21 @@ from fedkin.flower.array_layout import ArrayLayout, known_as
 from fedkin.flower.grid_federation import GridFederation
 from fedkin.flower.node_assignment import Name
 from fedkin.flower.rounds import PATIENCE, Aggregate, EvaluateHere, RoundLoop
-from fedkin.flower.start_arguments import checked_config, checked_rounds, given_models, seconds
 from fedkin.flower.started_strategy import StartedStrategy
 from fedkin.flower.strategy_folder import REPORT, StrategyFolder
-from fedkin.flower.strategy_options import ELSEWHERE, OWN, RENAMED, TRAINING, checked, fraction, unknown_option
+from fedkin.flower.strategy_options import (
+    ELSEWHERE,
+    OWN,
+    RENAMED,
+    TRAINING,
+    checked,
+    checked_config,
+    checked_rounds,
+    fraction,
+    given_models,
+    seconds,
+    unknown_option,
+)
 from fedkin.flower.strategy_result import ClusterResult
 from fedkin.flower.terms import Config, Terms
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
@@ -147,13 +158,7 @@ class ClusterStrategy(StartedStrategy):
         return RENAMED | ELSEWHERE | ({} if cls._trains else TRAINING) | dict(cls._fixed)
 
     def method(self, module: str, rounds: int) -> ClientMethod:
-        """Build the method.
-
-        Raises
-        ------
-        FedkinError
-            If a hyper-parameter is not allowed.
-        """
+        """Build the method; raise FedkinError if a hyper-parameter is not allowed."""
         made: ClientMethod = checked_method(self._method, {**self.options, "module": module, "rounds": rounds})
         return made
 

@@ -1,12 +1,19 @@
-"""Checks of those parameters of a strategy that are not its method's."""
+"""Checks of those parameters of a strategy that are not its method's, and of the arguments of its `start`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import torch
+from flwr.app import ArrayRecord
+from torch import Tensor
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import nearest
+from fedkin.flower.array_layout import ArrayLayout
+from fedkin.flower.terms import Config
 
 OWN: dict[str, Any] = {
     "fraction_train": 1.0,
@@ -41,8 +48,6 @@ RENAMED: dict[str, str] = {
 }
 """Parameters of the strategies that Flower had before those of its message API, and where they are."""
 
-_TRAINING = "the client app's own, which train_config of start() can set"
-
 ELSEWHERE: dict[str, str] = {
     "module": "the client app's; its arrays are given to start() as initial_arrays",
     "rounds": "given to start() as num_rounds",
@@ -52,19 +57,11 @@ ELSEWHERE: dict[str, str] = {
 
 TRAINING: dict[str, str] = dict.fromkeys(
     (
-        "local_epochs",
-        "local_steps",
-        "batch_size",
-        "optimizer",
-        "learning_rate",
-        "learning_rates",
-        "momentum",
-        "weight_decay",
-        "proximal",
-        "recipe",
+        "local_epochs", "local_steps", "batch_size", "optimizer", "learning_rate", "learning_rates", "momentum",
+        "weight_decay", "proximal", "recipe",
     ),
-    _TRAINING,
-)
+    "the client app's own, which train_config of start() can set",
+)  # fmt: skip
 """The same for how clients train, unless fedkin trains the client app's network."""
 
 
@@ -86,10 +83,7 @@ def unknown_option(name: str, option: str, known: Iterable[str]) -> TypeError:
 
 
 def checked(own: Mapping[str, Any], strategy: str) -> None:
-    """Check the types of the parameters that all strategies have.
-
-    Raises FedkinError if one has another type.
-    """
+    """Raise FedkinError if one of the parameters that all strategies have is of another type."""
     for name, default in OWN.items():
         value = own[name]
         if name.startswith("min_") or name == "seed":
@@ -102,3 +96,57 @@ def checked(own: Mapping[str, Any], strategy: str) -> None:
             sound, allowed = default is not None or value is None or callable(value), "functions, and None"
         if not sound:
             raise FedkinError(f"{name} is {value!r} in {strategy}; allowed: {allowed}.")
+
+
+def given_models(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[ArrayLayout, Tensor]:
+    """Return the layout of the initial models, and the models as vectors ``(m, size)``.
+
+    Raises FedkinError if they are not records of arrays, hold no parameters, or differ in layout.
+    """
+    given = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else initial_arrays
+    if not isinstance(given, Sequence) or not given or not all(isinstance(one, ArrayRecord) for one in given):
+        what = type(initial_arrays).__name__
+        if isinstance(given, Sequence):
+            what += f" of {type(given[0]).__name__}" if given else ", which is empty"
+        raise FedkinError(
+            f"initial_arrays is of type {what}; give an ArrayRecord, as in ArrayRecord(model.state_dict()), or a list "
+            "of them."
+        )
+    layout = ArrayLayout.of(given[0])
+    return layout, torch.stack([_model(layout, arrays, at) for at, arrays in enumerate(given)])
+
+
+def checked_rounds(num_rounds: int) -> int:
+    """Return the number of rounds; raise FedkinError if it is below 1, or not a whole number."""
+    if type(num_rounds) is not int or num_rounds < 1:
+        raise FedkinError(f"num_rounds is {num_rounds!r}; allowed: whole numbers from 1.")
+    return num_rounds
+
+
+def seconds(timeout: float | None) -> float:
+    """Return the timeout of an exchange in seconds, infinite for ``None``; raise FedkinError unless it is above 0."""
+    if timeout is None:
+        return math.inf
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise FedkinError(f"timeout is {timeout!r}; allowed: above 0, in seconds, or None.")
+    return float(timeout)
+
+
+def checked_config(name: str, given: Any) -> Config:
+    """Return the configuration for the client app, empty for ``None``; raise FedkinError if it is anything else."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping) or callable(given):
+        config: Config = given
+        return config
+    raise FedkinError(
+        f"{name} is of type {type(given).__name__}; give a ConfigRecord, or a function that returns one for a round."
+    )
+
+
+def _model(layout: ArrayLayout, arrays: ArrayRecord, at: int) -> Tensor:
+    """Flatten the model of `arrays`, item `at` of a list."""
+    vector = layout.vector(arrays)
+    if isinstance(vector, str):
+        raise FedkinError(f"initial_arrays holds models that differ: in that at {at}, {vector}.")
+    return vector

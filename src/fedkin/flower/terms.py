@@ -18,27 +18,11 @@ Config = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 class Terms:
     """Configuration sent to a client app, and the names of its records and metrics.
 
-    Attributes
-    ----------
-    train_config, evaluate_config : Config
-        Configuration sent with every message; ``server-round`` is added.
-    timeout : float
-        Maximum duration of an exchange in seconds.
-    arrayrecord_key, configrecord_key : str
-        Names of the records sent to the client app.
-    weighted_by_key, train_loss_key, eval_loss_key, eval_accuracy_key : str
-        Names of the metrics in its replies: the number of samples, the loss of training, and the loss and the accuracy
-        of evaluation.
-    asks : bool
-        Whether nodes are asked to describe their data, see `fedkin.flower.describes`.
-    labels_needed : bool
-        Whether the data must have labels.
-    without_labels : str
-        Code of the strategy that needs no labels; empty if there is none.
-    query_needed : str
-        Code with which the client app must register its query.
-    names : bool
-        Whether nodes are identified by the names they report, see `fedkin.flower.describes`.
+    A configuration is sent with every message; ``server-round`` is added. `timeout` is that of an exchange in seconds.
+    Names of metrics are those of the number of samples, the loss of training, and the loss and the accuracy of
+    evaluation. `asks` says whether nodes are asked to describe their data, and `names` whether they are identified by
+    the names they report, see `fedkin.flower.describes`; `query_needed` is the code with which the client app must
+    register its query. `without_labels` is the code of the strategy that needs no labels, empty if there is none.
     """
 
     train_config: Config

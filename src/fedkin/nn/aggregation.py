@@ -104,14 +104,9 @@ class Means:
         """Raise an error if aggregation makes a model non-finite, too large, or moves it too far.
 
         `after` ``(clusters, size)`` are models as they would be, and `before` as they were, if updates were averaged;
-        without, models themselves were.
-
-        Raises
-        ------
-        DivergedError
-            If a model becomes useless: a number of it is not finite or beyond `MAX_MODEL`. Or if, in a mean, one client
-            alone moves its cluster's model by more than ten times that model's length, and ten times the usual length
-            of an update, which is less than a hundredth of its own.
+        without, models themselves were. It is a DivergedError if a model becomes useless: a number of it is not finite
+        or beyond `MAX_MODEL`. Or if, in a mean, one client alone moves its cluster's model by more than ten times that
+        model's length, and ten times the usual length of an update, which is less than a hundredth of its own.
         """
         usual = self._usual()
         alone = [part for part in self._parts if part.client is not None and not part.length <= _OTHERS * usual]

@@ -28,26 +28,12 @@ _LUMA = (0.299, 0.587, 0.114)
 class Augmentation:
     """Random augmentation that makes a view of a sample. The defaults are CCFC's for grey images.
 
-    Attributes
-    ----------
-    crop : float
-        Smallest fraction of an image's area that is kept, in (0, 1]; the kept part is enlarged to the image's size. The
-        ratio of its sides is that of the image, times 3/4 to 4/3.
-    turn : float
-        Largest angle in degrees, in both directions.
-    blur : float
-        Fraction of views that are blurred. The standard deviation is 0.1 to 2 pixels in 28, and in proportion in other
-        sizes.
-    mirror : float
-        Fraction of views that are mirror images, left to right.
-    jitter : float
-        Largest change of brightness, contrast and saturation, one after another; 0.4 is 0.6 to 1.4 times as much.
-    jittered : float
-        Fraction of views whose colours change.
-    grey : float
-        Fraction of views without colour.
-    replaced : float
-        For vectors: fraction of the features that are replaced by another sample's.
+    `crop` is the smallest fraction of an image's area that is kept, in (0, 1]; the kept part is enlarged to the image's
+    size. The ratio of its sides is that of the image, times 3/4 to 4/3. `turn` is the largest angle in degrees, in both
+    directions. `jitter` is the largest change of brightness, contrast and saturation, one after another; 0.4 is 0.6 to
+    1.4 times as much. The others are fractions: of views that are blurred, with a standard deviation of 0.1 to 2 pixels
+    in 28, and in proportion in other sizes; that are mirror images, left to right; whose colours change, `jittered`;
+    and without colour; and for vectors, of the features that are replaced by another sample's.
     """
 
     crop: float = 0.5

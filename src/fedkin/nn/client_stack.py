@@ -22,11 +22,10 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
 from fedkin.nn.architecture import Architecture
-from fedkin.nn.descent import Descent, batch_orders, descend, steps_of
+from fedkin.nn.descent import Descent, UpdateRule, batch_orders, descend, steps_of
 from fedkin.nn.layers import Dropout
 from fedkin.nn.recording import Recorded
 from fedkin.nn.resident import Resident
-from fedkin.nn.update_rule import UpdateRule
 
 _FLOAT = 4
 _PER_OUTPUT = 4

@@ -1,8 +1,9 @@
-"""Networks for contrastive learning: an encoder, and a predictor of one view's representation from another's.
+"""Networks for contrastive learning: an encoder, and a predictor of one view's representation from another's; losses.
 
 Grey images get the networks of CCFC as in its authors' code, sketched in section 4.1 of the paper: three convolutions
 of 64, 128 and 256 channels, and a projector and a predictor of two fully connected layers each. Images with colour get
-ResNet-18 (section 4.1). The networks for vectors and for images with a side below 8 are not from the paper.
+ResNet-18 (section 4.1). The networks for vectors and for images with a side below 8 are not from the paper. Losses are
+cluster contrast, model contrast (CCFC, eqs. 1 to 7) and decorrelation (CCFC++).
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from fedkin.core.errors import FedkinError
 from fedkin.nn.layers import normalised_layer, takes_convolutions
-from fedkin.nn.resnet import GROUPS, RESNET18, resnet
+from fedkin.nn.networks import GROUPS, RESNET18, resnet
 
 Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
 Normalization = Literal["batch", "group"]
@@ -24,6 +27,9 @@ Normalization = Literal["batch", "group"]
 _CHANNELS = (64, 128, 256)
 _UNITS = (256, 256)
 _LEAK = 0.2
+
+Form = Literal["paper", "code"]
+_NO_VARIANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -113,3 +119,54 @@ def _convolutions(design: Design) -> tuple[nn.Sequential, int]:
 
 def _norm(design: Design, width: int, batch: type[nn.Module]) -> nn.Module:
     return batch(width) if design.normalization == "batch" else nn.GroupNorm(GROUPS, width)
+
+
+def negative_cosine(predicted: Tensor, other: Tensor) -> Tensor:
+    """Return the negative mean cosine similarity between rows of ``(n, latent)``; `other` gets no gradient (eq. 5)."""
+    return -(normalize(predicted, dim=1) * normalize(other.detach(), dim=1)).sum(1).mean()
+
+
+def cluster_contrast(predicted: Tensor, latents: Tensor, members: Tensor, form: Form) -> Tensor:
+    """Return the cluster-contrastive loss, which pulls samples of a cluster together (CCFC, eqs. 1 and 2).
+
+    It is the mean over clusters with two samples or more of the negative mean cosine of pairs; 0 without a gradient if
+    there is no such cluster. `predicted` and `latents` are p and z, ``(n, latent)``; no gradient flows into the latter.
+    `members` ``(n, k)`` are 1 where a sample belongs to a cluster. The form "paper" leaves out the pair of a sample
+    with itself, as eq. 1 does; "code" has it, as the authors' code does.
+    """
+    p, z = normalize(predicted, dim=1), normalize(latents.detach(), dim=1)
+    sizes = members.sum(0)
+    pairs = ((members.T @ p) * (members.T @ z)).sum(1)
+    if form == "paper":
+        similar = (pairs - members.T @ (p * z).sum(1)) / (sizes * (sizes - 1)).clamp_min(1)
+    else:
+        similar = pairs / sizes.square().clamp_min(1)
+    counted = (sizes > 1).float()
+    return -(similar * counted).sum() / counted.sum().clamp_min(1)
+
+
+def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> Tensor:
+    """Return the model-contrastive loss: negative similarity to the global network's predictions (CCFC, eq. 4).
+
+    `predicted` and `anchors` are ``(n, latent)``; no gradient flows into the latter. `members` ``(n, k)`` are 1 where a
+    sample belongs to a cluster. The form "paper" is the mean over clusters of the mean in each, as in eq. 4; in "code",
+    as the authors' code does, all samples count the same.
+    """
+    if form == "code":
+        return negative_cosine(predicted, anchors)
+    away = -(normalize(predicted, dim=1) * normalize(anchors.detach(), dim=1)).sum(1)
+    sizes = members.sum(0)
+    return ((members.T @ away) / sizes.clamp_min(1)).sum() / (sizes > 0).sum()
+
+
+def mean_correlation(latents: Tensor) -> Tensor:
+    """Return the mean squared correlation between dimensions in a batch (CCFC++; FedDecorr, Shi et al. 2023).
+
+    It is in [0, 1]: the mean of the squared entries of the correlation matrix of the latents z ``(n, latent)``,
+    ``||K||_F^2 / latent^2``. Gradients flow into the latents. A dimension that is constant in the batch is correlated
+    with none.
+    """
+    with torch.autocast(latents.device.type, enabled=False):
+        centred = latents.float() - latents.float().mean(0)
+        scaled = centred / centred.square().mean(0).clamp_min(_NO_VARIANCE).sqrt()
+        return (scaled.T @ scaled / len(latents)).square().mean()

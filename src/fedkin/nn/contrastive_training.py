@@ -19,8 +19,15 @@ from torch.nn.functional import normalize, one_hot
 from fedkin.core.device import device
 from fedkin.nn.architecture import Architecture
 from fedkin.nn.augmentation import Augmentation, Views
-from fedkin.nn.contrastive import ContrastiveNetwork, Design
-from fedkin.nn.contrastive_losses import Form, cluster_contrast, mean_correlation, model_contrast, negative_cosine
+from fedkin.nn.contrastive import (
+    ContrastiveNetwork,
+    Design,
+    Form,
+    cluster_contrast,
+    mean_correlation,
+    model_contrast,
+    negative_cosine,
+)
 from fedkin.nn.optimisers import AdamMoments
 from fedkin.nn.pillow_augmentation import Draws, PillowAugmentation
 from fedkin.nn.recording import Recorded

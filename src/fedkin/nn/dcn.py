@@ -44,18 +44,10 @@ class DeepEncoder(Encoder):
 class DeepClustering:
     """Hyper-parameters of DCN's training, which uses Adam, where the paper uses plain SGD.
 
-    Attributes
-    ----------
-    pretrain_epochs : int
-        Epochs that minimise the reconstruction error alone, at least 1.
-    epochs : int
-        With the clusters; 0 leaves k-means on the codes of an autoencoder.
-    weight : float
-        Weight of a code's squared distance from its centroid, at least 0.
-    min_steps : int
-        Steps of an optimiser that an epoch has at least: few samples are passed over more than once.
-    restarts : int
-        k-means runs on the first codes, of which the best is kept.
+    At least one of `pretrain_epochs` minimises the reconstruction error alone; with no `epochs` with the clusters
+    k-means on the codes of an autoencoder is left. `weight` is that of a code's squared distance from its centroid, at
+    least 0. An epoch has at least `min_steps` of an optimiser: few samples are passed over more than once. Of so many
+    `restarts` of k-means on the first codes the best is kept.
     """
 
     pretrain_epochs: int = 50

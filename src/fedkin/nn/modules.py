@@ -13,8 +13,8 @@ from fedkin.core.errors import FedkinError, in_short, unknown_name
 from fedkin.core.trusted_packages import named_object
 from fedkin.nn import networks
 from fedkin.nn.layers import with_own_dropout
+from fedkin.nn.networks import RESNET18, resnet
 from fedkin.nn.resident import Criterion
-from fedkin.nn.resnet import RESNET18, resnet
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """``factory(shape, classes)``: a new module that turns float32 ``(n, *shape)`` into logits ``(n, classes)``."""
@@ -34,26 +34,17 @@ _factories: dict[str, Factory] = {
     "resnet34-gn": partial(resnet, name="resnet34-gn", blocks=_RESNET34, norm="group"),
     "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=RESNET18, stem="imagenet"),
 }
-
-
 _losses: dict[str, Criterion] = {}
 
 
 def register(name: str, factory: Factory, loss: Criterion | None = None) -> None:
     """Register `factory` as the classifier `name` in this process. Registering the same factory again changes nothing.
 
-    Raises FedkinError if the name is taken or not allowed, or `factory` cannot be called.
-
-    Parameters
-    ----------
-    name : str
-        Not taken by another factory, not "auto", and without a colon, which marks a dotted path.
-    factory : callable
-        ``factory(shape, classes)`` returns a new `torch.nn.Module` that turns float32 ``(n, *shape)`` into logits
-        ``(n, classes)``; `shape` is (features,) or (channels, height, width).
-    loss : callable, optional
-        ``loss(logits, classes)`` returns the mean loss of a batch, by which clients train and choose models; by
-        default cross-entropy.
+    `name` is not taken by another factory, not "auto", and without a colon, which marks a dotted path. ``factory(shape,
+    classes)`` returns a new `torch.nn.Module` that turns float32 ``(n, *shape)`` into logits ``(n, classes)``; `shape`
+    is (features,) or (channels, height, width). ``loss(logits, classes)`` returns the mean loss of a batch, by which
+    clients train and choose models; by default it is cross-entropy. Raises FedkinError if the name is taken or not
+    allowed, or `factory` cannot be called.
     """
     if not name or ":" in name or name == "auto":
         raise FedkinError(f"A model cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
@@ -71,26 +62,13 @@ def loss_of(name: str) -> Criterion:
 
 
 def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
-    """Return a new classifier for samples of `shape`, in training mode.
+    """Return a new classifier, from float32 ``(n, *shape)`` to logits ``(n, classes)``, in training mode.
 
-    Its weights are drawn as the factory draws them, as a rule from torch's global generator. torch's dropout layers are
-    replaced by `layers.Dropout`, which needs a generator before it trains. Raises FedkinError if the name is unknown;
-    if nothing, or no factory, is at a dotted path; if the factory fails; or if it does not return a module that turns
-    two samples of zeros into ``(2, classes)``.
-
-    Parameters
-    ----------
-    name : str
-        A name in `MODELS`, one that was registered, or a dotted path ``"package.module:factory"``.
-    shape : sequence of int
-        Shape of one sample: (features,) or (channels, height, width), each at least 1.
-    classes : int
-        At least 1.
-
-    Returns
-    -------
-    torch.nn.Module
-        From float32 ``(n, *shape)`` to logits ``(n, classes)``.
+    `name` is in `MODELS`, or was registered, or is a dotted path ``"package.module:factory"``; `shape` is (features,)
+    or (channels, height, width). Its weights are drawn as the factory draws them, as a rule from torch's global
+    generator. torch's dropout layers are replaced by `layers.Dropout`, which needs a generator before it trains. Raises
+    FedkinError if the name is unknown; if a number is below 1; if nothing, or no factory, is at a dotted path; if the
+    factory fails; or if it does not return a module that turns two samples of zeros into ``(2, classes)``.
     """
     shape = tuple(shape)
     if not shape or min(shape) < 1 or classes < 1:

@@ -25,14 +25,9 @@ OptimizerFactory = Callable[[Iterable[nn.Parameter], float], torch.optim.Optimiz
 class Recipe:
     """Custom optimiser and augmentation of the clients' training.
 
-    Attributes
-    ----------
-    optimizer : callable or None
-        ``optimizer(parameters, learning_rate)`` returns a new `torch.optim.Optimizer` for each training; ``None`` for
-        the one that `Descent` names.
-    augmentation : callable or None
-        Function from a batch of samples float32 ``(n, *shape)`` to one of the same shape, called for every batch of
-        training. What it draws from torch's global generator is repeatable.
+    ``optimizer(parameters, learning_rate)`` returns a new `torch.optim.Optimizer` for each training; ``None`` is for
+    the one that `Descent` names. The augmentation is a function from a batch of samples float32 ``(n, *shape)`` to one
+    of the same shape, called for every batch of training. What it draws from torch's global generator is repeatable.
     """
 
     optimizer: OptimizerFactory | None = None

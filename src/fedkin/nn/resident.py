@@ -40,16 +40,11 @@ class Resident:
     The module, whose parameters and floating buffers must be float32, is copied. `channels_last` says whether images
     use that memory format. The `criterion` is the loss of the module's output and a batch's targets.
 
-    Attributes
-    ----------
-    params, grad : Tensor
-        float32: all parameters, and their gradient. Optimisers change `params` in place. On a CPU they lie one after
-        another, ``(parameters,)``; on an accelerator, which needs every tensor at a multiple of some bytes, there are
-        zeros between them, and `laid_out` and `collected` convert.
-    frozen : list of slice
-        Positions in `grad` of parameters that do not train; their gradient is 0.
-    steps : dict
-        Training steps of this module that can be taken again, by their settings.
+    `params` and `grad`, float32, are all parameters, and their gradient. Optimisers change `params` in place. On a CPU
+    they lie one after another, ``(parameters,)``; on an accelerator, which needs every tensor at a multiple of some
+    bytes, there are zeros between them, and `laid_out` and `collected` convert. `frozen` are positions in `grad` of
+    parameters that do not train; their gradient is 0. `steps` are training steps of this module that can be taken
+    again, by their settings.
     """
 
     def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
@@ -194,13 +189,10 @@ def pool_first(module: nn.Module) -> nn.Module:
         for part in module:
             pool_first(part)
         for at in range(len(module) - 1):
-            if isinstance(module[at], _MONOTONE) and _is_plain_pooling(module[at + 1]):
-                module[at], module[at + 1] = module[at + 1], module[at]
+            first, then = module[at], module[at + 1]
+            if isinstance(first, _MONOTONE) and isinstance(then, nn.MaxPool2d) and not then.return_indices:
+                module[at], module[at + 1] = then, first
     return module
-
-
-def _is_plain_pooling(module: nn.Module) -> bool:
-    return isinstance(module, nn.MaxPool2d) and not module.return_indices
 
 
 def channels_last(x: Tensor) -> Tensor:

@@ -73,17 +73,10 @@ def fit(
 
     `stack`, float32 ``(K, size)``, is not modified. Return the trained parameters ``(K, size)``, on the processor.
 
-    Parameters
-    ----------
-    data : sequence of K tensors, (n_k, *shape) float32
-        Samples; of whatever shape, they are flattened to ``(n_k, features)``.
-    rngs : sequence of K generators
-        Each shuffles its own model's data.
-    stack_size : int, optional
-        Models per stack; only speed depends on it. Two by default; on an accelerator, as many as its memory holds.
-    rows : sequence of K tensors, (m_k,) int64, m_k >= 1, optional
-        The samples that each model learns from; all by default. Models may share `data`, which goes to an accelerator
-        once.
+    For each model, `data` are samples ``(n_k, *shape)`` float32, which are flattened to ``(n_k, features)``; `rngs`
+    shuffle them; and `rows`, int64 ``(m_k,)``, m_k >= 1, are the samples that it learns from, all by default. Models
+    may share `data`, which goes to an accelerator once. `stack_size` is the number of models per stack, on which only
+    speed depends: by default two, and on an accelerator as many as its memory holds.
     """
     where = device()
     rows = [torch.arange(len(x)) for x in data] if rows is None else rows

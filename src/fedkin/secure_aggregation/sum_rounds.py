@@ -36,26 +36,12 @@ _BAD_SHARES = "its shares are not those of its keys"
 class SumAttempt:
     """One attempt at a secure sum over a cluster of clients.
 
-    Attributes
-    ----------
-    group : dict
-        Part of all requests: ids of the clients that shares are distributed among, in order, their keys, and the tag.
-    signed : list of dict
-        Signatures of the clients' keys; empty where none sign.
-    held : Holdings
-        Shares that were distributed.
-    asked : bytes
-        Digest of the request, the same for all clients of a sum.
-    total : ndarray
-        Sum of the masked replies, uint64 ``(length,)``.
-    replied : list of int
-        Clients whose replies are in `total`.
-    lost : dict of int to str
-        Clients that are not in the sum, and why.
-    convicted : dict of int to str
-        Clients that have sent what no honest client sends, and what it was.
-    disputed : bool
-        Whether clients disagree about what was distributed; then nobody is asked for shares.
+    `group` is part of all requests: ids of the clients that shares are distributed among, in order, their keys, and the
+    tag. `signed` are signatures of the clients' keys, empty where none sign. Shares that were distributed are `held`.
+    `asked` is a digest of the request, the same for all clients of a sum. `total` is the sum of the masked replies,
+    uint64 ``(length,)``, and `replied` are the clients in it; those that are not are `lost`, and why. Clients are
+    `convicted` that have sent what no honest client sends, and of what. If clients disagree about what was distributed,
+    it is `disputed`, and nobody is asked for shares.
     """
 
     group: Payload

@@ -2,6 +2,9 @@
 
 Hiding is a task like any other, `masked`, around the task whose reply is summed, so every engine can carry it out.
 docs/privacy.md says what it protects and what not.
+
+For methods that only need sums, `ClientSums` masks them where at least three clients take part. Then what each of them
+adds is hidden, whether or not the run asks for secure sums. With fewer clients the server adds up what it receives.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
@@ -29,6 +33,11 @@ _MAX_ATTEMPTS = 20
 """Attempts at a sum that the run cannot continue without."""
 _OTHERS_LOST = "others of its sum were lost"
 _TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
+
+MAX_HIDDEN = 64
+"""Maximum number of clients whose sums are hidden unless the run asks for it: each pair of clients needs a mask."""
+_TIMES = 3
+"""How often `ClientSums` asks for a sum."""
 
 
 @dataclass(frozen=True)
@@ -145,11 +154,8 @@ def lost_themselves(missing: Mapping[int, str]) -> dict[int, str]:
 def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
     """Return secure sums over every client present, by name of the term; repeated until all have taken part.
 
-    Raises
-    ------
-    FedkinError
-        If so many clients have given nothing in 20 attempts that fewer than three, or `min_clients`, remain; else they
-        are left out of the run.
+    Clients that have given nothing in 20 attempts are left out of the run. Raises FedkinError if fewer than three, or
+    than `min_clients`, would remain.
     """
     for attempt in range(_MAX_ATTEMPTS):
         if attempt:
@@ -185,3 +191,49 @@ def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:
     """Split a vector ``(length,)`` into the tensors of its terms."""
     parts = values.split([prod(term.shape) for term in terms])
     return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}
+
+
+def can_hide(clients: int) -> bool:
+    """Return whether sums over this number of clients are masked even if the run does not ask for secure sums."""
+    return MIN_CLIENTS <= clients <= MAX_HIDDEN
+
+
+class ClientSums:
+    """Sums over all clients present, one exchange after another, and the clients that took part.
+
+    `hidden` says whether the server sees sums alone. `answered` are clients in every sum so far, and `missing` those
+    that are not, and why. `exchanges` is the number of sums asked for.
+    """
+
+    def __init__(self, fed: Federation) -> None:
+        if fed.secure_sums:
+            check_enough(len(fed.present))
+        self.fed = fed
+        self.hidden = fed.secure_sums or can_hide(len(fed.present))
+        self.answered, self.missing, self.exchanges = list(fed.present), dict[int, str](), 0
+
+    def ask(self, asked: Task, payload: Payload, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor] | None:
+        """Have all clients do `asked`; return the sums of their replies, float64, by name, or ``None`` without a sum.
+
+        `wanted` are the shapes of the tensors of a reply that are summed.
+        """
+        self.exchanges += 1
+        payloads, totals, answered = self.fed.all(**payload), None, list[int]()
+        if self.hidden:
+            terms = [Term(name, shape) for name, shape in wanted.items()]
+            for attempt in range(_TIMES):
+                if attempt:
+                    self.fed.pause(attempt)
+                if found := summed(self.fed, asked, payloads, terms).get(0):
+                    answered, totals = found.clients, found.totals
+                    break
+        elif replies := self.fed.ask_again(asked, payloads, _TIMES, dict(wanted)):
+            answered = list(replies)
+            totals = {name: torch.stack([reply[name].double() for reply in replies.values()]).sum(0) for name in wanted}
+        self.missing.update(self.fed.missing)
+        self.answered = [client for client in self.answered if client in set(answered)]
+        return totals
+
+    def facts(self) -> dict[str, object]:
+        """Return how the sums were made, for the record."""
+        return {"exchanges": self.exchanges, "sums": "hidden" if self.hidden else "seen by the server"}

@@ -37,37 +37,14 @@ class FlowerFederation(Federation):
     exchange. A client that stays away is missing once Flower gives it up, after a minute or less, or after `timeout`.
 
     An exchange that does not need all replies ends once a `quorum` of clients has replied. A reply that comes later is
-    refused, or counts in the next exchange of the same task, for which its client is not asked again.
+    refused, or counts in the next exchange of the same task, for which its client is not asked again, if `counts_late`.
 
-    Parameters
-    ----------
-    roster : Roster
-        Sites that take part; its members are the clients, with ids in order of their names.
-    run : str
-        Token of the run, hexadecimal.
-    seed : int
-        Seed of the run.
-    timeout : float
-        Seconds until a client that has not replied counts as missing.
-    classes : sequence of str
-        Names of the classes, in the order of their numbers, the same at all clients.
-    watched : WatchedSites, optional
-        The clients, if they run on this machine.
-    on_progress : callable, optional
-        Called with (clients done, clients asked) as an exchange goes on.
-    order : sequence of str, optional
-        Names of the sites in order of id, where a run is resumed; by default the members in order of name.
-    newcomers : int
-        Sites that may still join; they have the ids after `order`.
-    quorum : float
-        Fraction of the clients asked, in (0, 1].
-    counts_late : bool
-        Whether late replies count.
-
-    Attributes
-    ----------
-    names : list of str
-        Names of the sites, in order of id; a free seat has a name that no site has.
+    The members of the `roster` are the clients, with ids in order of their names, or in that of `order`, where a run is
+    resumed. `run` is the token of the run, hexadecimal; `timeout` is in seconds; `classes` are in the order of their
+    numbers, the same at all clients. `watched` are the clients, if they run on this machine. `on_progress` is called
+    with (clients done, clients asked) as an exchange goes on. So many `newcomers` may still join; they have the ids
+    after `order`. `quorum` is a fraction of the clients asked, in (0, 1]. `names` are those of the sites, in order of
+    id; a free seat has a name that no site has.
     """
 
     def __init__(

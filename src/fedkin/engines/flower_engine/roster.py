@@ -27,33 +27,16 @@ class Roster:
     A node has one seat. The first site of a name keeps the name, and may come back under another node number of
     Flower's; if it came with a key of its own, only with that key.
 
-    Parameters
-    ----------
-    grid : Grid
-    known : mapping of str to str, optional
-        Identity of each site that took part before, by name, where a run is resumed; no other site is admitted then.
-    report : callable, optional
-        Given a sentence whenever something changes: which sites are connected, and which are refused and why.
-    labels : bool
-        Whether sites send the names of their classes.
-    keys : mapping of str to str, optional
-        `Member.key` of sites that took part before, by name.
-    listed : mapping of str to str, optional
-        The only sites that are admitted, by name, with the key of each node as OpenSSH writes it, or an empty text
-        where any key will do. If there are none, any site is admitted.
-    newcomers : int
-        Sites that may join after `gather`.
-    forgotten : collection of str
-        Sites that are asked for nothing: nobody waits for them, and their names stay theirs.
+    `known` has the identity of each site that took part before, by name, where a run is resumed, and `keys` their
+    `Member.key`; no other site is admitted then. `listed` are the only sites that are admitted, by name, with the key
+    of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
+    So many `newcomers` may join after `gather`. Sites that are `forgotten` are asked for nothing: nobody waits for
+    them, and their names stay theirs. `report` is given a sentence whenever something changes: which sites are
+    connected, and which are refused and why. `labels` says whether sites send the names of their classes.
 
-    Attributes
-    ----------
-    classes : list of str
-        Names of classes that newcomers may have; set by whoever knows them, once the sites have gathered.
-    members : dict of str to Member
-        Members by name, including those that are not connected now.
-    refused : list of str
-        A sentence about every node that was refused; the writer of records empties the list.
+    `members` are by name, including those that are not connected now; `classes` are names of classes that newcomers may
+    have, set by whoever knows them, once the sites have gathered. `refused` has a sentence about every node that was
+    refused; the writer of records empties the list.
     """
 
     def __init__(
@@ -92,7 +75,10 @@ class Roster:
         if self._gathered:
             aside, self._aside = self._aside, []
             for member in aside:
-                self._try(member)
+                try:
+                    self.admit(member)
+                except FedkinError as error:
+                    self._refuse(str(error))
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
             node = self._asked.pop(reply.metadata.reply_to_message_id)
             try:
@@ -108,11 +94,8 @@ class Roster:
     def admit(self, member: Member) -> None:
         """Add a site to the members, or update its node.
 
-        Raises
-        ------
-        FedkinError
-            If its name is another site's, its node, folder or key has a seat under another name, it has other data
-            than before, or the run began without it.
+        Raises FedkinError if its name is another site's, its node, folder or key has a seat under another name, it has
+        other data than before, or the run began without it.
         """
         self._check_one_seat(member)
         joins = bool(self.known) and member.name not in self.known
@@ -139,13 +122,6 @@ class Roster:
             self.known[member.name], self.keys[member.name] = member.identity, member.key
             self._open -= 1
             self.report(f"Site '{member.name}' joins; its data are {member.described}")
-
-    def _try(self, member: Member) -> None:
-        """Admit a site, or refuse it and record why."""
-        try:
-            self.admit(member)
-        except FedkinError as error:
-            self._refuse(str(error))
 
     def _check_newcomer(self, member: Member) -> None:
         """Refuse a site that joins after the run has begun, if no seat is free or its data do not fit."""

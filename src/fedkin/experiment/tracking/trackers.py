@@ -50,10 +50,7 @@ TOOLS = {
 
 
 def check_installed(settings: TrackingSection) -> None:
-    """Check that all tools of ``tracking.to`` are installed.
-
-    Raises FedkinError if one is not installed.
-    """
+    """Check that all tools of ``tracking.to`` are installed; raise FedkinError if one is not installed."""
     for name in settings.to:
         require(f"Tracking to '{name}'", TOOLS[name].package, "tracking")
 

@@ -1,4 +1,4 @@
-"""Tools shared by differentially private methods that cluster samples, besides `fedkin.privacy.releases`."""
+"""Tools shared by differentially private methods that cluster samples, besides `fedkin.privacy.budget`."""
 
 from __future__ import annotations
 

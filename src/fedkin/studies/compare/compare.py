@@ -12,7 +12,7 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import all_problems
 from fedkin.core.files import LOCK, folder_lock, read_json, write_atomically
 from fedkin.experiment.config import Config
-from fedkin.experiment.preflight import check_machine
+from fedkin.experiment.run import check_machine
 from fedkin.report import write_page
 from fedkin.studies.compare import comparison_words
 from fedkin.studies.compare.better_than_chance import ChanceTest

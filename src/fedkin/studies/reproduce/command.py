@@ -10,7 +10,7 @@ from pathlib import Path
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import write_atomically
-from fedkin.experiment.preflight import check_all
+from fedkin.experiment.run import check_all
 from fedkin.experiment.run_folder import is_finished
 from fedkin.report import write_page
 from fedkin.studies.reproduce.entry import EncoderFile, ScaleName, chosen, load_entry

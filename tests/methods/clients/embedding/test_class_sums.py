@@ -21,8 +21,8 @@ from fedkin.methods.clients.embedding.class_sums_tasks import (
 )
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
 from fedkin.nn.encoder import Encoder
+from fedkin.privacy.budget import SPENT
 from fedkin.privacy.gaussian import gaussian_delta, gaussian_mu
-from fedkin.privacy.releases import SPENT
 
 SPEC = {"name": "dense-autoencoder", "shape": [1, pictures.SIDE, pictures.SIDE], "output": "linear"}
 ENCODER = Encoder.of(SPEC)

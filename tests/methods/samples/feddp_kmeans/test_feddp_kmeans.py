@@ -19,8 +19,8 @@ from fedkin.experiment.run import execute
 from fedkin.methods.samples.feddp_kmeans.feddp_kmeans import FedDPKMeansMethod
 from fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks import count_by_point, send_products, send_sums
 from fedkin.methods.samples.private_releases import triangle_of
+from fedkin.privacy.budget import NAMES, SPENT
 from fedkin.privacy.gaussian import gaussian_mu
-from fedkin.privacy.releases import NAMES, SPENT
 
 WIDTH = 5
 DIRECTIONS = torch.eye(WIDTH)[:, :3].contiguous()

@@ -21,8 +21,7 @@ from fedkin.methods.samples.kingraph.common_micro_clusters import (
     summed_moments,
 )
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.secure_aggregation.client_sums import ClientSums
-from fedkin.secure_aggregation.sums import secure
+from fedkin.secure_aggregation.sums import ClientSums, secure
 
 
 def raw(d: int) -> dict[str, Any]:

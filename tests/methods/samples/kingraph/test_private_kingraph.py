@@ -15,8 +15,8 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph import private_kingraph
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, send_noisy_moments, send_noisy_sums
+from fedkin.privacy.budget import NAMES, SPENT
 from fedkin.privacy.gaussian import gaussian_delta
-from fedkin.privacy.releases import NAMES, SPENT
 
 WIDTH = 6
 RAW: Payload = {"features": "raw", "projection": None, "bound": 2.0}

@@ -1,7 +1,7 @@
 """Tasks of clients that describe their data by class sums with Gaussian noise, instead of randomised bits.
 
 A sample contributes the direction of its code, a vector of length 1. What leaves a client are sums over samples, whose
-sensitivity to one sample is bounded, with noise charged to a privacy account; see `fedkin.privacy.releases`.
+sensitivity to one sample is bounded, with noise charged to a privacy account; see `fedkin.privacy.budget`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, real
 from fedkin.methods.clients.client_tasks import labels_of
 from fedkin.nn.encoder import Encoder
 from fedkin.nn.network_forms import ENCODER
-from fedkin.privacy.releases import clipped, released
+from fedkin.privacy.budget import clipped, released
 
 COUNTED = 0.5
 """Contribution of a sample to its count, besides the vector of length 1 that it adds to its sum; counts may be noisier

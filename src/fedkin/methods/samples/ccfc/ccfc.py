@@ -41,8 +41,7 @@ from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, cluster_fir
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.augmentation import Views, augmentation_for
-from fedkin.nn.contrastive import Backbone, Design, Normalization
-from fedkin.nn.contrastive_losses import Form
+from fedkin.nn.contrastive import Backbone, Design, Form, Normalization
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Precision
 
 Start = Literal["own", "common"]

@@ -10,7 +10,7 @@ sums with Gaussian noise, of rows that they clip to a length of 1, in units of a
 
 Two data sets are neighbours if one of them has one more sample, at one client. Each of the four stages has a quarter of
 the squared budget, as mu of Gaussian differential privacy, see `fedkin.privacy.gaussian`. Clients clip and keep an
-account themselves, see `fedkin.privacy.releases`.
+account themselves, see `fedkin.privacy.budget`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks import (
 )
 from fedkin.methods.samples.private_releases import check_budgets, send_shape
 from fedkin.methods.samples.sample_method import reasons, repeat_step
+from fedkin.privacy.budget import clipped
 from fedkin.privacy.gaussian import gaussian_mu
-from fedkin.privacy.releases import clipped
 
 _STAGES = 4
 _MAX_POINTS = 1000

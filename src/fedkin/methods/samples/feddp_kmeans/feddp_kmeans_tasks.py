@@ -12,7 +12,7 @@ from fedkin.core import Client, FedkinError, Payload, client_task
 from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.private_releases import is_row_by_row, triangle_of, without_scale
-from fedkin.privacy.releases import clipped, released
+from fedkin.privacy.budget import clipped, released
 
 WIDEST = 4096
 """Maximum number of features, as a client sends their outer products."""

@@ -32,8 +32,7 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     leading_components,
 )
 from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
-from fedkin.secure_aggregation.client_sums import ClientSums
-from fedkin.secure_aggregation.sums import lost_themselves
+from fedkin.secure_aggregation.sums import ClientSums, lost_themselves
 
 _BATCH = 2048
 _DIGITS = len(SCALED_UNITS)

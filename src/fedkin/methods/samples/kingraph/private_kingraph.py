@@ -31,8 +31,8 @@ from fedkin.core.replies import MAX_SAMPLE, Expected, counts_to, doubles, is_num
 from fedkin.features.pca import Components, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_features, client_points
 from fedkin.methods.samples.private_releases import check_budgets, is_row_by_row, triangle_of, without_scale
+from fedkin.privacy.budget import clipped, released
 from fedkin.privacy.gaussian import gaussian_mu
-from fedkin.privacy.releases import clipped, released
 
 _MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
 _BATCH = 2048
