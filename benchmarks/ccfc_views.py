@@ -56,9 +56,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--heterogeneity", nargs="+", type=float, default=[0.0])
     parser.add_argument("--model-weight", type=float, default=0.0, help="of the model-contrastive term")
-    parser.add_argument(
-        "--every", type=int, help="rounds until clusters are scored; all by clusters if not given"
-    )
+    parser.add_argument("--every", type=int, help="rounds until clusters are scored; all by clusters if not given")
     parser.add_argument("--full", action="store_true", help="all data and rounds, batches of 128")
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
