@@ -17,7 +17,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.node_clusters import largest_client_share, more_than_nodes, node_clusters
+from fedkin.clustering.node_clusters import more_than_nodes, node_clusters
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import MIN_SAMPLES
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
@@ -38,6 +38,7 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
     KEPT_OF_FORGOTTEN,
     OwnPath,
     checked_smoothing,
+    values_of_own,
     without_clients,
 )
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
@@ -245,12 +246,7 @@ class KinGraphMethod(SampleMethod):
         clusters, found = node_clusters(
             state.centroids, state.counts, self.neighbours, wanted, resolution, rng, exact=self.epsilon is None
         )
-        values = {"phase": "graph", **found}
-        if len(state.own):
-            clients, nodes, counts = state.own.unbind(1)
-            if (numbered := clients.unique(return_inverse=True)[1]).any():  # meaningless for a single client
-                values["largest_client_share"] = largest_client_share(clusters[nodes], numbered, counts)
-            values["micro_clusters"] = len(state.own)
+        values = {"phase": "graph", **found, **values_of_own(state.own, clusters)}
         return replace(state, finished=True, clusters=clusters, scales=found["scales"]), values
 
     def conclude(self, fed: Federation, state: KinGraphState) -> None:

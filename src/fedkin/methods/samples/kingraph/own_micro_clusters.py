@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
+from fedkin.clustering.node_clusters import largest_client_share
 from fedkin.clustering.whitening import MIN_SAMPLES, local_scatter, whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import Expected, counts_to, doubles, is_count, reals, whole, within
@@ -180,6 +181,20 @@ class OwnPath:
         owners = torch.tensor(list(sent)).repeat_interleave(sizes)
         own = torch.stack([owners, nodes.labels, counts], dim=1)
         return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own), record
+
+
+def values_of_own(own: Tensor, clusters: Tensor) -> dict[str, Any]:
+    """Return values for the record: the number of own micro-clusters, and `largest_client_share` of several clients.
+
+    `own` is that of `KinGraphState`, and `clusters`, int64 ``(m,)``, the cluster of each node. Without own
+    micro-clusters there are no values.
+    """
+    if not len(own):
+        return {}
+    clients, nodes, counts = own.unbind(1)
+    numbered = clients.unique(return_inverse=True)[1]
+    share = {"largest_client_share": largest_client_share(clusters[nodes], numbered, counts)} if numbered.any() else {}
+    return {**share, "micro_clusters": len(own)}
 
 
 def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
