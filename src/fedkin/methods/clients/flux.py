@@ -83,7 +83,6 @@ class FLUXMethod(OneShotMethod):
     dimensions: Count = 10
     radius: Positive | None = None
     radius_scale: Positive = 1.0
-    min_size: Count | None = None
 
     sends = (
         "the mean and standard deviation of its samples' latents, of all and of each class, without noise; in warm-up "

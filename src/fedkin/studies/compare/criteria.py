@@ -11,8 +11,7 @@ import numpy as np
 from sklearn.metrics import silhouette_score
 
 from fedkin.clustering.metrics import Labels, adjusted_rand
-from fedkin.studies.compare.neighbour_links import NeighbourLinks, SamplePoints, kept
-from fedkin.studies.compare.null_model import KappaFloor
+from fedkin.studies.compare.neighbour_links import KappaFloor, NeighbourLinks, SamplePoints, kept
 from fedkin.studies.compare.spaces import Space
 
 NO_FLOOR = KappaFloor()

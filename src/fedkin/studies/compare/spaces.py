@@ -17,8 +17,7 @@ from fedkin.data.preparing.discrete_blocks import blocks_of, common_blocks
 from fedkin.features.extractors import extract, suited
 from fedkin.features.flat_images import are_flat_images
 from fedkin.features.shared_variation import shared_basis
-from fedkin.studies.compare.neighbour_links import NeighbourLinks, Places, SamplePoints, linked
-from fedkin.studies.compare.null_model import KappaFloor, floors_of
+from fedkin.studies.compare.neighbour_links import KappaFloor, NeighbourLinks, Places, SamplePoints, floors_of, linked
 
 MAX_SAMPLES = 2000
 """Samples that are looked at."""

@@ -14,7 +14,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 import torch
 from annotated_types import Gt, Le
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
+from sklearn.metrics import davies_bouldin_score
 from torch import Tensor
 
 from fedkin.clustering.k_means import kmeans_plusplus_seeds
@@ -24,7 +26,6 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import features
 from fedkin.methods.samples.afcl.group_means import propose_seeds, send_group_means
-from fedkin.methods.samples.afcl.seed_moves import feature_weights, pull, spread_of
 from fedkin.methods.samples.centroid_method import CentroidState, NearestCentroidMethod, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, reasons, repeat_step
 
@@ -32,6 +33,12 @@ _MET = 1e-3
 """Seeds have met if all coordinates differ by less than this, as a fraction of the range of the first seeds."""
 _SAME = 1e-4
 """Rounds end when the Davies-Bouldin index changes by at most this."""
+_BESIDE = 1e-3
+"""Seeds at most this far from the winner move with it."""
+_BETA = 7
+"""Exponent: weights of features are their spreads to the power of -1 / 7."""
+
+Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -191,3 +198,40 @@ def _balanced(times: Mapping[str, int], answered: Sequence[str]) -> dict[str, fl
     mean = sum(shares.values()) / max(1, len(shares))
     again = [name for name in times if name not in answered and shares[name] > mean]
     return {name: shares[name] for name in sorted([*answered, *again], key=int)}
+
+
+def pull(seeds: Points, means: Points, counts: NDArray[np.int64], rates: Points) -> None:
+    """Move `seeds` ``(k, width)``, in place, towards each of `means` ``(g, width)`` in turn.
+
+    The winner of a mean is the nearest seed, where squared distances are multiplied by the seed's number of wins. All
+    seeds that are at most as far from the winner as the mean move: by `rates` ``(width,)``, fractions of the distance
+    in [0, 1], and as often as `counts` ``(g,)`` say, at once.
+    """
+    wins = np.ones(len(seeds))
+    for mean, count in zip(means, counts, strict=True):
+        gaps = mean - seeds
+        distances = np.square(gaps).sum(1)
+        winner = int(np.argmin(wins * distances))
+        wins[winner] += count
+        together = np.square(seeds - seeds[winner]).sum(1) <= max(distances[winner], _BESIDE**2)
+        seeds[together] += (1 - (1 - rates) ** float(count)) * gaps[together]
+
+
+def spread_of(means: Tensor, seeds: Tensor) -> float:
+    """Return the Davies-Bouldin index of `means` ``(g, width)`` by nearest `seeds` ``(k, width)``; 0 for one."""
+    near = nearest_centroids(means, seeds)
+    return float(davies_bouldin_score(means, near)) if 1 < len(near.unique()) < len(means) else 0.0
+
+
+def feature_weights(gaps: Tensor, weights: Tensor) -> Tensor:
+    """Return weights of features, with sum 1: larger for features in which samples are closer to their seeds.
+
+    `gaps`, float64 ``(g, width)``, are means minus their nearest seeds, and `weights` ``(width,)`` those so far. The
+    new ones are 0 for features in which samples do not differ, and equal if samples differ in none.
+    """
+    spread = (gaps * weights).abs().sum(0)
+    differs = spread > 0
+    if not bool(differs.any()):
+        return torch.full_like(weights, 1 / len(weights))
+    parts = torch.where(differs, spread.clamp_min(1e-300).pow(-1 / _BETA), 0.0)
+    return parts / parts.sum()

@@ -4,8 +4,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
 from fedkin.studies.compare.criteria import cohesion
-from fedkin.studies.compare.neighbour_links import KeptLinks, kept
-from fedkin.studies.compare.null_model import KappaFloor, floors_of, normal_like
+from fedkin.studies.compare.neighbour_links import KappaFloor, KeptLinks, floors_of, kept, normal_like
 from fedkin.studies.compare.spaces import space_of_points
 
 SIZES = [100, 100, 100]
