@@ -13,6 +13,7 @@ from fedkin.clustering.matching import cheapest_matching
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
+from fedkin.methods.clients.cluster_training import train_clusters
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 
 
@@ -61,12 +62,11 @@ class CLoVEMethod(ClientMethod):
         for client, cluster in zip(vectors, chosen, strict=True):
             labels[position[client]] = cluster
         clusters = self.known_clusters(fed, labels, [i for i in participants if i not in missing])
-        means, models = self.means_of(*state.models.shape), list(state.models)
-        starts = {client: models[cluster] for client, cluster in clusters.items()}
-        losses = self.add_each(means, self.trained(fed, state, starts), clusters)
+        means = self.means_of(*state.models.shape)
+        participation = train_clusters(self, fed, state, clusters, means)
         moved = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=moved, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, losses, labels, missing=missing)
+        return after, round_record(fed, participation, labels, missing=missing)
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:

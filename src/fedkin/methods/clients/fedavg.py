@@ -10,8 +10,8 @@ import torch
 
 from fedkin.core import Federation, Record
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
+from fedkin.methods.clients.cluster_training import train_clusters
 from fedkin.methods.clients.round_record import Participation, round_record
-from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 
 
@@ -35,12 +35,8 @@ class FedAvgMethod(ClientMethod):
 
         Clients whose cluster is unknown do not take part.
         """
-        means, models = self.means(state), list(state.models)
-        clusters = self.known_clusters(fed, state.labels, self.participants(fed, state))
-        starts = {client: models[cluster] for client, cluster in clusters.items()}
-        if fed.secure_sums:
-            return add_sums(means, self, fed, state, starts, clusters), means
-        return Participation.each(self.add_each(means, self.trained(fed, state, starts), clusters)), means
+        means, clusters = self.means(state), self.known_clusters(fed, state.labels, self.participants(fed, state))
+        return train_clusters(self, fed, state, clusters, means), means
 
     def means(self, state: ClientMethodState) -> Means:
         """Return an empty accumulator of a round's mean updates."""

@@ -16,8 +16,8 @@ from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
 from fedkin.methods.clients.client_tasks import labels_of, training_of
+from fedkin.methods.clients.cluster_training import train_clusters
 from fedkin.methods.clients.round_record import Participation, round_record
-from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.client_stack import Job, descend_all
@@ -130,9 +130,7 @@ class IFCAMethod(ClientMethod):
         missing = dict(fed.missing)
         for client, cluster in clusters.items():
             labels[position[client]] = cluster
-        models = list(state.models)
-        starts = {client: models[cluster] for client, cluster in clusters.items()}
-        participation = add_sums(means, self, fed, state, starts, clusters)
+        participation = train_clusters(self, fed, state, clusters, means)
         fed.missing = dict(sorted((missing | fed.missing).items()))
         return participation
 

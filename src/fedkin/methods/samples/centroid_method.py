@@ -116,6 +116,8 @@ class NearestCentroidMethod(SampleMethod):
     """Base of methods whose result is centroids, of any number."""
 
     features: str
+    assign_task: ClassVar[Task] = assign_to_centroids
+    """The task by which clients assign their samples at the end."""
 
     def space(self, shape: tuple[int, ...]) -> str:
         """Return the name of the features for samples of `shape`."""
@@ -127,6 +129,10 @@ class NearestCentroidMethod(SampleMethod):
         """Return the fields of the state that name the features and their number."""
         features = self.space(shape)
         return {"features": features, "width": width_of(features, shape)}
+
+    def init(self, fed: Federation) -> Any:
+        """Choose the features for the clients' samples, and return the first state."""
+        return self.state_type(**self.fields(describe_clients(fed).shape))
 
     def ready(self, state: Any) -> bool:
         """Whether there are centroids."""
@@ -147,7 +153,7 @@ class NearestCentroidMethod(SampleMethod):
 
     def conclude(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples to the centroids of `state`."""
-        broadcast(fed, assign_to_centroids, fed.all(result=self.result(state)))
+        broadcast(fed, self.assign_task, fed.all(result=self.result(state)))
 
 
 @dataclass(frozen=True)
@@ -191,10 +197,6 @@ class OneRoundMethod(CentroidMethod):
     @abstractmethod
     def cluster(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
         """Cluster the points in one or more `replies`."""
-
-    def init(self, fed: Federation) -> Any:
-        """Choose the features for the clients' samples, and return the first state."""
-        return self.state_type(**self.fields(describe_clients(fed).shape))
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Ask clients for points, cluster them, and broadcast the centroids."""

@@ -31,7 +31,7 @@ from fedkin.methods.samples.centroid_method import (
     predict_nearest,
     scaled_like_features,
 )
-from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, broadcast
+from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS
 from fedkin.nn.network_forms import MANY
 
 FORGOTTEN = -1
@@ -108,6 +108,7 @@ class MUFCMethod(KeptPointsMethod):
     state_type: ClassVar[type[State]] = MUFCState
     sends: ClassVar[str] = "some of its samples, rounded to a grid, and how many are nearest to each"
     client_task: ClassVar[Task] = draw_centroids
+    assign_task: ClassVar[Task] = assign_remaining
 
     def payload(self, state: MUFCState) -> Payload:
         """Return the features, the number of centroids, and the grid, which clients need."""
@@ -167,10 +168,6 @@ class MUFCMethod(KeptPointsMethod):
         self.conclude(fed, after)
         left = sum(int(own.sum()) for own in sizes.values())
         return after, {"request": request, "clients": done, "samples": left}
-
-    def conclude(self, fed: Federation, state: MUFCState) -> None:
-        """Have every client assign its samples, except forgotten ones."""
-        broadcast(fed, assign_remaining, fed.all(result=self.result(state)))
 
     def _centroids(
         self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
-from fedkin.core import Client, Federation, Payload, State, client_task
+from fedkin.core import Client, Federation, Payload, State, Task, client_task
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
@@ -29,8 +29,15 @@ from fedkin.methods.samples.centroid_method import (
     predict_nearest,
     scaled_like_features,
 )
-from fedkin.methods.samples.sample_method import assign_samples, broadcast
+from fedkin.methods.samples.sample_method import assign_samples
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
+
+
+@client_task(takes={"result": CENTROIDS})
+def assign(client: Client, payload: Payload) -> Payload:
+    """Assign every sample to its nearest centroid, and delete the client's networks."""
+    delete_networks(client)
+    return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
 
     sends: ClassVar[str] = "synthetic samples that its generative network makes, the number of its samples and losses"
     state_type: ClassVar[type[State]] = SDAFCState
+    assign_task: ClassVar[Task] = assign
     soft = True
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
@@ -73,14 +81,3 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
         """Return the centroids, the name of their features, and the fuzziness of fuzzy c-means."""
         fuzzy = {"fuzziness": self.fuzziness} if self.clustering == "fuzzy" else {}
         return super().result(state) | fuzzy
-
-    def conclude(self, fed: Federation, state: Any) -> None:
-        """Have every client assign its samples to the centroids, and delete its networks."""
-        broadcast(fed, assign, fed.all(result=self.result(state)))
-
-
-@client_task(takes={"result": CENTROIDS})
-def assign(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to its nearest centroid, and delete the client's networks."""
-    delete_networks(client)
-    return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)

@@ -46,7 +46,7 @@ class SyntheticMethod(SampleMethod):
     """Base of methods that cluster synthetic samples at the server (SDA-FC, Yan et al. 2024).
 
     One step is one epoch of every client's networks; in the last step clients send samples and the server clusters
-    them.
+    them. At the end clients assign their own samples, and delete their networks.
 
     Attributes
     ----------
@@ -91,10 +91,6 @@ class SyntheticMethod(SampleMethod):
     @abstractmethod
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """Cluster synthetic samples ``(n, *shape)`` at the server; return fields of the state."""
-
-    @abstractmethod
-    def conclude(self, fed: Federation, state: Any) -> None:
-        """Have every client assign its samples, and delete its networks."""
 
     def init(self, fed: Federation) -> Any:
         """Ask clients for the shape of their samples, and return the first state."""

@@ -27,7 +27,7 @@ from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import features
 from fedkin.methods.samples.afcl.group_means import propose_seeds, send_group_means
 from fedkin.methods.samples.centroid_method import CentroidState, NearestCentroidMethod, scaled_like_features
-from fedkin.methods.samples.sample_method import describe_clients, reasons, repeat_step
+from fedkin.methods.samples.sample_method import reasons, repeat_step
 
 _MET = 1e-3
 """Seeds have met if all coordinates differ by less than this, as a fraction of the range of the first seeds."""
@@ -103,10 +103,6 @@ class AFCLMethod(NearestCentroidMethod):
     finds_k = True
     takes_k = False
     cost = "cheap"
-
-    def init(self, fed: Federation) -> AFCLState:
-        """Choose the features for the clients' samples, and return the first state."""
-        return AFCLState(**self.fields(describe_clients(fed).shape))
 
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Draw the first seeds, or move seeds by the means of all clients."""

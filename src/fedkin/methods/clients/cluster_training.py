@@ -1,10 +1,8 @@
-"""Mean updates from secure aggregation: the server learns one sum per cluster, and no single update."""
+"""Training of every cluster's model by its clients, in the open or so that the server learns one sum per cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from torch import Tensor
 
 from fedkin.core import Federation
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
@@ -15,19 +13,18 @@ from fedkin.secure_aggregation.sum_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 
 
-def add_sums(
-    means: Means,
-    method: ClientMethod,
-    fed: Federation,
-    state: ClientMethodState,
-    starts: Mapping[int, Tensor],
-    clusters: Mapping[int, int],
+def train_clusters(
+    method: ClientMethod, fed: Federation, state: ClientMethodState, clusters: Mapping[int, int], means: Means
 ) -> Participation:
-    """Have clients train from `starts`, and add the secure sum of each cluster's updates to `means`.
+    """Have clients train the models of their `clusters`, given by client, and add their updates to `means`.
 
-    `method` defines how clients train, and the weight of an update. `starts` are models ``(size,)``, and `clusters` the
-    clusters, both by client.
+    Where only sums over clients may be known, the secure sum of each cluster's updates is added, and no client's loss
+    is known. `method` defines how clients train, and the weight of an update.
     """
+    models = list(state.models)
+    starts = {client: models[cluster] for client, cluster in clusters.items()}
+    if not fed.secure_sums:
+        return Participation.each(method.add_each(means, method.trained(fed, state, starts), clusters))
     by = "samples" if method.weighting == "samples" else None
     terms = [Term("update", (state.models.shape[1],), by), Term("samples"), Term("loss")]
     sums = summed(fed, train, method.training(state, starts), terms, clusters)
