@@ -208,7 +208,10 @@ def run_all(
                 continue
             worker, message = arrived
             if message is None:
-                raise _ended(worker, busy[worker])
+                raise FedkinError(
+                    f"The process of run {busy[worker]} was ended from outside, perhaps for lack of memory; repeat the "
+                    "command to resume, with --jobs 1 for minimal memory."
+                ) from worker.ended()
             kind, *rest = message
             if kind not in ("done", "refused", "failed"):
                 continue
@@ -228,13 +231,3 @@ def _waited_for(arrivals: queue.SimpleQueue[Arrival], end: float = math.inf) -> 
         except queue.Empty:
             if time.monotonic() >= end:
                 return None
-
-
-def _ended(worker: RunWorker, name: str) -> FedkinError:
-    """Return the error for a worker whose process ended during a run."""
-    error = FedkinError(
-        f"The process of run {name} was ended from outside, perhaps for lack of memory; repeat the command to "
-        "resume, with --jobs 1 for minimal memory."
-    )
-    error.__cause__ = worker.ended()
-    return error

@@ -66,7 +66,10 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what a method prints is no message
     if len(sys.argv) > 1:
-        _limit_threads(int(sys.argv[1]))
+        import torch
+
+        os.environ["OMP_NUM_THREADS"] = sys.argv[1]
+        torch.set_num_threads(int(sys.argv[1]))
     keep_read()
     progress = SentProgress(messages)
     while True:
@@ -87,13 +90,6 @@ def _read(descriptor: int, orders: queue.SimpleQueue[str]) -> None:
         for line in lines:
             orders.put(line)
     os._exit(1)
-
-
-def _limit_threads(count: int) -> None:
-    import torch
-
-    os.environ["OMP_NUM_THREADS"] = str(count)
-    torch.set_num_threads(count)
 
 
 def _peak_memory() -> int | None:

@@ -82,22 +82,18 @@ class Question:
             raise FedkinError(
                 f"'{self.data}' makes one client only with scenario '{self.scenario}'; a comparison needs 2 or more."
             )
-        if self.family == "clients":
-            self._check_labels(population)
-        return population
-
-    def _check_labels(self, population: Population) -> None:
-        if any(client.y is None for client in population.clients):
+        if self.family == "clients" and any(client.y is None for client in population.clients):
             raise FedkinError(
                 f"Clients of scenario '{self.scenario}' on '{self.data}' have no labels, which methods that cluster "
                 "clients learn from; ask --question samples, name the labels with --set data.label=COLUMN, or take a "
                 "scenario with labelled clients such as label-clusters or rotation."
             )
-        if not population.tests:
+        if self.family == "clients" and not population.tests:
             raise FedkinError(
                 f"Clients of scenario '{self.scenario}' on '{self.data}' have no held-out samples to evaluate models "
                 "on; set scenario.test_fraction above 0."
             )
+        return population
 
 
 def question_of(

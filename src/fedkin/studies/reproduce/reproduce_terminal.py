@@ -96,7 +96,10 @@ def _print(tables: Sequence[EntryTable], out: Path, as_markdown: bool) -> None:
         if as_markdown:
             print(markdown(tables[0]))
         else:
-            _print_table(tables[0])
+            above, heads, rows, below = text_parts(tables[0])
+            print("\n".join(map(sentence_text, above)))
+            print_table(rows, heads)
+            print("\n".join(map(sentence_text, below)))
         print(f"Report: {out / plan.name / plan.scale_name / 'report.html'}")
         return
     if as_markdown:
@@ -104,13 +107,6 @@ def _print(tables: Sequence[EntryTable], out: Path, as_markdown: bool) -> None:
     else:
         print_table(summary_rows(tables), SUMMARY_HEADS, left=(0, 1))
     print(f"Report: {out / f'summary-{tables[0].plan.scale_name}.html'}")
-
-
-def _print_table(table: EntryTable) -> None:
-    above, heads, rows, below = text_parts(table)
-    print("\n".join(map(sentence_text, above)))
-    print_table(rows, heads)
-    print("\n".join(map(sentence_text, below)))
 
 
 class _Bar(Watcher):

@@ -31,12 +31,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkin.clustering.k_means import k_means
-from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
+from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import updates
 from fedkin.methods.samples.ccfc import ccfc_tasks
-from fedkin.methods.samples.ccfc.ccfc_state import CCFCState, RoundReplies
+from fedkin.methods.samples.ccfc.ccfc_state import CCFCState
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, cluster_first
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
@@ -158,22 +158,24 @@ class CCFCMethod(SampleMethod):
     def step(self, fed: Federation, state: CCFCState) -> tuple[CCFCState, Record]:
         """Do one round, of learning by views or by clusters."""
         missing: dict[int, str] = {}
-        if state.steps < self.pretrain_rounds:
-            phase, found = "views", self._train(fed, state, ccfc_tasks.learn_views, missing)
-        else:
-            state = self._with_centroids(fed, state, missing)
-            phase, found = "clusters", self._train(fed, state, ccfc_tasks.learn_clusters, missing)
+        by_views = state.steps < self.pretrain_rounds
+        state = state if by_views else self._with_centroids(fed, state, missing)
+        models, replies = self._train(fed, state, by_views, missing)
+        values: dict[str, Any] = {"phase": "views" if by_views else "clusters"}
+        trained = [reply for reply in replies.values() if "loss" in reply]
+        if total := sum(reply["samples"] for reply in trained):
+            values["loss"] = sum(reply["loss"] * reply["samples"] for reply in trained) / total
+        found = [(self._name(i), reply["centroids"]) for i, reply in replies.items() if "centroids" in reply]
         state = state.next(
-            models=state.models | found.models,
-            centroids=state.centroids | self._averaged(fed, state, found.centroids),
+            models=state.models | models,
+            centroids=state.centroids | self._averaged(fed, state, found),
             finished=state.steps + 1 >= self.pretrain_rounds + self.cluster_rounds,
         )
         if state.steps >= self.pretrain_rounds:
             state = self._with_centroids(fed, state, missing)
         if state.finished:
             self.conclude(fed, state)
-        values = {"phase": phase} | ({} if found.loss is None else {"loss": found.loss})
-        return state, Record([i for i in found.answered if i not in missing], missing, values)
+        return state, Record([i for i in replies if i not in missing], missing, values)
 
     def result(self, state: CCFCState) -> dict[str, Any]:
         """Return networks and centroids, one of each unless `standalone`; clusters are numbered over all networks."""
@@ -199,25 +201,30 @@ class CCFCMethod(SampleMethod):
         """Whether there are centroids; with `standalone`, whether the run is finished."""
         return state.finished if self.standalone else bool(state.centroids)
 
-    def _train(self, fed: Federation, state: CCFCState, task: Task, missing: dict[int, str]) -> RoundReplies:
-        """Have clients train for a round; in the second phase only clients with centroids."""
-        by_views = task is ccfc_tasks.learn_views
+    def _train(
+        self, fed: Federation, state: CCFCState, by_views: bool, missing: dict[int, str]
+    ) -> tuple[dict[str, Tensor], dict[int, Payload]]:
+        """Have clients train for a round, in the second phase only those with centroids; return models and replies.
+
+        Models of one name are averaged, weighted by samples (eq. 8). Replies are those of the clients without theirs.
+        """
+        task = ccfc_tasks.learn_views if by_views else ccfc_tasks.learn_clusters
         clients = [i for i in fed.present if by_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
-        found, means = RoundReplies(), Means(len(names), size, aggregation=self.aggregation)
+        means = Means(len(names), size, aggregation=self.aggregation)
         more = {} if by_views else {"guided": self.guide == "kin-graph"}
         training = self.shared_with(ContrastiveTraining)
         asked = self._payloads(fed, state, clients, training=training, unit=state.unit, **more)
         expected = {"model": updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
+        replies: dict[int, Payload] = {}
         for client, reply in fed.stream(task, asked, expected):
-            name = self._name(client)
-            means.add(names.index(name), reply["model"], reply["samples"], client)
-            found.add(client, name, reply)
+            means.add(names.index(self._name(client)), reply["model"], reply["samples"], client)
+            replies[client] = {key: value for key, value in reply.items() if key != "model"}
         missing.update(fed.missing)
-        found.models = {name: means.of(at) for at, name in enumerate(names) if means.weights[at]}
-        if found.models and not self.standalone:
-            means.check(found.models[_EVERYONE][None])
-        return found
+        models = {name: means.of(at) for at, name in enumerate(names) if means.weights[at]}
+        if models and not self.standalone:
+            means.check(models[_EVERYONE][None])
+        return models, replies
 
     def _with_centroids(self, fed: Federation, state: CCFCState, missing: dict[int, str]) -> CCFCState:
         """Return the state with centroids for clients that have none, found with the current models.

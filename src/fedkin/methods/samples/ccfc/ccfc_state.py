@@ -1,4 +1,4 @@
-"""State of CCFC, and the replies of a round."""
+"""State of CCFC."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedkin.core import Payload, State
+from fedkin.core import State
 
 
 @dataclass(frozen=True)
@@ -23,27 +23,3 @@ class CCFCState(State):
     unit: bool = True
     models: dict[str, Tensor] = field(default_factory=dict)
     centroids: dict[str, Tensor] = field(default_factory=dict)
-
-
-@dataclass
-class RoundReplies:
-    """Result of a round of training: models of one name are averaged, weighted by samples (eq. 8)."""
-
-    answered: list[int] = field(default_factory=list)
-    models: dict[str, Tensor] = field(default_factory=dict)
-    centroids: list[tuple[str, Tensor]] = field(default_factory=list)
-    losses: list[tuple[float, int]] = field(default_factory=list)
-
-    def add(self, client: int, name: str, reply: Payload) -> None:
-        """Add all of a reply but its model, which is averaged."""
-        self.answered.append(client)
-        if "centroids" in reply:
-            self.centroids.append((name, reply["centroids"]))
-        if "loss" in reply:
-            self.losses.append((reply["loss"], reply["samples"]))
-
-    @property
-    def loss(self) -> float | None:
-        """Mean loss over the clients that trained, weighted by samples; None if there are none."""
-        total = sum(samples for _, samples in self.losses)
-        return sum(loss * samples for loss, samples in self.losses) / total if total else None
