@@ -20,7 +20,7 @@ from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
 from fedkin.flower.exchange import RAISED, exchange, trained_model, weighted_metrics
 from fedkin.flower.node_assignment import PATIENCE, Name, NodeAssignment, names_of
-from fedkin.flower.terms import Terms
+from fedkin.flower.strategy_options import Terms
 from fedkin.methods.clients import client_tasks
 
 _LATECOMERS = 1000
@@ -28,7 +28,6 @@ _LATECOMERS = 1000
 _NO_QUERY = "it needs app.query('fedkin')(fedkin.flower.{})"
 
 log = logging.getLogger("flwr")
-
 
 Way = Callable[[Any, Task, Mapping[int, Payload]], Iterator[tuple[int, Payload | str]]]
 
@@ -90,7 +89,8 @@ class MessageFederation(Federation):
         if payloads:
             yield from self._ways[task.name](self, task, dict(sorted(payloads.items())))
         if len(self._useless) == len(payloads) > 1:
-            sentence = f"No reply of the client app can be used: {_reasons(self._useless)}."
+            reasons = "; ".join(dict.fromkeys(self._useless.values())).rstrip(".")
+            sentence = f"No reply of the client app can be used: {reasons}."
             if task is client_tasks.losses and self.round > 0:  # Sattler's last exchange, which must not end the run
                 log.warning(sentence)
             else:
@@ -206,8 +206,3 @@ class MessageFederation(Federation):
 
     _ways: ClassVar[Mapping[str, Way]] = {}
     """How each task is done, by its name."""
-
-
-def _reasons(missing: Mapping[int, str]) -> str:
-    """Join the distinct reasons."""
-    return "; ".join(dict.fromkeys(missing.values())).rstrip(".")

@@ -30,6 +30,8 @@ from fedkin.flower.strategy_options import (
     OWN,
     RENAMED,
     TRAINING,
+    Config,
+    Terms,
     checked,
     checked_config,
     checked_rounds,
@@ -39,7 +41,6 @@ from fedkin.flower.strategy_options import (
     unknown_option,
 )
 from fedkin.flower.strategy_result import ClusterResult
-from fedkin.flower.terms import Config, Terms
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 
 log = logging.getLogger("flwr")

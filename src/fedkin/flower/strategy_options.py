@@ -1,19 +1,22 @@
-"""Checks of those parameters of a strategy that are not its method's, and of the arguments of its `start`."""
+"""Parameters of a strategy that are not its method's, the terms agreed with the client app, and their checks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord
 from torch import Tensor
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import nearest
+from fedkin.core.errors import hint, nearest
 from fedkin.flower.array_layout import ArrayLayout
-from fedkin.flower.terms import Config
+
+Config = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
+"""A configuration for the client app, or a function that returns that of a round."""
 
 OWN: dict[str, Any] = {
     "fraction_train": 1.0,
@@ -33,7 +36,6 @@ OWN: dict[str, Any] = {
     "names": False,
 }
 """Parameters of every strategy and their defaults: FedAvg's, by its names, and a few more."""
-
 RENAMED: dict[str, str] = {
     "fraction_fit": "called fraction_train here",
     "min_fit_clients": "called min_train_nodes here",
@@ -47,14 +49,12 @@ RENAMED: dict[str, str] = {
     "on_evaluate_config_fn": "given to start() as evaluate_config, which may be a function of the round",
 }
 """Parameters of the strategies that Flower had before those of its message API, and where they are."""
-
 ELSEWHERE: dict[str, str] = {
     "module": "the client app's; its arrays are given to start() as initial_arrays",
     "rounds": "given to start() as num_rounds",
     "participation": "called fraction_train here",
 }
 """Hyper-parameters that a method has and a strategy has not, and where they are."""
-
 TRAINING: dict[str, str] = dict.fromkeys(
     (
         "local_epochs", "local_steps", "batch_size", "optimizer", "learning_rate", "learning_rates", "momentum",
@@ -63,6 +63,46 @@ TRAINING: dict[str, str] = dict.fromkeys(
     "the client app's own, which train_config of start() can set",
 )  # fmt: skip
 """The same for how clients train, unless fedkin trains the client app's network."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Configuration sent to a client app, and the names of its records and metrics.
+
+    A configuration is sent with every message; ``server-round`` is added. `timeout` is that of an exchange in seconds.
+    Names of metrics are those of the number of samples, the loss of training, and the loss and the accuracy of
+    evaluation. `asks` says whether nodes are asked to describe their data, and `names` whether they are identified by
+    the names they report, see `fedkin.flower.describes`; `query_needed` is the code with which the client app must
+    register its query. `without_labels` is the code of the strategy that needs no labels, empty if there is none.
+    """
+
+    train_config: Config
+    evaluate_config: Config
+    timeout: float
+    arrayrecord_key: str
+    configrecord_key: str
+    weighted_by_key: str
+    train_loss_key: str
+    eval_loss_key: str
+    eval_accuracy_key: str
+    asks: bool
+    labels_needed: bool
+    without_labels: str = ""
+    query_needed: str = "describes(load)"
+    names: bool = False
+
+    def config(self, trains: bool, server_round: int) -> ConfigRecord:
+        """Return the configuration for a message of a round that asks for training or evaluation.
+
+        Raises FedkinError if a function of the round returns anything but a configuration.
+        """
+        name, given = ("train_config", self.train_config) if trains else ("evaluate_config", self.evaluate_config)
+        values = given(server_round) if callable(given) else given
+        try:
+            return ConfigRecord({**values, "server-round": server_round})
+        except (TypeError, ValueError) as error:
+            where = f" of round {server_round}" if callable(given) else ""
+            raise FedkinError(f"{name}{where} is no configuration that Flower can send: {error}.") from error
 
 
 def fraction(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> float:
@@ -74,12 +114,10 @@ def fraction(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> f
     return float(value)
 
 
-def unknown_option(name: str, option: str, known: Iterable[str]) -> TypeError:
+def unknown_option(name: str, option: str, known: Collection[str]) -> TypeError:
     """Return the error for an unknown parameter, which suggests the nearest name."""
-    names = sorted(known)
-    near = nearest(option, names)
-    hint = f"did you mean '{near}'?" if near else f"it has {', '.join(names)}."
-    return TypeError(f"{name} has no parameter '{option}'; {hint}")
+    end = hint(nearest(option, known), f"it has {', '.join(sorted(known))}")
+    return TypeError(f"{name} has no parameter '{option}'; {end}")
 
 
 def checked(own: Mapping[str, Any], strategy: str) -> None:

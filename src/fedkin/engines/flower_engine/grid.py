@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from flwr.app import Message
@@ -162,7 +162,8 @@ class FlowerFederation(Federation):
             now = time.monotonic()
             silent = now - reported > _REPORT_EVERY
             if silent and not arrived:
-                self.roster.report(f"Waiting for {self._named(owing.values())}, for {now - began:.0f} s now")
+                names = ", ".join(self.names[client] for client in sorted(owing.values()))
+                self.roster.report(f"Waiting for {names}, for {now - began:.0f} s now")
             if silent or arrived:
                 reported = now
             if now - looked > _LOOK_EVERY:
@@ -190,9 +191,6 @@ class FlowerFederation(Federation):
         for name, word in sorted(changed):
             self.roster.report(f"Site '{name}' {word}; {len(known & there)} of {len(known)} are there")
         self._left = left
-
-    def _named(self, clients: Iterable[int]) -> str:
-        return ", ".join(self.names[client] for client in sorted(clients))
 
     def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
         """Send the message again to clients that owe a reply and have just restarted."""
