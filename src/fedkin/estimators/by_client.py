@@ -24,7 +24,7 @@ def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
     return as_given(found, given)
 
 
-def position_of(client: Any, names: Sequence[str]) -> int:
+def fitted_position(client: Any, names: Sequence[str]) -> int:
     """Return the position of a client among those of `fit`, by its name or from its position.
 
     Raises FedkinError if there is no such client; for a name, the message suggests the nearest one.
@@ -66,7 +66,7 @@ class ByClient(list[Any]):
 
     def __getitem__(self, at: SupportsIndex | slice | str) -> Any:
         try:
-            return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
+            return super().__getitem__(fitted_position(at, self.names) if isinstance(at, str) else at)
         except IndexError:
             raise IndexError(no_client(at, self.names)) from None
 
@@ -106,7 +106,7 @@ class NumbersByClient(np.ndarray):
 
     def __getitem__(self, at: Any) -> Any:
         try:
-            return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
+            return super().__getitem__(fitted_position(at, self.names) if isinstance(at, str) else at)
         except IndexError:
             if self.names and isinstance(at, int | np.integer):
                 raise IndexError(no_client(at, self.names)) from None

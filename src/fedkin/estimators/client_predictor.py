@@ -15,7 +15,7 @@ from fedkin.core.keywords import checked_keywords
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs.federation_input import as_given, holds_several, is_named, labels_beside, named_data
 from fedkin.engines.local import one_thread
-from fedkin.estimators.by_client import ByClient, is_position, position_of
+from fedkin.estimators.by_client import ByClient, fitted_position, is_position
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.held_out import by_client
 from fedkin.estimators.labelled_clients import (
@@ -171,7 +171,7 @@ class ClientPredictor(ForgettingEstimator):
             if not is_position(cluster, len(models)):
                 raise FedkinError(f"cluster is {cluster!r}; allowed: 0 to {len(models) - 1}, the clusters of fit.")
             return {"cluster": int(cluster or 0)}
-        client = position_of(client, self.client_names_)
+        client = fitted_position(client, self.client_names_)
         if self.client_labels_[client] < 0:
             name = self.client_names_[client]
             called = client if name == f"Client {client}" else f"'{name}'"

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.steps import do_step
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.by_client import position_of
+from fedkin.estimators.by_client import fitted_position
 from fedkin.estimators.estimator import Estimator, FitOutcome
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.forgetting import kept_of
@@ -72,7 +72,7 @@ class ForgettingEstimator(Estimator):
             nobody would be left, or the method cannot forget single samples.
         """
         check_is_fitted(self, "result_")
-        at = position_of(client, self.client_names_)
+        at = fitted_position(client, self.client_names_)
         if at in self._forgotten:
             raise FedkinError(f"Client '{self.client_names_[at]}' is forgotten already.")
         if rows is not None:

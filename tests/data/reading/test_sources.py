@@ -51,6 +51,16 @@ def test_data_that_are_kept_are_told_apart_by_their_clusters(tmp_path, monkeypat
     assert (clusters.tolist(), names) == ([0, 1], ["u", "v"])
 
 
+def test_data_that_are_kept_are_called_as_they_are_asked_for(tmp_path, monkeypatch):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    monkeypatch.setenv("FEDKIN_DATA", str(tmp_path))
+    monkeypatch.setattr(module, "_KEPT", None)
+    monkeypatch.setattr(module, "read_huggingface", lambda place, name, *_: module.Dataset(name, torch.zeros(2, 1)))
+    module.keep_read()
+    assert [load(name).name for name in ("images", str(folder), "images")] == ["images", str(folder), "images"]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "CSV"])
 def test_files_are_read_by_suffix(tmp_path, suffix):
     path = tmp_path / f"t.{suffix}"

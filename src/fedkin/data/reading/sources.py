@@ -166,7 +166,7 @@ def _read_kept(
     clusters = None if kept.clusters is None else (kept.clusters[0].clone(), kept.clusters[1])
     table = None if kept.table is None else replace(kept.table, values=kept.table.values.clone())
     x = kept.x.clone() if table is None else table.values
-    return replace(kept, x=x, y=None if kept.y is None else kept.y.clone(), table=table, clusters=clusters)
+    return replace(kept, name=source, x=x, y=None if kept.y is None else kept.y.clone(), table=table, clusters=clusters)
 
 
 def _below_fedkin_data(name: str) -> Path | None:

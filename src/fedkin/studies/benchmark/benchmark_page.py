@@ -134,8 +134,10 @@ def _cost_table(results: Sequence[CellResult]) -> ResultTable:
             TableCell(format_bytes(memory) if (memory := max(result.memory for result in own)) else _NONE),
         ]
         rows.append((method, cells))
-    caption = "Means over all runs, each on one thread; numbers of clusters from the fewest to the most, and "
-    "memory the most of a run's process, Python and PyTorch included."
+    caption = (
+        "Means over all runs, each on one thread; numbers of clusters from the fewest to the most, and memory the most "
+        "of a run's process, Python and PyTorch included."
+    )
     return ResultTable("Costs", caption, "Method", ["Clusters", "Moved", "Seconds", "Steps", "Memory"], rows)
 
 

@@ -13,7 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from fedkin.clustering.metrics import Labels
 
-_OF_ALL, _OF_SITE = 15, 10
+_OF_ALL, _OF_CLIENT = 15, 10
 """Nearest neighbours among the samples of all clients, and among those of a sample's own client."""
 
 _NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
@@ -73,7 +73,7 @@ def linked(points: SamplePoints, sizes: Sequence[int]) -> tuple[NeighbourLinks, 
 
     Points come client after client, so many of each as `sizes` say.
     """
-    within = [_near(points, np.arange(start, end), _OF_SITE) for start, end in pairwise([0, *accumulate(sizes)])]
+    within = [_near(points, np.arange(start, end), _OF_CLIENT) for start, end in pairwise([0, *accumulate(sizes)])]
     at_client = NeighbourLinks(*(np.concatenate([getattr(one, end) for one in within]) for end in ("here", "there")))
     return _near(points, np.arange(len(points)), _OF_ALL), at_client
 
