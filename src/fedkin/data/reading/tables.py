@@ -193,8 +193,11 @@ def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> np.ndarray[Any
         for name, kind in frame.dtypes.items()
     ]
     found = np.array(plain, dtype=bool)
-    long = found & np.array([kind.kind in "iu" and kind.itemsize == 8 for kind in frame.dtypes], dtype=bool)
-    if long.any():
+    long = [
+        is_plain and kind.kind in "iu" and kind.itemsize == 8
+        for is_plain, kind in zip(plain, frame.dtypes, strict=True)
+    ]
+    if any(long):
         integers = frame.iloc[:, long].to_numpy()
         found[long] = (integers.max(0) <= 2**53) & (integers.min(0) >= -(2**53))
     return found
