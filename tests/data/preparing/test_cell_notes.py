@@ -86,6 +86,24 @@ def test_copies_of_files_and_of_rows_are_noted():
     assert notes([answers]) == []
 
 
+@pytest.mark.parametrize("spread", [0, 1e15])
+def test_rows_beside_huge_numbers_are_no_copies(spread):
+    rng = np.random.default_rng(0)
+
+    def rows(seed):
+        huge = 1.23765e18 + spread * rng.integers(0, 2, 60)
+        return pd.DataFrame({"huge": huge, "pressure": pressures(seed=seed), "dose": rng.normal(size=60)})
+
+    one, other = rows(0), rows(1)
+    again = other.assign(dose=0.0)
+    assert notes({"a": one, "b": other}) == []
+    assert notes({"a": one, "b": pd.concat([other, other[:4]]), "c": one[::-1]}) == [
+        "4 of 64 rows of b are copies of others.",
+        "a and c hold the same rows; leave one of them out if it is a copy.",
+    ]
+    assert notes({"a": again, "b": again.assign(dose=-0.0)})[-1].startswith("a and b hold the same rows")
+
+
 def test_columns_that_are_text_because_of_some_cells_are_noted():
     balance = [f"({at})" if at % 5 == 0 else f"{at}" for at in range(60)]
     rooms = [f"{at % 9}a" if at % 5 else f"{at % 9}" for at in range(60)]

@@ -26,6 +26,8 @@ _ROWS, _COLUMNS, _FINE = 20, 3, 0.5
 """A table of fewer rows or columns, or without a column of so many distinct values per row, repeats rows by chance."""
 _ROUNDED = 1e-6
 """Relative difference from a sum that rounding makes."""
+_ODD, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+"""Factor and shift that spread a cell's bits over a row's hash."""
 _CATEGORIES = 1_000
 """Beyond so many texts, or one for two cells, a column is no category whose spellings matter."""
 _NAMED = 5
@@ -53,18 +55,28 @@ def _on_copies(tables: Mapping[str, Table]) -> list[str]:
     for client, table in tables.items():
         if len(table) < _ROWS or len(table.columns) < _COLUMNS:
             continue
-        values = table.values.numpy()
-        weights = np.random.default_rng(0).standard_normal(
-            values.shape[1]
-        )  # equal rows alone share a sum, save by chance
-        sums = np.sort((np.where(np.isnan(values), -0.123456789, values) * weights).sum(1))
-        first = seen.setdefault(sums.tobytes(), client)
+        rows = np.sort(_hashes(table.values.numpy()))
+        first = seen.setdefault(rows.tobytes(), client)
         if first != client:
             notes.append(f"{first} and {client} hold the same rows; leave one of them out if it is a copy.")
-        repeated = len(sums) - len(np.unique(sums))
+        repeated = len(rows) - len(np.unique(rows))
         if repeated >= _REPEATED and _has_fine_column(table):
-            notes.append(f"{repeated} of {len(sums)} rows of {client} are copies of others.")
+            notes.append(f"{repeated} of {len(rows)} rows of {client} are copies of others.")
     return notes
+
+
+def _hashes(values: Values) -> npt.NDArray[np.uint64]:
+    """Return a hash of each row of `values` ``(n, columns)``, uint64 ``(n,)``: equal rows alone share one.
+
+    Every bit of every cell counts, however large the others are. Empty cells are equal, and so are 0 and -0.
+    """
+    hashes = np.zeros(len(values), dtype=np.uint64)
+    for column in values.T:
+        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
+        hashes = (hashes ^ bits) * _ODD  # modulo 2^64
+        hashes = (hashes ^ (hashes >> _HALF)) * _ODD
+        hashes ^= hashes >> _HALF
+    return hashes
 
 
 def _on_sums(tables: Mapping[str, Table]) -> list[str]:
