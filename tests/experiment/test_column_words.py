@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
@@ -28,13 +29,27 @@ def test_years_have_no_thousands():
         assert numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name=name).cells[0] == "2,008.50 ± 0.50"
 
 
-def numbers(*clusters, name="weight"):
+@pytest.mark.parametrize("value", [1.23765e18, 123456789.1, 0.1, -7.0])
+def test_a_column_of_one_value_distinguishes_nothing_whatever_rounding_makes_of_its_sums(value):
+    column = numbers([value] * 333, [value] * 501, [value] * 7, rounding=1e-14)
+    assert column.effect == 0
+    assert [weight for weight, _ in column.phrases] == [0, 0, 0]
+    assert column.shifts == [0, 0, 0]
+    assert len(set(column.values)) == len(set(column.cells)) == len(set(column.typical)) == 1
+
+
+def test_a_small_difference_between_large_values_is_one():
+    assert numbers([1e9 - 1, 1e9 + 1] * 9, [1e9 + 9, 1e9 + 11] * 9).effect > 0.9
+
+
+def numbers(*clusters, name="weight", rounding=0.0):
     """The one column of a profile whose clusters hold these numbers."""
     values = [torch.tensor(own, dtype=torch.float64)[:, None] for own in clusters]
     filled = torch.tensor([[len(own)] for own in clusters])
     around = torch.cat(values).mean(0)
     squares = torch.stack([(own - around).square().sum(0) for own in values])
     sums = torch.stack([own.sum(0) for own in values])
+    sums *= 1 + rounding * torch.arange(len(sums))[:, None]
     columns = (SchemaColumn(name, "number"),)
     return described(
         ClusterProfile(

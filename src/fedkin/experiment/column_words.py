@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedkin.core.table import Kind
 from fedkin.data.preparing.cluster_profile import ClusterProfile
+from fedkin.data.preparing.column_scales import constant
 from fedkin.data.preparing.encoding import OTHER
 from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.data.preparing.statistics import count_lengths
@@ -148,7 +149,10 @@ class _Writer:
 
 
 class _Moments:
-    """Means and standard deviations of all columns, as lists by column; meaningless for categorical columns."""
+    """Means and standard deviations of all columns, as lists by column; meaningless for categorical columns.
+
+    A column that varies by no more than rounding does has one mean everywhere, and no spread.
+    """
 
     def __init__(self, profile: ClusterProfile) -> None:
         n = profile.filled.double()
@@ -158,10 +162,17 @@ class _Moments:
         within = (profile.squares - n * (means - profile.around).square()).nan_to_num(0.0).clamp_min(0)
         between = n * (means - mean).square().nan_to_num(0.0)
         whole = (within + between).sum(0)
+        one_value = constant(mean, (whole / total.clamp_min(1)).sqrt())
+        means = torch.where(one_value & ~means.isnan(), mean, means)
+        within, between = within.masked_fill(one_value, 0.0), between.masked_fill(one_value, 0.0)
+        whole = whole.masked_fill(one_value, 0.0)
         self.n, self.total, self.whole = n.T.tolist(), total.tolist(), whole.tolist()
         self.means, self.mean, self.between = means.T.tolist(), mean.tolist(), between.sum(0).tolist()
         self.spread, self.scatter = (whole / total.clamp_min(1)).sqrt().tolist(), (within / n).sqrt().T.tolist()
-        self.typical_filled, self.typical_sum = profile.typical_filled.T.tolist(), profile.typical_sum.T.tolist()
+        self.typical_filled, typical = profile.typical_filled.T.tolist(), profile.typical_sum
+        if profile.has_typical:
+            typical = torch.where(one_value, profile.typical_filled * mean, typical)
+        self.typical_sum = typical.T.tolist()
 
 
 def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedColumn:
