@@ -26,8 +26,6 @@ _ROWS, _COLUMNS, _FINE = 20, 3, 0.5
 """A table of fewer rows or columns, or without a column of so many distinct values per row, repeats rows by chance."""
 _ROUNDED = 1e-6
 """Relative difference from a sum that rounding makes."""
-_ODD, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-"""Factor and shift that spread a cell's bits over a row's hash."""
 _CATEGORIES = 1_000
 """Beyond so many texts, or one for two cells, a column is no category whose spellings matter."""
 _NAMED = 5
@@ -66,17 +64,10 @@ def _on_copies(tables: Mapping[str, Table]) -> list[str]:
 
 
 def _hashes(values: Values) -> npt.NDArray[np.uint64]:
-    """Return a hash of each row of `values` ``(n, columns)``, uint64 ``(n,)``: equal rows alone share one.
+    """Return a hash of each row of `values` ``(n, columns)``, uint64 ``(n,)``; empty cells are equal, and 0 and -0."""
+    import pandas as pd
 
-    Every bit of every cell counts, however large the others are. Empty cells are equal, and so are 0 and -0.
-    """
-    hashes = np.zeros(len(values), dtype=np.uint64)
-    for column in values.T:
-        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
-        hashes = (hashes ^ bits) * _ODD  # modulo 2^64
-        hashes = (hashes ^ (hashes >> _HALF)) * _ODD
-        hashes ^= hashes >> _HALF
-    return hashes
+    return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(values + 0.0), index=False))
 
 
 def _on_sums(tables: Mapping[str, Table]) -> list[str]:
