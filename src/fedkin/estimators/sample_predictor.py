@@ -144,6 +144,7 @@ class SamplePredictor(ForgettingEstimator):
             One row per cluster: ``samples``, as far as clients report them; ``sentence``, what distinguishes it; and
             the columns of the tables, those that distinguish clusters most first: the mean of numbers, ordinals as
             positions from 0 and booleans as shares of the second value; the mean date; the most frequent category.
+            Values beyond the limits of a column with outliers count as these, as they do for clustering.
             ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a cluster and a
             column at one client with fewer than five values are left out; ``attrs["remarks"]`` says how many samples
             are missing for it, and what else a reader should know.

@@ -1,5 +1,6 @@
 """What clusters look like, by sums over clients."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedkin.core.trees import owned
 from fedkin.data.preparing.cluster_profile import ClusterProfile, cluster_cells, profile_clusters, reportable
 from fedkin.data.preparing.prepare import prepare
 from fedkin.engines.local import LocalFederation
+from fedkin.experiment.column_words import described
 
 COLUMNS = (Column("length"), Column("town", "category", ("Bonn", "Ulm")), Column("smokes", "boolean", ("no", "yes")))
 
@@ -55,6 +57,45 @@ def test_sums_are_those_of_all_rows_together(secure):
         assert 15 <= int(profile.typical_filled[cluster, 1]) == int(profile.typical_counts_of(1)[cluster].sum()) <= 60
         assert 995 < float(profile.typical_sum[cluster, 0] / profile.typical_filled[cluster, 0]) < 1005
     assert sorted(profile.members) == ([] if secure else [0, 1, 2])
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_values_beyond_the_limits_of_clustering_count_as_these(secure):
+    parts = [rows(60, seed) for seed in range(3)]
+    fed, encoding = federation(parts, secure)
+    high = encoding.high.index_fill(0, torch.tensor([0]), 1003.0)
+    exact = profile_clusters(fed, encoding, 2)
+    profile = profile_clusters(fed, dataclasses.replace(encoding, high=high), 2)
+    values, clusters = (torch.cat(each) for each in zip(*parts, strict=True))
+    for cluster in range(2):
+        lengths = values[clusters == cluster, 0].clamp(max=1003)
+        lengths = lengths[~lengths.isnan()]
+        assert float(profile.sum[cluster, 0] / len(lengths)) == pytest.approx(float(lengths.mean()))
+        squares = (lengths - profile.around[0]).square().sum()
+        assert float(profile.squares[cluster, 0]) == pytest.approx(float(squares), rel=1e-6)
+    assert torch.equal(profile.filled, exact.filled)
+    assert torch.equal(profile.counts, exact.counts)
+    assert torch.equal(profile.sum[:, 1:], exact.sum[:, 1:])
+
+
+def test_one_mistyped_cell_changes_no_description():
+    rng = np.random.default_rng(0)
+    clusters = torch.tensor([0, 1] * 150)
+    weight = torch.tensor(rng.normal(55, 5, 300)) + 40 * clusters
+    height = torch.tensor(rng.normal(170, 8, 300))
+    described_as = []
+    for typed in (95.0, 71_500.0):
+        values = torch.stack([weight.index_fill(0, torch.tensor([7]), typed), height], 1)
+        client = Client(0, values, table=Table((Column("weight"), Column("height")), values))
+        fed = LocalFederation([client])
+        encoding = prepare(fed).encoding
+        client.state["clusters"] = clusters
+        described_as.append(described(profile_clusters(fed, encoding, 2))[0])
+    plain, mistyped = described_as
+    assert plain.name == mistyped.name == "weight"
+    assert mistyped.effect == pytest.approx(plain.effect, abs=0.03)
+    assert [phrase.split(" (")[0] for _, phrase in mistyped.phrases] == ["low weight", "high weight"]
+    assert mistyped.values == pytest.approx(plain.values, abs=1)
 
 
 def test_it_survives_a_file():

@@ -1,7 +1,8 @@
 """Profile of clusters in original units: sums over clients' tables, by cluster and column.
 
 Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
-each category occurs. A cluster with fewer than `min_members` values in a column at a client is not reported there.
+each category occurs. Values beyond the limits of a column with outliers count as these, as they do for clustering. A
+cluster with fewer than `min_members` values in a column at a client is not reported there.
 Since the server may know the column's total, and could subtract, some values of the client's largest cluster are
 withheld, too, so that either none or at least `min_members` values are missing. The same is reported of the rows in the
 middle of each cluster, by the same rule, see `fedkin.data.preparing.typical_samples`: their means are a typical sample,
@@ -20,11 +21,12 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
-from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
+from fedkin.core.replies import MAX_COUNT, Expected, Maybe, counts_to, doubles, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.column_scales import UNIT, unit_of
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.preparing.outliers import limited, unlimited
 from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
 from fedkin.data.preparing.statistics import are_columns, count_lengths
 from fedkin.data.preparing.typical_samples import typical_cells
@@ -124,7 +126,7 @@ class ClusterProfile:
 
 _QUESTION: Expected = {
     "columns": are_columns, "n_clusters": counts_to(_MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
-    "min_members": counts_to(MAX_COUNT),
+    "min_members": counts_to(MAX_COUNT), "low": Maybe(doubles(None)), "high": Maybe(doubles(None)),
 }  # fmt: skip
 
 
@@ -139,13 +141,17 @@ _QUESTION: Expected = {
     may_be_empty=True,
 )  # fmt: skip
 def cluster_cells(client: Client, payload: Payload) -> Payload:
-    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters."""
+    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters.
+
+    Values beyond ``low`` and ``high``, float64 ``(columns,)``, if there are any, count as these.
+    """
     clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         return {}
     columns = columns_of(payload)
     minimum = max(MIN_MEMBERS, int(payload["min_members"]))
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    values = limited(values, payload.get("low"), payload.get("high"))
     reported = reportable(clusters, ~values.isnan(), k, minimum)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
@@ -238,6 +244,7 @@ def profile_clusters(
     payload: Payload = {
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
     }  # fmt: skip
+    payload |= _limits(encoding)
     shapes = _shapes(columns, n_clusters)
     if fed.secure_sums:
         found = _hidden_sums(fed, payload, shapes)
@@ -265,6 +272,14 @@ def profile_clusters(
     return ClusterProfile(
         columns, members=members, missing=dict(fed.missing), rows=rows, min_members=min_members, **facts
     )
+
+
+def _limits(encoding: TableEncoding) -> Payload:
+    """Return the limits of columns, float64 ``(columns,)``, that values beyond count as; nothing where none has any."""
+    low, high = unlimited(len(encoding.low))
+    if torch.equal(encoding.low, low) and torch.equal(encoding.high, high):
+        return {}
+    return {"low": encoding.low, "high": encoding.high}
 
 
 def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
