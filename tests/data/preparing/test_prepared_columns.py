@@ -230,6 +230,8 @@ def test_what_is_noted_of_many_columns_is_one_sentence():
         "Columns 'age' and 'Age' differ in spelling alone and count as different; give them one name if they are the "
         "same.",
     ]
+    items = table(number("Q2_1", *range(10)), number("Q21", *rows))
+    assert not prepare(federation(items, items)).notes
     own = table(number("a", *range(10)), *(number(name, 1.0, *[NAN] * 9) for name in "bc"))
     assert prepare(federation(own, own)).notes == [
         "Columns 'b' (18), 'c' (18) are empty in more than half of 20 rows, so they are left out; lacking = 'impute' "

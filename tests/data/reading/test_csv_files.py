@@ -180,6 +180,11 @@ def test_empty_cells_beyond_the_header_are_no_data(tmp_path):
     assert frame["b"].tolist() == [3, 2]
 
 
+def test_numbers_with_a_decimal_comma_are_no_units(tmp_path):
+    rows = "".join(f"-0,{row};1,{row}\n" for row in range(12))
+    assert len(read_csv(write(tmp_path / "t.csv", "temp;hum\n" + rows), "It")) == 12
+
+
 def test_a_row_of_units_is_refused_in_one_sentence(tmp_path):
     units = "kind,length,mass,seen\n,mm,g,\na,1.5,3,yes\nb,2.5,4,no\nb,,5,\n"
     with pytest.raises(FedkinError, match=r"^Row 1 of It holds no data but units, such as 'mm'; delete it\.$"):

@@ -33,6 +33,8 @@ def sentence(cells, **options):
         (["1.234,5", "12", "1.234"], ",", [1234.5, 12, 1234]),
         (["12 500", "1 000,5"], ",", [12500, 1000.5]),
         (["−3.5", "2"], ".", [-3.5, 2]),
+        (["1,234", "12,500", "750", "3"], ".", [1234, 12500, 750, 3]),
+        (["1,234", *map(str, range(200, 210))], ".", [1234, *range(200, 210)]),
     ],
 )
 def test_thousands_and_typographic_signs(cells, decimal, numbers):
@@ -51,8 +53,11 @@ def test_grouped_integers_are_what_they_were(numbers, comma):
 
 def test_a_comma_that_may_stand_before_decimals_is_asked_about():
     assert sentence(["1,234", "12,500"]).startswith(
-        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,234'; set decimal = ','"
+        "Column 'c' of Client 0 holds numbers with a comma, such as '1,234'; write them without it if it separates "
+        "thousands, set decimal = ',' if it stands before decimals"
     )
+    for others in (["12,500", "7"], ["12,500", "1292"], ["0,234", "750"], ["750"]):
+        assert "numbers with a" in sentence(["1,234", *others])
 
 
 def test_times_of_day_are_hours():

@@ -163,13 +163,14 @@ def _agreed(
                 notes.append(f"Column '{name}' has no value that is frequent enough at any client, so it is left out.")
             else:
                 columns.append(column)
-    alike = {name for group in spelt_alike(names) for name in group}
-    said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in alike])}
+    alike = [own for own in spelt_alike(names) if not all(set(own) <= report.keys() for report in reports.values())]
+    spelt = {name for group in alike for name in group}
+    said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in spelt])}
     notes[:0] = notes_on_ids(ids, texts)
     notes += note_on_apart_categories(apart)
     notes += note_on_recurring_ids(column.name for column in columns if column.kind == "number")
     notes += notes_on_complements(partial, len(reports))
-    notes += [*notes_on_truths(truths), *note_on_spellings(names, lacking == "drop"), *notes_on_absent(nowhere, said)]
+    notes += [*notes_on_truths(truths), *note_on_spellings(alike, lacking == "drop"), *notes_on_absent(nowhere, said)]
     return Schema(tuple(columns), found, notes), problems
 
 

@@ -8,7 +8,6 @@ from itertools import combinations
 from torch import Tensor
 
 from fedkin.core.errors import listing
-from fedkin.data.preparing.column_notes import spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_whose
 
 _PAIRS, _COMPARED, _PLACES = 5, 200, 8
@@ -75,9 +74,9 @@ def _left_out(names: Sequence[str]) -> str:
     return "it is left out" if len(names) == 1 else "they are left out"
 
 
-def note_on_spellings(names: Sequence[str], drops: bool) -> list[str]:
-    """Return a note on columns whose names differ only in spelling, and are probably the same."""
-    if not (alike := [" and ".join(f"'{name}'" for name in own) for own in spelt_alike(names)]):
+def note_on_spellings(groups: Sequence[Sequence[str]], drops: bool) -> list[str]:
+    """Return a note on groups of columns whose names differ only in spelling, and are probably the same."""
+    if not (alike := [" and ".join(f"'{name}'" for name in own) for own in groups]):
         return []
     gone = ", so those that a client lacks are left out" if drops else ""
     return [

@@ -127,7 +127,7 @@ def check_no_units(frame: pd.DataFrame, where: str) -> None:
         first, *others = [str(cell).strip() for cell in column.iloc[: 1 + _PROBED_ROWS].where(column.notna(), "")]
         filled = [cell for cell in others if cell]
         if filled and all(NUMBER.fullmatch(cell.replace(",", ".", 1)) for cell in filled):
-            if NUMBER.fullmatch(first):
+            if NUMBER.fullmatch(first.replace(",", ".", 1)):
                 return
             units += [first] * bool(first)
     if len(units) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,10 @@ class ReadSoFar:
     def names(self) -> set[str]:
         """Names of all columns except those of labels."""
         return {*self.table.names, *self.unread, *self.left_out}
+
+
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
+"""Numbers whose comma may separate thousands."""
 
 
 class _ProblemsError(FedkinError):
@@ -66,6 +71,11 @@ def decimal_commas(errors: Mapping[str, DecimalCommaError], where: str) -> str:
 
 
 def _decimal_comma(hold: str, example: str, them: str) -> str:
+    if _THOUSANDS.fullmatch(example):
+        return (
+            f"{hold} numbers with a comma, such as '{example}'; write them without it if it separates thousands, set "
+            f"decimal = ',' if it stands before decimals, or name {them} in categorical."
+        )
     return (
         f"{hold} numbers with a decimal comma, such as '{example}'; set decimal = ',', or write them without commas if "
         f"these separate thousands, or name {them} in categorical."

@@ -27,6 +27,7 @@ _GROUPED = {
     ",": re.compile(r"[+-]?\d{1,3}(?:[.' ]\d{3})+(?:,\d+)?", re.ASCII),
 }
 """Numbers with thousands apart, by what stands before decimals."""
+_HUNDREDS, _MANY = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
 CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
 _CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
@@ -74,6 +75,7 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
         return None if shares is None else shares / 100
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
     parted = decimal == "," or any(_GROUPED["."].fullmatch(word) and not _could_be_decimal(word) for word in words)
+    parted = parted or _apart_from_a_thousand_on(words)
     plain = np.array([_plain(word, decimal, parted) for word in words], dtype=object)
     if all(map(CLOCK.fullmatch, plain)):
         return np.array([_hours(word) for word in plain])
@@ -91,6 +93,19 @@ def _plain(word: str, decimal: str, parted: bool) -> str:
     if parted and _GROUPED[decimal].fullmatch(word):
         word = word.replace("'", "").replace(" ", "").replace("." if decimal == "," else ",", "")
     return word.replace(",", ".", 1) if decimal == "," else word
+
+
+def _apart_from_a_thousand_on(words: Words) -> bool:
+    """Return whether commas stand in numbers from 1,000 on and in no others, some of three digits; many for one comma."""
+    with_comma = [word for word in words if "," in word]
+    others = [word for word in words if "," not in word]
+    hundreds = sum(_HUNDREDS.fullmatch(word) is not None for word in others)
+    return (
+        len(with_comma) > 0
+        and hundreds >= (1 if len(with_comma) > 1 else _MANY)
+        and all(_GROUPED["."].fullmatch(word) and word.lstrip("+-")[0] != "0" for word in with_comma)
+        and all(NUMBER.fullmatch(word) and abs(float(word)) < 1_000 for word in others)
+    )
 
 
 def _could_be_decimal(word: str) -> bool:
