@@ -96,7 +96,7 @@ def _plain(word: str, decimal: str, parted: bool) -> str:
 
 
 def _apart_from_a_thousand_on(words: Words) -> bool:
-    """Return whether commas stand in numbers from 1,000 on and in no others, some of three digits; many for one comma."""
+    """Return whether commas stand from 1,000 on alone, beside numbers of three digits, or ten such for one comma."""
     with_comma = [word for word in words if "," in word]
     others = [word for word in words if "," not in word]
     hundreds = sum(_HUNDREDS.fullmatch(word) is not None for word in others)
