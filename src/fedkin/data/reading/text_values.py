@@ -27,9 +27,10 @@ _GROUPED = {
     ",": re.compile(r"[+-]?\d{1,3}(?:[.' ]\d{3})+(?:,\d+)?", re.ASCII),
 }
 """Numbers with thousands apart, by what stands before decimals."""
-_HUNDREDS, _MANY = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
+_HUNDREDS, _ENOUGH = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
 CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
 _CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
+_DATE_CLOCK_12 = re.compile(rf"(\d+([./-])\d+\2\d+,?[ T-]){_CLOCK_12.pattern}", re.ASCII | re.IGNORECASE)
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _PARTS = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:(?:[ T-]|, )(\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
 _YEAR_FIRST = re.compile(r"\d{4}([./])\d{1,2}\1\d{1,2}(?: \d{1,2}:\d\d(?::\d\d)?)?", re.ASCII)
@@ -102,7 +103,7 @@ def _apart_from_a_thousand_on(words: Words) -> bool:
     hundreds = sum(_HUNDREDS.fullmatch(word) is not None for word in others)
     return (
         len(with_comma) > 0
-        and hundreds >= (1 if len(with_comma) > 1 else _MANY)
+        and hundreds >= (1 if len(with_comma) > 1 else _ENOUGH)
         and all(_GROUPED["."].fullmatch(word) and word.lstrip("+-")[0] != "0" for word in with_comma)
         and all(NUMBER.fullmatch(word) and abs(float(word)) < 1_000 for word in others)
     )
@@ -139,7 +140,8 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
 
     if not len(words):
         return None
-    forms = [next((form for form, (looks, _) in _DATES.items() if looks.fullmatch(word)), None) for word in words]
+    words = [_in_24_hours(word) for word in words]
+    forms = [_form(word) for word in words]
     unsure = any(form == "short" and not _SURELY_SHORT.match(word) for form, word in zip(forms, words, strict=True))
     if None in forms or (unsure and filled and not _too_diverse(len(words), filled)):
         return None
@@ -175,9 +177,20 @@ def compact_dates(numbers: Values) -> Any | None:
     return pd.Series(found).dt.tz_localize("UTC")
 
 
+def _in_24_hours(word: str) -> str:
+    """Return a date with a time of day without AM or PM; other texts unchanged."""
+    if (parts := _DATE_CLOCK_12.fullmatch(word)) is None:
+        return word
+    return f"{parts[1]}{int(parts[3]) % 12 + 12 * (parts[5] in 'pP'):02}{parts[4]}"
+
+
+def _form(word: str) -> str | None:
+    return next((form for form, (looks, _) in _DATES.items() if looks.fullmatch(word)), None)
+
+
 def looks_like_date(word: str) -> bool:
     """Return whether a text has the form of a date, whether or not the calendar has it."""
-    form = next((form for form, (looks, _) in _DATES.items() if looks.fullmatch(word)), None)
+    form = _form(_in_24_hours(word))
     return form is not None and (form != "short" or "/" in word or _SURELY_SHORT.match(word) is not None)
 
 
