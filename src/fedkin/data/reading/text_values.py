@@ -140,7 +140,7 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
 
     if not len(words):
         return None
-    words = [_in_24_hours(word) for word in words]
+    words = np.array([_in_24_hours(word) for word in words], dtype=object)
     forms = [_form(word) for word in words]
     unsure = any(form == "short" and not _SURELY_SHORT.match(word) for form, word in zip(forms, words, strict=True))
     if None in forms or (unsure and filled and not _too_diverse(len(words), filled)):
