@@ -14,6 +14,7 @@ from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
 from fedkin.core.trees import owned
 from fedkin.data.preparing.cluster_profile import ClusterProfile, cluster_cells, profile_clusters, reportable
+from fedkin.data.preparing.preparation import remember
 from fedkin.data.preparing.prepare import prepare
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.column_words import described
@@ -65,7 +66,9 @@ def test_values_beyond_the_limits_of_clustering_count_as_these(secure):
     fed, encoding = federation(parts, secure)
     high = encoding.high.index_fill(0, torch.tensor([0]), 1003.0)
     exact = profile_clusters(fed, encoding, 2)
-    profile = profile_clusters(fed, dataclasses.replace(encoding, high=high), 2)
+    for client in fed.clients.values():
+        remember(client, dataclasses.replace(encoding, high=high))
+    profile = profile_clusters(fed, encoding, 2)
     values, clusters = (torch.cat(each) for each in zip(*parts, strict=True))
     for cluster in range(2):
         lengths = values[clusters == cluster, 0].clamp(max=1003)

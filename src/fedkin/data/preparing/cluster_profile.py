@@ -21,12 +21,13 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
-from fedkin.core.replies import MAX_COUNT, Expected, Maybe, counts_to, doubles, whole
+from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.column_scales import UNIT, unit_of
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
-from fedkin.data.preparing.outliers import limited, unlimited
+from fedkin.data.preparing.outliers import limited
+from fedkin.data.preparing.preparation import encoding_of
 from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
 from fedkin.data.preparing.statistics import are_columns, count_lengths
 from fedkin.data.preparing.typical_samples import typical_cells
@@ -126,7 +127,7 @@ class ClusterProfile:
 
 _QUESTION: Expected = {
     "columns": are_columns, "n_clusters": counts_to(_MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
-    "min_members": counts_to(MAX_COUNT), "low": Maybe(doubles(None)), "high": Maybe(doubles(None)),
+    "min_members": counts_to(MAX_COUNT),
 }  # fmt: skip
 
 
@@ -143,7 +144,7 @@ _QUESTION: Expected = {
 def cluster_cells(client: Client, payload: Payload) -> Payload:
     """Report sums by cluster and column of a table, without cells of too few values; empty without clusters.
 
-    Values beyond ``low`` and ``high``, float64 ``(columns,)``, if there are any, count as these.
+    Values beyond the limits of the table's encoding, which the client keeps, count as these; no server can vary them.
     """
     clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
     if client.table is None or clusters is None or len(clusters) != len(client.table):
@@ -151,7 +152,7 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     columns = columns_of(payload)
     minimum = max(MIN_MEMBERS, int(payload["min_members"]))
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
-    values = limited(values, payload.get("low"), payload.get("high"))
+    values = _within_limits(client, values, columns)
     reported = reportable(clusters, ~values.isnan(), k, minimum)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
@@ -168,6 +169,18 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
         "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
         "typical_counts": _counts(values, member, columns, typical),
     }
+
+
+def _within_limits(client: Client, values: Tensor, columns: Sequence[SchemaColumn]) -> Tensor:
+    """Return values ``(n, columns)`` within the limits of the encoding that the client keeps, if it has one."""
+    encoding = encoding_of(client.state)
+    if encoding is None:
+        return values
+    names = [column.name for column in encoding.schema.columns]
+    ends = dict(zip(names, zip(encoding.low.tolist(), encoding.high.tolist(), strict=True), strict=True))
+    of_columns = [ends.get(column.name, (-torch.inf, torch.inf)) for column in columns]
+    low, high = torch.tensor(of_columns, dtype=torch.float64).T
+    return limited(values, low, high)
 
 
 @task(takes=_QUESTION)
@@ -244,7 +257,6 @@ def profile_clusters(
     payload: Payload = {
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
     }  # fmt: skip
-    payload |= _limits(encoding)
     shapes = _shapes(columns, n_clusters)
     if fed.secure_sums:
         found = _hidden_sums(fed, payload, shapes)
@@ -272,14 +284,6 @@ def profile_clusters(
     return ClusterProfile(
         columns, members=members, missing=dict(fed.missing), rows=rows, min_members=min_members, **facts
     )
-
-
-def _limits(encoding: TableEncoding) -> Payload:
-    """Return the limits of columns, float64 ``(columns,)``, that values beyond count as; nothing where none has any."""
-    low, high = unlimited(len(encoding.low))
-    if torch.equal(encoding.low, low) and torch.equal(encoding.high, high):
-        return {}
-    return {"low": encoding.low, "high": encoding.high}
 
 
 def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
