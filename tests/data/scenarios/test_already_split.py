@@ -119,7 +119,17 @@ def test_columns_taken_for_labels_are_told(tmp_path):
     assert ClientFiles(str(tmp_path), label="class").build().notes == ()
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text("v,label\n1,x\n2,y\n")
-    assert ClientFiles(str(tmp_path)).build().notes == ()
+    assert ClientFiles(str(tmp_path)).build().notes == (
+        "Column 'label' is taken for labels, so it is no feature; if it is one, rename it, or name the labels with "
+        "data.label.",
+    )
+    assert ClientFiles(str(tmp_path), label="label").build().notes == ()
+    for name, beer in (("a", "Ale"), ("b", "ale")):
+        (tmp_path / f"{name}.csv").write_text("v,label\n" + "".join(f"{row},{beer} {row}\n" for row in range(1000)))
+    assert ClientFiles(str(tmp_path)).build().notes == (
+        "Column 'label' is taken for labels, 2,000 in 2,000 rows, so it is no feature; if it is one, rename it, or "
+        "name the labels with data.label.",
+    )
     (tmp_path / "a.csv").write_text("v,class\n1,x\n2,y\n")
     (tmp_path / "b.csv").write_text("v\n1\n2\n")
     built = ClientFiles(str(tmp_path)).build()

@@ -21,10 +21,10 @@ from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
-_SURELY_LABELS = ("label", "labels")
-"""Columns of such names are hardly features."""
 _LISTED = 5
 """Files and clients that a sentence names."""
+_CLASSES = 20
+"""Labels that are never too many for classes."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,11 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
         if site.label is not None:
             columns.setdefault(site.label, []).append(site.name)
     if labelled:
+        many = f", {len(sites[0].classes):,} in {sum(map(len, sites)):,} rows" if _mostly_different(sites) else ""
         return [
-            f"Column '{name}' is taken for labels{_of_some(own, sites)}, so it is no feature; if it is one, rename it, "
-            "or name the labels with data.label."
+            f"Column '{name}' is taken for labels{_of_some(own, sites)}{many}, so it is no feature; if it is one, "
+            "rename it, or name the labels with data.label."
             for name, own in columns.items()
-            if name not in _SURELY_LABELS
         ]
     without = listing([site.name for site in sites if site.y is None], _LISTED)
     return [
@@ -120,7 +120,12 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
 
 def _notes_on_classes(sites: Sequence[Dataset], labelled: bool) -> list[str]:
     own = {site.name: [site.classes[at] for at in site.y.unique()] for site in sites if site.y is not None}
-    return notes_on_labels(own) if labelled else []
+    return notes_on_labels(own) if labelled and not _mostly_different(sites) else []
+
+
+def _mostly_different(sites: Sequence[Dataset]) -> bool:
+    """Return whether more than half of all labels are different, as those of free texts are, and many."""
+    return len(sites[0].classes) > max(_CLASSES, sum(map(len, sites)) / 2)
 
 
 def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:
