@@ -48,6 +48,20 @@ def test_categories_that_no_client_has_named_are_mentioned():
     ]
 
 
+def test_rare_categories_count_as_other_without_alarm():
+    wards = [*["heart"] * 15, *["lung"] * 13, "eye", "ear"]
+    rows = table(number("weight", *range(60, 90)), category("ward", *wards))
+    encoding = prepare(federation(rows, rows)).encoding
+    held = "Column 'ward' of 'new.csv' holds"
+    assert notes_on_new_rows(rows, encoding, "'new.csv'") == [
+        f"{held} 'ear', 'eye' in 2 of 30 rows; they count as 'other', as rare categories did in training."
+    ]
+    one = table(number("weight", 60, 70), category("ward", "heart", "eye"))
+    assert notes_on_new_rows(one, encoding, "'new.csv'") == [
+        f"{held} 'eye' in 1 of 2 rows; it counts as 'other', as rare categories did in training."
+    ]
+
+
 def test_numbers_for_truth_values_other_texts_and_other_spellings_of_names_are_refused_with_an_example():
     codes = table(number("Weight", 60, 70), category("ward", "lung", "lung"), number("smoker", 1, 2))
     words = table(number("weight", 60, 70), category("ward", "lung", "lung"), category("smoker", "Yes", "unknown"))

@@ -7,7 +7,7 @@ from torch import Tensor
 from fedkin.core.errors import listing, mid_sentence
 from fedkin.core.table import Column, Kind, Table
 from fedkin.data.preparing.column_notes import as_written, spelt_as
-from fedkin.data.preparing.encoding import TableEncoding, aligned
+from fedkin.data.preparing.encoding import OTHER, TableEncoding, aligned
 from fedkin.data.preparing.schema import SchemaColumn
 
 _ROWS, _FAR, _VERY_FAR = 3, 4.0, 20.0
@@ -30,14 +30,15 @@ def notes_on_new_rows(table: Table, encoding: TableEncoding, where: str) -> list
     for at, column in enumerate(columns):
         here = f"Column '{column.name}' of {mid_sentence(where)}"
         if column.kind == "category" and column.name in own:
-            notes += _on_categories(here, *own[column.name], column)
+            notes += _on_categories(here, *own[column.name], column, bool(encoding.other[at]))
         elif column.kind in ("number", "date") and encoding.mode in ("standard", "common"):
             mean, scale = (float(part[starts[column.name]]) for part in (encoding.mean, encoding.scale))
             notes += _on_numbers(here, values[:, at], mean, scale, column.kind)
     return notes
 
 
-def _on_categories(here: str, own: Column, values: Tensor, column: SchemaColumn) -> list[str]:
+def _on_categories(here: str, own: Column, values: Tensor, column: SchemaColumn, pooled: bool) -> list[str]:
+    """Return a note on categories that the schema does not name; rare ones are `pooled` if the encoding has *other*."""
     if not own.is_coded:
         return []
     known = set(column.categories)
@@ -48,8 +49,12 @@ def _on_categories(here: str, own: Column, values: Tensor, column: SchemaColumn)
     rows = sum(count for name, count in zip(own.categories, counts, strict=True) if name not in known)
     alike = {name: spelt_as(name, column.categories) for name in unknown}
     listed = listing([f"'{name}'" + (f" (is it '{like}'?)" if like else "") for name, like in alike.items()], _NAMED)
-    such = "such a category" if len(unknown) == 1 else "such categories"
-    return [f"{here} holds {listed} in {rows} of {len(values)} rows; no client has named {such}."]
+    if pooled:
+        counted = "it counts" if len(unknown) == 1 else "they count"
+        said = f"{counted} as '{OTHER}', as rare categories did in training"
+    else:
+        said = f"no client has named {'such a category' if len(unknown) == 1 else 'such categories'}"
+    return [f"{here} holds {listed} in {rows} of {len(values)} rows; {said}."]
 
 
 def _on_numbers(here: str, values: Tensor, mean: float, scale: float, kind: Kind) -> list[str]:
