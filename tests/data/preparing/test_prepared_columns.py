@@ -30,7 +30,7 @@ def test_names_of_rare_categories_stay_at_the_client():
     found = prepare(fed)
     [column] = [column for column in found.encoding.schema.columns if column.name == "illness"]
     assert column.categories == ("cold", "flu")
-    assert any("illness" in note and "other" in note for note in found.notes)
+    assert any(note.startswith("Categories of 'illness' with too few samples") for note in found.notes)
     start, end = next((start, end) for name, start, end in found.encoding.blocks if name == "illness")
     assert end - start == 3
 
@@ -83,7 +83,7 @@ def test_empty_cells_take_the_median_or_the_most_frequent_category():
     row = fed.clients[0].x[-1]
     assert row[1:].tolist() == [0.0, 1.0]
     assert 0 < row[0] < 100  # a bin of the histogram is 39 wide
-    assert any("age 1, town 1" in note for note in found.notes)
+    assert any("'age' 1, 'town' 1" in note for note in found.notes)
 
 
 @settings(max_examples=30, deadline=None)
@@ -170,7 +170,7 @@ def test_very_many_categories_are_pooled_but_for_the_most_frequent():
     column = found.encoding.schema.columns[0]
     assert len(column.categories) == 50
     assert fed.clients[0].x.shape == (2_000, 52)
-    assert any("Categories of word" in note and "50 most frequent" in note for note in found.notes)
+    assert any("Categories of 'word'" in note and "50 most frequent" in note for note in found.notes)
     assert pooled(fed)[:, :51].var(0).sum() == pytest.approx(1, abs=1e-3)
 
 
@@ -194,7 +194,9 @@ def test_many_columns_take_seconds():
 def test_columns_of_one_value_are_mentioned():
     same = number("k", *[3] * 9), category("s", *"xxxxxxxxx")
     fed = federation(*(table(number("a", *range(low, low + 9)), *same) for low in (0, 5)))
-    assert "Columns k, s have a single value at all clients, so samples do not differ in them." in prepare(fed).notes
+    assert (
+        "Columns 'k', 's' have a single value at all clients, so samples do not differ in them." in prepare(fed).notes
+    )
     fed = federation(table(number("a", 1, 2, 3)), table(number("a", 1, 1, 1)))
     assert prepare(fed).notes == []
 
@@ -235,7 +237,8 @@ def test_what_is_noted_of_many_columns_is_one_sentence():
     own = table(number("a", *range(10)), *(number(name, 1.0, *[NAN] * 9) for name in "bc"))
     assert prepare(federation(own, own)).notes == [
         "Columns 'b' (18), 'c' (18) are empty in more than half of 20 rows, so they are left out; lacking = 'impute' "
-        "keeps them."
+        "keeps them.",
+        "Only 'a' is compared: every other column is left out.",
     ]
 
 
@@ -252,7 +255,7 @@ def test_notes_name_eight_columns_at_most_and_dates_as_such():
     ones = [number(f"column_{at}", *[1.0] * 60) for at in range(11)]
     own = table((Column("visit", "date"), day.tolist()), number("age", *rng.normal(50, 9, 60)), *ones)
     said = "\n".join(prepare(federation(own, own)).notes)
-    assert "column_7 and 3 more have a single value" in said
+    assert "'column_7' and 3 more have a single value" in said
     assert "do not differ in them." in said
     assert "(down to 1950-11-02)" in said
 
@@ -276,7 +279,7 @@ def test_dashes_alone_are_values_where_others_have_signs_and_else_empty():
     assert names(prepare(federation(number_there, none))) == ["age"]
     kept = prepare(federation(number_there, none), PreparingOptions(lacking="impute"))
     assert float(kept.encoding.mean[0]) == 9.5
-    assert kept.notes[0].startswith("20 of 80 cells are empty (test 20)")
+    assert kept.notes[0].startswith("20 of 80 cells are empty ('test' 20)")
     assert names(prepare(federation(none, none))) == ["age"]
 
 
@@ -308,6 +311,42 @@ def test_what_is_left_out_because_it_is_mostly_empty_has_no_other_note():
     assert prepare(federation(*tests)).notes == [
         "Column 'culture' is empty in 30 of 45 rows, so it is left out; lacking = 'impute' keeps it."
     ]
+
+
+def test_columns_that_are_left_out_for_another_reason_are_in_no_other_note():
+    def client(letter, low):
+        none = [None] * 18
+        return table(
+            number("age", *range(30)),
+            category("site", *[letter * 2] * 15, *[letter * 3] * 15),
+            category("notes", *[letter * 2] * 6, *[letter * 3] * 6, *none),
+            category("more", *["tree" if low else "Tree"] * 6, *["bush"] * 6, *none),
+            number("height", *range(low, low + 12), *[NAN] * 18),
+            number("patient_id", *[1.0, 2.0] * 6, *[NAN] * 18),
+        )
+
+    fed = [client("a", 0), client("b", 100)]
+    assert prepare(federation(*fed)).notes == [
+        "Columns 'notes' (36), 'more' (36), 'height' (36), 'patient_id' (36) are empty in more than half of 60 rows, "
+        "so they are left out; lacking = 'impute' keeps them.",
+        "Column 'site' distinguishes clients, for no two of them share a frequent value; name it in drop if it is no "
+        "feature of samples, or spell its values alike if they are the same.",
+    ]
+    kept = "\n".join(prepare(federation(*fed), PreparingOptions(lacking="impute")).notes)
+    assert "Categories of column 'more' that differ in spelling alone" in kept
+    assert "Columns 'site', 'notes' distinguish clients" in kept
+    assert "Column 'height' distinguishes clients" in kept
+    assert "Column 'patient_id' is called like an id" in kept
+
+
+def test_a_single_column_that_is_compared_of_several_is_told():
+    ages, only = number("age", *range(9)), "Only 'age' is compared: every other column is left out."
+    lone = [table(ages, *(number(f"{name}{at}", *range(9)) for name in "ab")) for at in range(2)]
+    assert prepare(federation(*lone)).notes[-1] == only
+    assert only not in prepare(federation(*lone), PreparingOptions(lacking="impute")).notes
+    named = table(category("patient", *[f"p{row}" for row in range(9)]), ages)
+    assert only not in prepare(federation(named, named)).notes
+    assert not prepare(federation(table(ages), table(ages))).notes
 
 
 def test_columns_that_are_different_in_every_row_are_one_note():

@@ -118,7 +118,7 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     empty = [(column.name, int(count)) for column, count in zip(columns, missing, strict=True) if count > 0]
     if empty:
         worst = sorted(empty, key=lambda pair: -pair[1])
-        listed = listing([f"{name} {count:,}" for name, count in worst], _NAMED)
+        listed = listing([f"'{name}' {count:,}" for name, count in worst], _NAMED)
         more = " column" * (len(worst) > _NAMED) + "s" * (len(worst) > _NAMED + 1)
         notes.append(
             f"{sum(count for _, count in empty):,} of {sums.samples * len(columns):,} cells are empty "
@@ -129,16 +129,17 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
         bool((counts > 0).sum() <= 1) if column.kind == "category" else own
         for column, counts, own in zip(columns, sums.counts, same, strict=True)
     ]
-    one = [column.name for column, own in zip(columns, same, strict=True) if own]
+    one = [f"'{column.name}'" for column, own in zip(columns, same, strict=True) if own]
     if one:
-        has = "Column '{}' has" if len(one) == 1 else "Columns {} have"
+        has = "Column {} has" if len(one) == 1 else "Columns {} have"
         notes.append(
             f"{has.format(listing(one, _NAMED))} a single value at all clients, so samples do not differ in "
             f"{'it' if len(one) == 1 else 'them'}."
         )
-    pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
-    if pooled:
-        most = any(len(column.categories) == MAX_CATEGORIES for column in columns if column.name in pooled)
+    rare = [column for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
+    if rare:
+        pooled = [f"'{column.name}'" for column in rare]
+        most = any(len(column.categories) == MAX_CATEGORIES for column in rare)
         notes.append(
             f"Categories of {listing(pooled, _NAMED)} with too few samples at every client to be named "
             f"(data.min_members){f', and all but the {MAX_CATEGORIES} most frequent of a column,' if most else ''} are "

@@ -40,7 +40,7 @@ from fedkin.data.preparing.schema import (
     shortened,
     without,
 )
-from fedkin.data.preparing.schema_notes import note_on_places, places
+from fedkin.data.preparing.schema_notes import note_on_only_column, note_on_places, note_on_recurring_ids, places
 from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.columns import ALONE
@@ -167,6 +167,9 @@ def _prepared_tables(
 ) -> Preparation:
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
     schema = agree(reports, options.id, options.lacking, called)
+    agreed = [column.name for column in schema.columns]
+    by_name: dict[str, Payload] = {}
+    own: dict[str, Tensor] = {}
     if fed.secure_sums:
         sums = secure_sums(fed, schema.columns)
     else:
@@ -174,30 +177,43 @@ def _prepared_tables(
         refuse(wrong_truths([column.name for column in schema.columns if column.may_be_truth], by_name))
         sums, squares = _sums(fed, schema.columns, replies)
         own = {called[client]: squares[client] for client in replies}
-        schema.notes.extend(_notes_on_numbers(schema.columns, sums, by_name, own))
     schema = settled(schema, sums.all_truths)
     schema, sums = _without_places(schema, sums, reports)
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
+    schema.notes.extend(_notes_on_kept(schema, agreed, sums, by_name, own))
     schema, sums = _most_frequent(schema, sums)
-    silent = replace(schema, notes=[])  # clients get the encoding, but what is noted of others is not for them
+    silent = replace(schema, notes=[], apart=())  # clients get it, but what is noted of others is not for them
     encoding, notes = fitted_encoding(fed, silent, sums, options)
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
-    return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *notes])
+    features = {name for own in reports.values() for name in own if name != schema.id}
+    alone = note_on_only_column([column.name for column in schema.columns], features)
+    return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *alone, *notes])
 
 
-def _notes_on_numbers(
-    columns: Sequence[SchemaColumn],
+def _notes_on_kept(
+    schema: Schema,
+    agreed: Sequence[str],
     sums: ColumnSums,
     replies: Mapping[str, Mapping[str, Any]],
     squares: Mapping[str, Tensor],
 ) -> list[str]:
-    """Return notes on columns of numbers or dates that differ from client to client; the clients are given by name."""
+    """Return notes on columns that differ from client to client, and are not left out; the clients are given by name.
+
+    `squares` are by the columns that were `agreed` on, `sums` by those of the schema. With secure sums there are no
+    `replies` and no `squares`, and no notes on numbers.
+    """
+    columns = schema.columns
     at = [place for place, column in enumerate(columns) if column.kind in ("number", "date")]
     names = [columns[place].name for place in at]
     dates = [column.name for column in columns if column.kind == "date"]
-    own = {client: found[at] for client, found in squares.items()}
-    return [*notes_on_ranges(names, replies, dates), *notes_on_codes(names, sums.mean[at], replies, own)]
+    own = {client: found[[agreed.index(name) for name in names]] for client, found in squares.items()}
+    return [
+        *note_on_apart_categories(schema.apart),
+        *note_on_recurring_ids(column.name for column in columns if column.kind == "number"),
+        *notes_on_ranges(names, replies, dates),
+        *notes_on_codes(names, sums.mean[at], replies, own),
+    ]
 
 
 def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple[Schema, ColumnSums]:
@@ -206,7 +222,7 @@ def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple
     dropped, apart = places(names, sums.counts, reports)
     if len(dropped) == len(names):
         dropped, apart = [], dropped
-    schema.notes.extend(note_on_apart_categories(apart))
+    schema = replace(schema, apart=(*schema.apart, *apart))
     if not dropped:
         return schema, sums
     kept = [at for at, name in enumerate(names) if name not in dropped]

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.core.table import Kind
-from fedkin.data.preparing.column_notes import has_no_common, note_on_apart_categories, notes_on_categories, spelt_alike
+from fedkin.data.preparing.column_notes import has_no_common, notes_on_categories, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.schema_notes import (
     may_be_place,
-    note_on_recurring_ids,
     note_on_spellings,
     notes_on_absent,
     notes_on_complements,
@@ -71,12 +70,14 @@ class Schema:
     """Columns by which all clients' tables are encoded.
 
     `columns` are in the order of the first client that has each. `id` is the column that names rows, which is carried
-    to the outputs. `notes` say for the user which columns are left out, and why.
+    to the outputs. `notes` say for the user which columns are left out, and why. `apart` are columns of which no two
+    clients share a category.
     """
 
     columns: tuple[SchemaColumn, ...]
     id: str | None = None
     notes: list[str] = field(default_factory=list)
+    apart: tuple[str, ...] = ()
 
     @property
     def reading(self) -> TableOptions:
@@ -167,11 +168,9 @@ def _agreed(
     spelt = {name for group in alike for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in spelt])}
     notes[:0] = notes_on_ids(ids, texts)
-    notes += note_on_apart_categories(apart)
-    notes += note_on_recurring_ids(column.name for column in columns if column.kind == "number")
     notes += notes_on_complements(partial, len(reports))
     notes += [*notes_on_truths(truths), *note_on_spellings(alike, lacking == "drop"), *notes_on_absent(nowhere, said)]
-    return Schema(tuple(columns), found, notes), problems
+    return Schema(tuple(columns), found, notes, tuple(apart)), problems
 
 
 def _with_values(reports: Mapping[int, ColumnReport]) -> dict[int, ColumnReport]:
@@ -191,9 +190,9 @@ def without(schema: Schema, dropped: Iterable[str], note: str) -> Schema:
     columns = tuple(column for column in schema.columns if column.name not in gone)
     if not columns:
         raise FedkinError(f"No column is left to compare samples by: {note}")
-    begins = tuple(f"Column '{name}' " for name in gone)
+    begins = tuple(f"{start} '{name}' " for name in gone for start in ("Column", "Categories of column"))
     said = [own for own in schema.notes if not own.startswith(begins)]  # which no longer matters
-    return Schema(columns, schema.id, [*said, note])
+    return Schema(columns, schema.id, [*said, note], tuple(name for name in schema.apart if name not in gone))
 
 
 def settled(schema: Schema, are_truths: Sequence[bool]) -> Schema:

@@ -96,6 +96,13 @@ def notes_on_ids(ids: Sequence[str], texts: Sequence[str]) -> list[str]:
     return notes
 
 
+def note_on_only_column(names: Sequence[str], features: Collection[str]) -> list[str]:
+    """Return a note if a single one of three or more `features`, which are all columns but the id, is compared."""
+    if len(names) != 1 or len(features) < 3:
+        return []
+    return [f"Only '{names[0]}' is compared: every other column is left out."]
+
+
 def may_be_place(reports: Collection[ColumnReport]) -> bool:
     """Return whether each client reports one category of a column, and no two the same.
 
