@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
 from fedkin.clustering.community_joining import FEW_DIMENSIONS, join_similar, join_to
@@ -221,9 +220,9 @@ def _consensus(partitions: Sequence[CommunityLabels], size: NDArray[np.float64])
 
 def _weighted_ari(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float64]) -> float:
     """Return the adjusted Rand index of two partitions of nodes of `size` samples; 1 if both have one cluster."""
-    table = sparse.coo_matrix((size, (a, b))).tocsr()
+    _, pairs = np.unique(a * (b.max() + 1) + b, return_inverse=True)
     total = size.sum() ** 2
-    both = float((table.data**2).sum())
+    both = float((np.bincount(pairs, weights=size) ** 2).sum())
     first, second = (float((np.bincount(part, weights=size) ** 2).sum()) for part in (a, b))
     if not total or first == second == total:
         return 1.0

@@ -39,17 +39,23 @@ def louvain(graph: Any, resolution: float, rng: np.random.Generator) -> Communit
 
 def condensed(graph: Any, labels: CommunityLabels) -> Any:
     """Sum links between and within communities: csr ``(k, k)`` of the graph's ``(m, m)``; the diagonal counts twice."""
-    nodes = np.arange(len(labels))
-    members = sparse.csr_matrix((np.ones(len(labels)), (labels, nodes)), shape=(int(labels.max()) + 1, len(labels)))
-    return (members @ graph @ members.T).tocsr()
+    count, ones = len(labels), np.ones(len(labels))
+    sizes, index = np.bincount(labels), np.int32  # scipy's own, which it need not look through then
+    starts = np.concatenate([[0], sizes.cumsum()]).astype(index)
+    members = (ones, np.argsort(labels, kind="stable").astype(index), starts)
+    membership = (ones, labels.astype(index), np.arange(count + 1, dtype=index))
+    rows = sparse.csr_matrix(members, shape=(len(sizes), count)) @ graph
+    return rows @ sparse.csr_matrix(membership, shape=(count, len(sizes)))
 
 
 def renamed(labels: CommunityLabels) -> CommunityLabels:
     """Renumber communities from 0 in the order of their first members."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse.ravel()]
+    count = len(labels)
+    first = np.full(int(labels.max()) + 1, count)
+    first[labels[::-1]] = np.arange(count)[::-1]
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))  # names that nobody has come last
+    return rank[labels]
 
 
 def _moved(graph: Any, volume: NDArray[np.float64], scale: float, order: CommunityLabels) -> CommunityLabels:
