@@ -125,3 +125,12 @@ def test_a_row_of_sums_below_a_table_is_noted():
 def test_spellings_of_free_texts_are_not_noted():
     titles = [f"dress {at}" for at in range(40)]
     assert notes([pd.DataFrame({"title": [*titles, "Dress 1", *titles[:20]], "age": range(61)})]) == []
+
+
+def test_none_as_a_category_is_noted_with_its_cells():
+    pain = ["None", "Mild", "Severe"] * 20
+    tables = {"north": {"pain": pain}, "south": {"pain": pain, "roof": ["None", "Tiles"] * 30}}
+    assert notes({name: pd.DataFrame(columns) for name, columns in tables.items()}) == [
+        "The text 'None' is a category of its own in columns 'pain' (40 cells), 'roof' (30 cells); name it in "
+        "na_values if it stands for an empty cell."
+    ]

@@ -251,3 +251,34 @@ def test_dashes_are_a_value_where_others_are_positive():
     assert read(["+", "–", "-", "", "++"]) == (Column("c", "category", ("+", "++", "-")), [0, 2, 2, -1, 1])
     assert read(["-", "x"])[1] == [-1, 0]
     assert read(["-", "low"], ordinal={"c": ["-", "low"]}) == (Column("c", "ordinal", ("-", "low")), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("cells", "levels"),
+    [
+        (["None", "Mild", "Severe"] * 4, ("Mild", "None", "Severe")),
+        (["None", "Brick", None] * 4, ("Brick", "None")),
+        (pd.Series(["None", "1-2", "3+"] * 4, dtype="category"), ("1-2", "3+", "None")),
+    ],
+)
+def test_the_text_none_is_a_level_beside_others(cells, levels):
+    assert read(cells)[0] == Column("c", "category", levels)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [["None", "1", "2"], ["None", "yes", "no"], ["None", "2024-01-31", "2024-02-29"], ["None"], ["None", "3,5", "2"]],
+)
+def test_the_text_none_is_an_empty_cell_beside_values_of_other_kinds(cells):
+    column, values = read(cells * 4, decimal=",")
+    assert column.kind != "category"
+    assert values[0] == -1
+    comments = ["None", *(f"comment {at}" for at in range(9))]
+    assert "None" not in read(comments)[0].categories
+
+
+def test_named_levels_are_values_whatever_they_are():
+    assert read(["NA", "Gravel", None], ordinal={"c": ["NA", "Gravel"]})[1] == [0, 1, -1]
+    ordered = pd.Categorical(["None", "Mild", None], ["None", "Mild"], ordered=True)
+    assert read(pd.Series(ordered))[1] == [0, 1, -1]
+    assert read(["None"], nones=["c"], categorical=["c"])[0].categories == ("None",)

@@ -275,3 +275,16 @@ def test_dashes_alone_are_empty_cells_unless_the_clients_know_better(tmp_path):
     assert known.columns[1].categories == ("-",)
     emptied = TableOptions(categorical=["hbsag"], signed=["hbsag"], na_values=["-"])
     assert read_table(path, options=emptied).table.of("hbsag").isnan().all()
+
+
+def test_none_is_a_level_of_texts_unless_the_file_has_it_among_numbers(tmp_path):
+    rows = "None,1\nMild,2\nSevere,{}\n" * 4
+    read = read_table(write(tmp_path / "t.csv", "pain,age\n" + rows.format(*["3"] * 4))).table
+    assert read.columns[0].categories == ("Mild", "None", "Severe")
+    read = read_table(write(tmp_path / "t.csv", "pain,age\n" + rows.format("", *["3"] * 3))).table
+    assert read.columns[0].categories == ("Mild", "None", "Severe")
+    read = read_table(write(tmp_path / "t.csv", "pain,age\n" + rows.format("None", *["3"] * 3))).table
+    assert read.columns[0].categories == ("Mild", "Severe")
+    options = TableOptions(ordinal={"alley": ["NA", "Gravel", "Paved"]})
+    read = read_table(write(tmp_path / "t.csv", "alley,age\nNA,1\nGravel,NA\nPaved,2\n"), options=options)
+    assert read.x.nan_to_num(-1).tolist() == [[0, 1], [1, -1], [2, 2]]

@@ -16,6 +16,7 @@ from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.reading.columns import NONE
 from fedkin.data.reading.text_values import NUMBER
 
 _REPEATED = 3
@@ -43,6 +44,7 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
         *_notes_on_codes(tables),
         *_notes_on_spellings(tables),
         *_notes_on_texts(tables),
+        *_on_none(tables),
     ]
 
 
@@ -107,6 +109,23 @@ def _notes_on_texts(tables: Mapping[str, Table]) -> list[str]:
                 f"no numbers, such as '{example}'."
             )
     return [*notes.values()]
+
+
+def _on_none(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note on columns in which the text "None" is taken for a category, with their numbers of cells."""
+    cells: dict[str, int] = {}
+    for _, column, codes in _categories(tables):
+        if NONE in column.categories and not column.asked:
+            count = int((codes == column.categories.index(NONE)).sum())
+            cells[column.name] = cells.get(column.name, 0) + count
+    if not cells:
+        return []
+    named = listing([f"'{name}' ({count:,} cell{'s' * (count != 1)})" for name, count in cells.items()], _NAMED)
+    columns = f"column{'s' * (len(cells) != 1)}"
+    return [
+        f"The text '{NONE}' is a category of its own in {columns} {named}; name it in na_values if it stands for an "
+        "empty cell."
+    ]
 
 
 def _categories(tables: Mapping[str, Table]) -> Iterator[tuple[str, Column, npt.NDArray[np.int64]]]:

@@ -21,7 +21,7 @@ from fedkin.data.preparing.schema_notes import (
     notes_on_ids,
     notes_on_truths,
 )
-from fedkin.data.reading.columns import ALONE, POSITIVE
+from fedkin.data.reading.columns import ALONE, NONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, TableOptions
 from fedkin.data.reading.text_values import NUMBER
@@ -85,8 +85,9 @@ class Schema:
         categorical = [column.name for column in self.columns if column.kind == "category"]
         ordinal = {column.name: column.categories for column in self.columns if column.kind == "ordinal"}
         signed = [column.name for column in self.columns if column.kind == "category" and "-" in column.categories]
+        nones = [column.name for column in self.columns if column.kind == "category" and NONE in column.categories]
         features = [column.name for column in self.columns]
-        return TableOptions(categorical=categorical, ordinal=ordinal, signed=signed, features=features)
+        return TableOptions(categorical=categorical, ordinal=ordinal, signed=signed, nones=nones, features=features)
 
 
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:

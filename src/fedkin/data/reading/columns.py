@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -43,12 +43,16 @@ Codes = npt.NDArray[np.int64]
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a"})
 MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 """Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
+NONE = "None"
+"""Word of an empty cell that is a level beside a few others of a category, as in None, Mild, Severe."""
 
 DASHES = frozenset({"-", "–", "—"})
 """Words of an empty cell that are a value in a column with "+", "++" or "2+", as of a laboratory's results."""
 POSITIVE = re.compile(r"\(?\++\)?|[1-4]\+")
 ALONE = ("-",)
 """Categories of a column that has no other text; it is empty unless other clients have such dashes or "+"."""
+_LEVELS = 20
+"""Other words beside which "None" is a level."""
 _DASHED = 5
 """Dashes alone that may be values; as many as a category needs for its name to leave a client."""
 
@@ -83,12 +87,14 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     if name in options.ordinal:
         return _of_levels(name, cells, options.ordinal[name], here)
     if name in options.categorical:
-        column, values = _category(name, *_words(cells, here, name in options.signed))
+        column, values = _category(name, *_words(cells, here, name in options.signed, options.kept(name)))
         return replace(column, asked=True), values
     if isinstance(kind, CategoricalDtype):
         levels = [as_text(value, here) for value in kind.categories]
         words = cells.cat.rename_categories(levels).astype(object) if len(set(levels)) == len(levels) else cells
-        return _of_levels(name, words, levels, here) if kind.ordered else _category(name, *_words(words, here))
+        if kind.ordered:
+            return _of_levels(name, words, levels, here)
+        return _category(name, *_words(words, here, kept=options.kept(name)))
     if types.is_bool_dtype(kind):
         return Column(name, "boolean", ("false", "true")), _floats(cells)
     if types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind):
@@ -220,7 +226,7 @@ def _check_mostly(words: Words, codes: Codes, fitting: npt.NDArray[np.bool_], he
 
 def _of_levels(name: str, cells: pd.Series, levels: Sequence[str], here: str) -> tuple[Column, Values]:
     levels = [composed(level) for level in levels]
-    codes, words = _words(cells, here, not DASHES.isdisjoint(levels))
+    codes, words = _words(cells, here, not DASHES.isdisjoint(levels), levels)
     rank = {level: float(at) for at, level in enumerate(levels)}
     unknown = [word for word in words if word not in rank]
     if unknown:
@@ -234,15 +240,18 @@ def _category(name: str, codes: Codes, words: Words) -> tuple[Column, Values]:
     return Column(name, "category", tuple(categories)), _at(codes, np.array([rank[word] for word in words]))
 
 
-def _words(cells: pd.Series, here: str, signed: bool = False) -> tuple[Codes, Words]:
+def _words(cells: pd.Series, here: str, signed: bool = False, kept: Collection[str] = ()) -> tuple[Codes, Words]:
     """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks.
 
-    A dash is a value if the column is `signed`, or has a text that is positive or none but dashes; see `DASHES`.
+    A dash is a value if the column is `signed`, or has a text that is positive or none but dashes; see `DASHES`. Texts
+    that are `kept` are values whatever they are, and "None" is one beside a few categories.
     """
-    return _merged(*_distinct(cells, here), here, signed)
+    return _merged(*_distinct(cells, here), here, signed, kept)
 
 
-def _merged(codes: Codes, distinct: Words, here: str, signed: bool = False) -> tuple[Codes, Words]:
+def _merged(
+    codes: Codes, distinct: Words, here: str, signed: bool = False, kept: Collection[str] = ()
+) -> tuple[Codes, Words]:
     """Merge distinct values with the same text, and set those that stand for empty cells to -1; see `_words`."""
     texts = [composed(value if isinstance(value, str) else as_text(value, here)).strip() for value in distinct]
     dashed = [at for at, text in enumerate(texts) if text in DASHES]
@@ -251,12 +260,27 @@ def _merged(codes: Codes, distinct: Words, here: str, signed: bool = False) -> t
     if signed or any(map(POSITIVE.fullmatch, texts)):
         texts = ["-" if text in DASHES else text for text in texts]
         signed = True
+    kept = {*kept, *(["-"] if signed else []), *([NONE] if _has_level_none(texts, codes) else [])}
     index: dict[str, int] = {}
     merged = np.full(len(distinct) + 1, -1)
     for at, text in enumerate(texts):
-        if (text.lower() not in MISSING or (signed and text == "-")) and text != "None":
+        if text in kept or (text.lower() not in MISSING and text != NONE):
             merged[at] = index.setdefault(text, len(index))
     return merged[codes], np.array(list(index), dtype=object)
+
+
+def _has_level_none(texts: Sequence[str], codes: Codes) -> bool:
+    """Return whether "None" is a level of a category: beside a few other words, each of which comes again.
+
+    Among numbers, dates and truth values it is an empty cell.
+    """
+    is_other = np.array([text.lower() not in MISSING and text != NONE for text in texts], dtype=bool)
+    others = np.array(list({text: None for text, other in zip(texts, is_other, strict=True) if other}), dtype=object)
+    if NONE not in texts or not 0 < len(others) <= _LEVELS:
+        return False
+    if np.append(is_other, False)[codes].sum() < 2 * len(others) or _boolean("", codes, others) is not None:
+        return False
+    return as_numbers(others, ".") is None and as_numbers(others, ",") is None and as_dates(others) is None
 
 
 def _distinct(cells: pd.Series, here: str) -> tuple[Codes, Words]:

@@ -7,14 +7,14 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedkin.core.errors import FedkinError, refuse
-from fedkin.data.reading.columns import DASHES, POSITIVE
+from fedkin.data.reading.columns import DASHES, NONE, POSITIVE
 from fedkin.data.reading.csv_headers import check_is_header, check_names, check_no_units, header_of, is_nameless
 
 if TYPE_CHECKING:
@@ -40,7 +40,13 @@ _EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "N
 """What stands for an empty cell beside pandas' own words, dashes unless they are values."""
 
 
-def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8") -> pd.DataFrame:
+def read_csv(
+    path: Path,
+    where: str,
+    decimal: str = ".",
+    encoding: str = "utf-8",
+    kept: Callable[[str], Collection[str]] = lambda _: (),
+) -> pd.DataFrame:
     """Read a CSV file with a header, into numbers, booleans and text.
 
     The separator is the one of comma, semicolon, tab, bar and blanks by which rows have as many cells as the header, or
@@ -48,7 +54,8 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
     behind is dropped: empty rows, empty columns without a name, and row numbers before the first named column.
 
     With a decimal comma a file whose separator is the comma is read with a point, unless it has quoted numbers such as
-    ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used. Names may be there twice.
+    ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used. Names may be there twice. `kept` returns the words of
+    an empty cell that are values of a column; "None" stays in columns of text unless it stands among numbers, too.
 
     Raises FedkinError if it is no text in UTF-8, in UTF-16 with a byte order mark, or in `encoding`; if it has no
     header, or rows longer than that; if a column has no name; or if a point seems to separate thousands.
@@ -80,6 +87,7 @@ def read_csv(path: Path, where: str, decimal: str = ".", encoding: str = "utf-8"
                         frame[frame.columns[at]] = codes[frame.columns[at]]
             if any(dash in text for dash in DASHES):
                 _restore_dashes(frame, as_texts)
+            _restore_levels(frame, as_texts, kept, NONE in text)
     except pd.errors.ParserWarning as error:
         raise FedkinError(
             f"Rows of {where} hold more cells than its first line has names ({len(header)}); it must name the columns "
@@ -116,6 +124,28 @@ def _restore_dashes(frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame]) 
         own = cells[frame.columns[at]].str.strip()
         if (dashed := own.isin(DASHES)).any():
             frame.isetitem(at, frame.iloc[:, at].astype(object).mask(dashed, own))
+
+
+def _restore_levels(
+    frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame], kept: Callable[[str], Collection[str]], has_none: bool
+) -> None:
+    """Write words again that pandas takes for empty cells: those that are `kept`, and "None" in columns of text.
+
+    If the file has "None" among numbers or truth values, it is how the file writes an empty cell, unless it is kept.
+    """
+    lacking = [at for at, (_, own) in enumerate(frame.items()) if own.isna().any()]
+    words = {at: set(kept(str(frame.columns[at]).strip())) for at in lacking}
+    if not has_none and not any(words.values()):
+        return
+    cells = as_texts(usecols=lacking, keep_default_na=False)
+    texts = {at: cells[frame.columns[at]].str.strip() for at in lacking}
+    filled = {at: frame.iloc[:, at].dropna() for at in lacking}
+    is_text = {at: len(own) > 0 and all(isinstance(cell, str) for cell in own.unique()) for at, own in filled.items()}
+    if has_none and not any((texts[at] == NONE).any() for at in lacking if len(filled[at]) and not is_text[at]):
+        words = {at: own | ({NONE} if is_text[at] else set()) for at, own in words.items()}
+    for at, own in words.items():
+        if (restored := texts[at].isin(own) & frame.iloc[:, at].isna()).any():
+            frame.isetitem(at, frame.iloc[:, at].astype(object).mask(restored, texts[at]))
 
 
 def _may_be_signed(column: pd.Series) -> bool:

@@ -28,8 +28,10 @@ class TableOptions:
     `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
     which "" stands for all columns.
 
-    In `signed` columns "-" is a value though none may be "+", and `features` are no labels whatever they are called, as
-    the clients' schema knows of new rows. Raises FedkinError if a value is of another type.
+    In `signed` columns "-" is a value though none may be "+", in `nones` "None" is, and `features` are no labels
+    whatever they are called, as the clients' schema knows of new rows.
+
+    Raises FedkinError if a value is of another type.
     """
 
     drop: str | Sequence[str] = ()
@@ -41,6 +43,7 @@ class TableOptions:
     encoding: str = "utf-8"
     na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
     signed: Sequence[str] = ()
+    nones: Sequence[str] = ()
     features: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -76,6 +79,10 @@ class TableOptions:
         named |= dict.fromkeys(self.ordinal, "ordinal")
         named |= dict.fromkeys(filter(None, self._na_values), "na_values")
         return named if self.id in (AUTO, NO_ID) else named | {self.id: "id"}
+
+    def kept(self, column: str) -> tuple[str, ...]:
+        """Return words that are values of a column though they stand for an empty cell elsewhere."""
+        return (*self.ordinal.get(column, ()), *(["None"] if column in self.nones else []))
 
     def na_of(self, column: str) -> tuple[str | float, ...]:
         """Return the values that stand for an empty cell of a column."""

@@ -45,9 +45,11 @@ def read_table(
     column.
     """
     where = f"'{path}'"
-    csv = path.suffix.lower() in (".csv", ".tsv")
-    frame = read_csv(path, where, options.decimal, options.encoding) if csv else _read_parquet(path, where)
-    options = replace(options, decimal=frame.attrs["decimal"]) if csv else options
+    if path.suffix.lower() in (".csv", ".tsv"):
+        frame = read_csv(path, where, options.decimal, options.encoding, options.kept)
+        options = replace(options, decimal=frame.attrs["decimal"])
+    else:
+        frame = _read_parquet(path, where)
     if label is None:
         none = {cluster, *options.drop, *options.features}
         label = usual_label(name for name in map(str, frame.columns) if name not in none)
