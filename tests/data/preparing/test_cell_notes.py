@@ -105,11 +105,11 @@ def test_rows_beside_huge_numbers_are_no_copies(spread):
 
 
 def test_columns_that_are_text_because_of_some_cells_are_noted():
-    balance = [f"({at})" if at % 5 == 0 else f"{at}" for at in range(60)]
+    balance = [f"[{at}]" if at % 5 == 0 else f"{at}" for at in range(60)]
     rooms = [f"{at % 9}a" if at % 5 else f"{at % 9}" for at in range(60)]
     icd = [f"{at:03d}" for at in range(60)]
     assert notes([coded(130, balance=balance, room=rooms, icd=icd)]) == [
-        "Column 'balance' of Client 0 is taken for text, since 12 of 60 cells are no numbers, such as '(0)'."
+        "Column 'balance' of Client 0 is taken for text, since 12 of 60 cells are no numbers, such as '[0]'."
     ]
 
 

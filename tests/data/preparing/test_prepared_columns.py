@@ -353,6 +353,17 @@ def test_columns_that_are_different_in_every_row_are_one_note():
     texts = [category(name, *[f"{name}{row}" for row in range(30)]) for name in ("patient", "url", "remark")]
     own = table(*texts, number("age", *range(30)))
     assert prepare(federation(own, own)).notes[:2] == [
-        "Column 'patient' names the rows, so it is no feature; id = 'none' keeps it.",
+        "Column 'patient' names the rows or says whose they are, so it is no feature; id = 'none' keeps it.",
         "Columns 'url', 'remark' are different in nearly every row, so they are left out; id = 'none' keeps them.",
+    ]
+
+
+def test_keys_of_a_few_rows_each_are_one_sentence():
+    keys = [category(name, *[f"{name}{row // 5}" for row in range(200)]) for name in ("customer_id", "person_id")]
+    rare = [category(name, *[f"{name}{row // 4}" for row in range(200)]) for name in ("shop", "street")]
+    own = table(*keys, *rare, number("age", *range(200)))
+    assert prepare(federation(own, own)).notes[:2] == [
+        "Columns 'customer_id', 'person_id' name the rows or say whose they are, so they are no features; id = 'none' "
+        "keeps them.",
+        "Columns 'shop', 'street' have no value that is frequent enough at any client, so they are left out.",
     ]

@@ -15,6 +15,7 @@ from fedkin.data.preparing.column_notes import has_no_common, notes_on_categorie
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.schema_notes import (
     may_be_place,
+    note_on_rare,
     note_on_spellings,
     notes_on_absent,
     notes_on_complements,
@@ -143,6 +144,7 @@ def _agreed(
     apart: list[str] = []
     ids: list[str] = []
     texts: list[str] = []
+    rare: list[str] = []
     for name in names:
         own = {client: columns_[name] for client, columns_ in reports.items() if name in columns_}
         filled = _with_values(own)
@@ -162,13 +164,13 @@ def _agreed(
             if column is None:
                 continue
             if column.kind == "category" and not column.categories:
-                notes.append(f"Column '{name}' has no value that is frequent enough at any client, so it is left out.")
+                rare.append(name)
             else:
                 columns.append(column)
     alike = [own for own in spelt_alike(names) if not all(set(own) <= report.keys() for report in reports.values())]
     spelt = {name for group in alike for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in spelt])}
-    notes[:0] = notes_on_ids(ids, texts)
+    notes[:0] = [*notes_on_ids(ids, texts), *note_on_rare(rare)]
     notes += notes_on_complements(partial, len(reports))
     notes += [*notes_on_truths(truths), *note_on_spellings(alike, lacking == "drop"), *notes_on_absent(nowhere, said)]
     return Schema(tuple(columns), found, notes, tuple(apart)), problems

@@ -86,14 +86,37 @@ def note_on_spellings(groups: Sequence[Sequence[str]], drops: bool) -> list[str]
 
 
 def notes_on_ids(ids: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return a note on the column that names the rows, and one on others whose values are nearly all different."""
-    notes = [f"Column '{name}' names the rows, so it is no feature; id = 'none' keeps it." for name in ids]
-    if texts:
-        them = "it" if len(texts) == 1 else "them"
+    """Return a note on the column that names the rows, and one on others whose values are nearly all different.
+
+    Those that are called like the id of a person or customer may come again, and have a note of their own.
+    """
+    notes = [
+        f"Column '{name}' names the rows, so it is no feature; id = 'none' keeps it."
+        for name in ids
+        if not is_called_whose(name)
+    ]
+    if whose := [name for name in (*ids, *texts) if is_called_whose(name)]:
+        quoted = listing([f"'{name}'" for name in whose], _PLACES)
+        said = f"Column {quoted} names the rows or says whose they are, so it is no feature; id = 'none' keeps it."
+        if len(whose) > 1:
+            said = f"Columns {quoted} name the rows or say whose they are, so they are no features; id = 'none' "
+            said += "keeps them."
+        notes.append(said)
+    if others := [name for name in texts if not is_called_whose(name)]:
+        them = "it" if len(others) == 1 else "them"
         notes.append(
-            f"{_columns(texts)} different in nearly every row, so {_left_out(texts)}; id = 'none' keeps {them}."
+            f"{_columns(others)} different in nearly every row, so {_left_out(others)}; id = 'none' keeps {them}."
         )
     return notes
+
+
+def note_on_rare(names: Sequence[str]) -> list[str]:
+    """Return a note on columns none of whose values is frequent enough at a client for its name to leave it."""
+    if not names:
+        return []
+    quoted = listing([f"'{name}'" for name in names], _PLACES)
+    which = f"Column {quoted} has" if len(names) == 1 else f"Columns {quoted} have"
+    return [f"{which} no value that is frequent enough at any client, so {_left_out(names)}."]
 
 
 def note_on_only_column(names: Sequence[str], features: Collection[str]) -> list[str]:
