@@ -192,3 +192,14 @@ def test_versions_are_no_dates_and_a_wrong_date_with_a_short_year_is_named():
     ].kind == ("category")
     days = [f"{day:02}.{month:02}.24" for month in (1, 3) for day in range(1, 29)]
     assert sentence([*days, "31.02.24"]).startswith("Column 'c' of Client 0 holds dates, but '31.02.24' in row 57;")
+
+
+def test_negative_numbers_as_accountants_write_them():
+    assert read(["(11.44)", "5.1", "( 3 )"]) == (Column("c"), [-11.44, 5.1, -3])
+    assert read(["(1,234)", "12,500", "1,000,000"]) == (Column("c"), [-1234, 12500, 1000000])
+    assert read(["(5%)", "10%"]) == (Column("c"), [-0.05, 0.1])
+    assert read(["(2019)", "(2020)"])[0].kind == "category"
+    assert read(["(a)", "5"])[0].kind == "category"
+    assert "numbers with a decimal comma, such as '(1,5)'" in sentence(["(1,5)", "2"])
+    dollars = [form.format(at) for at in range(7, 30) for form in ("(${})", "${}")]
+    assert "numbers with a sign or unit, such as '($7)'" in sentence(dollars)

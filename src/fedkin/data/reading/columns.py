@@ -31,6 +31,7 @@ from fedkin.data.reading.text_values import (
     composed,
     looks_like_date,
     no_date_in,
+    unaccounted,
     with_unit,
 )
 
@@ -177,13 +178,14 @@ def _boolean(name: str, codes: Codes, words: Words) -> tuple[Column, Values] | N
 
 def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> None:
     """Refuse a column of numbers or times in which some cells are none, or all have another decimal separator."""
-    if decimal == "." and all(NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in words):
+    signed = unaccounted(words)
+    if decimal == "." and all(NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in signed):
         example = next((word for word in words if "," in word), None)
         if example is not None:
             raise DecimalCommaError(here, example)
     if len(words) > _SOME_MEASURED and not any(map(LEADING_ZERO.match, words)):
         for form, what in ((NUMBER, "numbers"), (CLOCK, "times of day")):
-            _check_mostly(words, codes, np.array([form.fullmatch(word) is not None for word in words]), here, what)
+            _check_mostly(words, codes, np.array([form.fullmatch(word) is not None for word in signed]), here, what)
     if (example := with_unit(words, int((codes >= 0).sum()))) is not None:
         raise FedkinError(
             f"{here} holds numbers with a sign or unit, such as '{example}'; write the numbers alone, or name the "

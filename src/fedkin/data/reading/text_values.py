@@ -28,6 +28,8 @@ _GROUPED = {
 }
 """Numbers with thousands apart, by what stands before decimals."""
 _HUNDREDS, _ENOUGH = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
+_ACCOUNTED = re.compile(r"\( ?([$€£]? ?[\d.,' ]*\d[\d.,' ]*%?) ?\)", re.ASCII)
+"""Negative numbers as accountants write them."""
 CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
 _CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
 _DATE_CLOCK_12 = re.compile(rf"(\d+([./-])\d+\2\d+,?[ T-]){_CLOCK_12.pattern}", re.ASCII | re.IGNORECASE)
@@ -51,7 +53,7 @@ _QUARTER = re.compile(rf"{_YEAR}[ -]?Q([1-4])|Q([1-4])[ -]?{_YEAR}", re.ASCII)
 _DAY_FORMATS = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 _MONTH_FORMATS = ("%b %Y", "%B %Y", "%Y %b", "%Y %B")
 _WITH_UNIT = re.compile(
-    r"(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?(?P<after>%|‰|[$€£¥]|°[CF]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
+    r"-?(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?(?P<after>%|‰|[$€£¥]|°[CF]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
 )
 _FIRST_DATE, _LAST_DATE = 19000101, 21001231
 _FIRST_SHORT, _CENTURY = 30, 80
@@ -68,9 +70,10 @@ def composed(value: Any) -> str:
 def as_numbers(words: Words, decimal: str) -> Values | None:
     """Parse texts as numbers, with separators of thousands or typographic signs; times of day become hours.
 
-    Times may have AM and PM; 58 % is 0.58 where all are percentages. ``None`` for others, and for codes with leading
-    zeros or of very many digits.
+    Times may have AM and PM; 58 % is 0.58 where all are percentages, and (5) is -5 beside others. ``None`` for others,
+    and for codes with leading zeros or of very many digits.
     """
+    words = unaccounted(words)
     if len(words) and all(word.endswith("%") for word in words):
         shares = as_numbers(np.array([word[:-1].rstrip() for word in words], dtype=object), decimal)
         return None if shares is None else shares / 100
@@ -87,6 +90,16 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
     numbers: Values = plain.astype(np.float64)
     large = np.isfinite(numbers) & (np.abs(numbers) > EXACT)
     return None if any(map(_DIGITS.fullmatch, plain[large])) else numbers
+
+
+def unaccounted(words: Words) -> Words:
+    """Return texts with a minus for the parentheses of negative numbers, if others have none."""
+    found = [_ACCOUNTED.fullmatch(word) for word in words]
+    if not any(found) or all(found):
+        return words
+    return np.array(
+        [f"-{own[1].strip()}" if own else word for own, word in zip(found, words, strict=True)], dtype=object
+    )
 
 
 def _plain(word: str, decimal: str, parted: bool) -> str:
@@ -308,6 +321,6 @@ def with_unit(words: Words, filled: int) -> str | None:
     """
     if not _too_diverse(len(words), filled):
         return None
-    found = [_WITH_UNIT.fullmatch(word.translate(_MINUS)) for word in words]
-    marked = [match[0] for match in found if match and (match["before"] or match["after"])]
+    found = [_WITH_UNIT.fullmatch(word.translate(_MINUS)) for word in unaccounted(words)]
+    marked = [word for word, match in zip(words, found, strict=True) if match and (match["before"] or match["after"])]
     return marked[0] if marked and all(found) else None
