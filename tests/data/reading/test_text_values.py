@@ -126,7 +126,7 @@ def test_dates_that_could_be_two_are_refused():
     assert read(["03/01/2024", "05/01/2024"], categorical=["c"])[0].kind == "category"
 
 
-@pytest.mark.parametrize("form", ["{}‰", "${}", "{} mg/dl", "{}€", "<{}", "{} °C"])
+@pytest.mark.parametrize("form", ["{}‰", "${}", "{} mg/dl", "{}€", "<{}", "{} °C", "{}°N", "48°12'{}\"N"])
 def test_many_numbers_with_units_are_refused(form):
     cells = [form.format(number / 4) for number in range(30)]
     assert sentence(cells) == (
@@ -141,7 +141,14 @@ def test_percentages_are_shares():
     assert read(["58,5%", "1.200%"], decimal=",") == (Column("c"), [0.585, 12])
     assert read(["10-20%", "20-30%"])[0].kind == "category"
     mixed = [f"{number}%" for number in range(20)] + [str(number) for number in range(20)]
-    assert "holds numbers with a sign or unit, such as '0%'" in sentence(mixed)
+    said = (
+        "Column 'c' of Client 0 holds percentages, such as '{}', beside numbers, such as '1'; write all in one way, or "
+        "name the column in categorical or drop."
+    )
+    assert sentence(mixed) == said.format("0%")
+    assert sentence(["1", "5%", *map(str, range(20, 60))]) == said.format("5%")
+    assert read(["0", "50%"] * 9)[1][:2] == [0, 0.5]
+    assert read(["5", "50%"] * 9)[0].kind == "category"
 
 
 def test_times_of_half_a_day_are_hours():

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
+from fedkin.data.reading.date_texts import Ambiguous, as_dates, compact_dates, looks_like_date, no_date_in
 from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.text_values import (
@@ -22,15 +23,11 @@ from fedkin.data.reading.text_values import (
     EXACT,
     LEADING_ZERO,
     NUMBER,
-    Ambiguous,
     Values,
     Words,
-    as_dates,
     as_numbers,
-    compact_dates,
     composed,
-    looks_like_date,
-    no_date_in,
+    percentages_beside_numbers,
     unaccounted,
     with_unit,
 )
@@ -183,6 +180,11 @@ def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> No
         example = next((word for word in words if "," in word), None)
         if example is not None:
             raise DecimalCommaError(here, example)
+    if (both := percentages_beside_numbers(words, decimal)) is not None:
+        raise FedkinError(
+            f"{here} holds percentages, such as '{both[0]}', beside numbers, such as '{both[1]}'; write all in one "
+            "way, or name the column in categorical or drop."
+        )
     if len(words) > _SOME_MEASURED and not any(map(LEADING_ZERO.match, words)):
         for form, what in ((NUMBER, "numbers"), (CLOCK, "times of day")):
             _check_mostly(words, codes, np.array([form.fullmatch(word) is not None for word in signed]), here, what)

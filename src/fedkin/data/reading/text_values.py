@@ -1,11 +1,9 @@
-"""Parsing of numbers, dates and times of day in text, as people write them."""
+"""Parsing of numbers and times of day in text, as people write them."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,35 +29,14 @@ _HUNDREDS, _ENOUGH = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
 _ACCOUNTED = re.compile(r"\( ?([$€£]? ?[\d.,' ]*\d[\d.,' ]*%?) ?\)", re.ASCII)
 """Negative numbers as accountants write them."""
 CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
-_CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
-_DATE_CLOCK_12 = re.compile(rf"(\d+([./-])\d+\2\d+,?[ T-]){_CLOCK_12.pattern}", re.ASCII | re.IGNORECASE)
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
-_PARTS = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:(?:[ T-]|, )(\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
-_YEAR_FIRST = re.compile(r"\d{4}([./])\d{1,2}\1\d{1,2}(?: \d{1,2}:\d\d(?::\d\d)?)?", re.ASCII)
-_SHORT_YEAR = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{2})(?:(?:[ T-]|, )(\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
-_SURELY_SHORT = re.compile(r"\d\d([./])\d\d\1\d\d", re.ASCII)
-"""What dates with short years begin with where a few are enough, as versions of software, such as 1.2.13, do not."""
-_MONTH_NAMED = re.compile(r"\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, \d{4}", re.ASCII)
-_MONTH_NAMED_SHORT = re.compile(r"(\d{1,2}[ -][A-Za-z]{3}[ -])(\d\d)", re.ASCII)
-_YEAR = r"((?:19|20)\d\d)"
-_YEAR_MONTH = re.compile(rf"{_YEAR}-(0[1-9]|1[0-2])|(0[1-9]|1[0-2])/{_YEAR}", re.ASCII)
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
-_NAME = "(?:" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS) + ")"
-_YEAR_MONTH_NAMED = re.compile(rf"{_NAME}[ -]{_YEAR}|{_YEAR}[ -]{_NAME}", re.ASCII | re.IGNORECASE)
-_QUARTER = re.compile(rf"{_YEAR}[ -]?Q([1-4])|Q([1-4])[ -]?{_YEAR}", re.ASCII)
-_DAY_FORMATS = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
-_MONTH_FORMATS = ("%b %Y", "%B %Y", "%Y %b", "%Y %B")
+CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
 _WITH_UNIT = re.compile(
-    r"-?(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?(?P<after>%|‰|[$€£¥]|°[CF]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
+    r"-?(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?"
+    r"(?P<after>%|‰|[$€£¥]|°[CFNSEWO]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
 )
-_FIRST_DATE, _LAST_DATE = 19000101, 21001231
-_FIRST_SHORT, _CENTURY = 30, 80
-"""Years of two digits are those of 1930 to 2029, as in spreadsheets, unless they then spread over more years."""
-_MANY = 10
-"""Distinct texts from which numbers with units are hardly categories."""
+_DEGREES = re.compile(r"\d{1,3}° ?\d{1,2}['′’](?: ?\d[\d.]*(?:[\"″”]|''))? ?[NSEWO]?")
+_MANY, _FEW = 10, 3
+"""Distinct texts from which numbers with units are hardly categories, and up to which they may be in a few cells."""
 
 
 def composed(value: Any) -> str:
@@ -74,8 +51,8 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
     and for codes with leading zeros or of very many digits.
     """
     words = unaccounted(words)
-    if len(words) and all(word.endswith("%") for word in words):
-        shares = as_numbers(np.array([word[:-1].rstrip() for word in words], dtype=object), decimal)
+    if any(word.endswith("%") for word in words) and all(word.endswith("%") or word == "0" for word in words):
+        shares = as_numbers(_without_percent(words), decimal)
         return None if shares is None else shares / 100
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
     parted = decimal == "," or any(_GROUPED["."].fullmatch(word) and not _could_be_decimal(word) for word in words)
@@ -83,13 +60,26 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
     plain = np.array([_plain(word, decimal, parted) for word in words], dtype=object)
     if all(map(CLOCK.fullmatch, plain)):
         return np.array([_hours(word) for word in plain])
-    if all(halves := [_CLOCK_12.fullmatch(word) for word in plain]):
+    if all(halves := [CLOCK_12.fullmatch(word) for word in plain]):
         return np.array([_hours(f"{int(half[1]) % 12}{half[2]}") + 12 * (half[3] in "pP") for half in halves if half])
     if not all(map(NUMBER.fullmatch, plain)) or any(map(LEADING_ZERO.match, plain)):
         return None
     numbers: Values = plain.astype(np.float64)
     large = np.isfinite(numbers) & (np.abs(numbers) > EXACT)
     return None if any(map(_DIGITS.fullmatch, plain[large])) else numbers
+
+
+def _without_percent(words: Words) -> Words:
+    return np.array([word.removesuffix("%").rstrip() for word in words], dtype=object)
+
+
+def percentages_beside_numbers(words: Words, decimal: str) -> tuple[str, str] | None:
+    """Return a percentage and a number of a column that has both, and nothing else; ``None`` of another."""
+    shares = [word for word in words if word.endswith("%")]
+    numbers = [word for word in words if not word.endswith("%") and word != "0"]
+    if not shares or not numbers or len(words) <= _FEW or as_numbers(_without_percent(words), decimal) is None:
+        return None
+    return shares[0], numbers[0]
 
 
 def unaccounted(words: Words) -> Words:
@@ -132,186 +122,9 @@ def _hours(word: str) -> float:
     return hours + minutes / 60 + sum(seconds) / 3600
 
 
-@dataclass(frozen=True)
-class Ambiguous:
-    """Result of parsing ambiguous dates such as `example`; `why` ends the sentence that explains it."""
-
-    example: str
-    why: str
-
-
-def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
-    """Parse distinct texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
-
-    Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31, and
-    English names of months, as in 31 Dec 2024; all but the last also with a time of day. After dots, slashes and names
-    of months, years may have two digits. Months, as in 2024-12, 12/2024 and Dec 2024, and quarters such as 2024-Q4 are
-    their first days. One column may have several forms. `filled` is the number of cells that are not empty: where these
-    hold only a few different texts such as 1.2.24, they are no dates. With 0 they always are.
-    """
-    import pandas as pd
-
-    if not len(words):
-        return None
-    words = np.array([_in_24_hours(word) for word in words], dtype=object)
-    forms = [_form(word) for word in words]
-    unsure = any(form == "short" and not _SURELY_SHORT.match(word) for form, word in zip(forms, words, strict=True))
-    if None in forms or (unsure and filled and not _too_diverse(len(words), filled)):
-        return None
-    parts = []
-    for form in dict.fromkeys(forms):
-        at = [place for place, own in enumerate(forms) if own == form]
-        stamps = _DATES[form or ""][1]([words[place] for place in at])
-        if stamps is None or isinstance(stamps, Ambiguous):
-            return stamps
-        parts.append(pd.Series(stamps.to_numpy("datetime64[us]"), index=at))
-    return pd.concat(parts).sort_index().dt.tz_localize("UTC")
-
-
-def compact_dates(numbers: Values) -> Any | None:
-    """Return whole numbers such as 20241231 as pandas' timestamps in UTC, and NaN as none.
-
-    ``None`` unless all are dates, of 1900 to 2100.
-    """
-    import pandas as pd
-
-    filled = ~np.isnan(numbers)
-    with np.errstate(invalid="ignore"):
-        if not filled.any() or not ((numbers >= _FIRST_DATE) & (numbers <= _LAST_DATE))[filled].all():
-            return None
-    if (numbers[filled] % 1).any():
-        return None
-    distinct, codes = np.unique(numbers[filled], return_inverse=True)
-    stamps = _parsed([str(int(number)) for number in distinct], format="%Y%m%d")
-    if stamps is None:
-        return None
-    found = np.full(len(numbers), np.datetime64("NaT"), dtype="datetime64[us]")
-    found[filled] = stamps.to_numpy("datetime64[us]")[codes]
-    return pd.Series(found).dt.tz_localize("UTC")
-
-
-def _in_24_hours(word: str) -> str:
-    """Return a date with a time of day without AM or PM; other texts unchanged."""
-    if (parts := _DATE_CLOCK_12.fullmatch(word)) is None:
-        return word
-    return f"{parts[1]}{int(parts[3]) % 12 + 12 * (parts[5] in 'pP'):02}{parts[4]}"
-
-
-def _form(word: str) -> str | None:
-    return next((form for form, (looks, _) in _DATES.items() if looks.fullmatch(word)), None)
-
-
-def looks_like_date(word: str) -> bool:
-    """Return whether a text has the form of a date, whether or not the calendar has it."""
-    form = _form(_in_24_hours(word))
-    return form is not None and (form != "short" or "/" in word or _SURELY_SHORT.match(word) is not None)
-
-
-def no_date_in(words: Words) -> str | None:
-    """Return a text that is no date of the calendar, such as 2024-02-30, of texts that have the form of dates."""
-    while len(words) > 1:
-        first, second = words[: len(words) // 2], words[len(words) // 2 :]
-        words = first if as_dates(first) is None else second
-    return str(words[0]) if len(words) and as_dates(words) is None else None
-
-
-def _parsed(texts: Sequence[str], **how: Any) -> Any | None:
-    import pandas as pd
-
-    stamps = pd.Series(pd.to_datetime(pd.Series(texts, dtype=object), utc=True, errors="coerce", **how))
-    return stamps.dt.tz_localize(None) if bool(stamps.notna().all()) else None
-
-
-def _in_some_format(texts: Sequence[str], formats: Sequence[str]) -> Any | None:
-    return next((own for form in formats if (own := _parsed(texts, format=form)) is not None), None)
-
-
-def _with_named_months_and_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
-    parts = [part for text in texts if (part := _MONTH_NAMED_SHORT.fullmatch(text)) is not None]
-    years = _in_full([part[2] for part in parts], texts[0])
-    if isinstance(years, Ambiguous):
-        return years
-    return _in_some_format([part[1] + year for part, year in zip(parts, years, strict=True)], _DAY_FORMATS)
-
-
-def _year_first(texts: Sequence[str]) -> Any | None:
-    return _parsed([text.replace(".", "/") for text in texts], format="mixed", yearfirst=True)
-
-
-def _with_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
-    """Parse dates of three numbers of which the last is a year of two digits, such as 31/12/24."""
-    parts = [part for text in texts if (part := _SHORT_YEAR.fullmatch(text)) is not None]
-    days = [(int(part[1]), int(part[3])) for part in parts]
-    if not all(1 <= min(pair) <= 12 and 1 <= max(pair) <= 31 for pair in days):
-        return None
-    if any(part[2] == "-" for part in parts):  # 24-12-31 is as usual as 31-12-24
-        return Ambiguous(texts[0], "of which the year cannot be distinguished")
-    years = _in_full([part[4] for part in parts], texts[0])
-    if isinstance(years, Ambiguous):
-        return years
-    full = [f"{part[1]}{part[2]}{part[3]}{part[2]}{year}" for part, year in zip(parts, years, strict=True)]
-    stamps = _by_parts([f"{day} {part[5]}" if part[5] else day for day, part in zip(full, parts, strict=True)])
-    return Ambiguous(texts[0], stamps.why) if isinstance(stamps, Ambiguous) else stamps
-
-
-def _in_full(years: Sequence[str], example: str) -> list[str] | Ambiguous:
-    """Return years of two digits with four; `Ambiguous` if they may be of either century."""
-    full = [int(year) + (2000 if int(year) < _FIRST_SHORT else 1900) for year in years]
-    if max(full) - min(full) > _CENTURY:
-        return Ambiguous(example, "whose years have two digits and may be of either century")
-    return [str(year) for year in full]
-
-
-def _by_parts(texts: Sequence[str]) -> Any | Ambiguous | None:
-    """Parse dates of two numbers and a year; with dots the day is first, else a number above 12 must show which is."""
-    parts = [part for text in texts if (part := _PARTS.fullmatch(text)) is not None]
-    first, second = max(int(part[1]) for part in parts), max(int(part[3]) for part in parts)
-    dots = all(part[2] == "." for part in parts)
-    if not dots and first <= 12 and second <= 12:
-        same = all(int(part[1]) == int(part[3]) for part in parts)
-        return None if same else Ambiguous(parts[0][0], "of which day and month cannot be distinguished")
-    day, month = (1, 3) if dots or first > 12 else (3, 1)
-    return _parsed(
-        [f"{part[4]}-{part[month]:0>2}-{part[day]:0>2} {part[5] or '0:00'}" for part in parts], format="mixed"
-    )
-
-
-def _months(texts: Sequence[str]) -> Any | None:
-    """Parse years with months; ``None`` for seasons such as 2010-11, where each month is that of the next year."""
-    found = [match for text in texts if (match := _YEAR_MONTH.fullmatch(text)) is not None]
-    pairs = [(match[1] or match[4], match[2] or match[3]) for match in found]
-    if all((int(year) + 1) % 100 == int(month) for year, month in pairs):
-        return None
-    return _parsed([f"{year}-{month}-01" for year, month in pairs], format="ISO8601")
-
-
-def _quarters(texts: Sequence[str]) -> Any | None:
-    found = [match for text in texts if (match := _QUARTER.fullmatch(text)) is not None]
-    pairs = [(match[1] or match[4], int(match[2] or match[3])) for match in found]
-    return _parsed([f"{year}-{3 * quarter - 2:02}-01" for year, quarter in pairs], format="ISO8601")
-
-
-_DATES: dict[str, tuple[re.Pattern[str], Callable[[Sequence[str]], Any]]] = {
-    "iso": (_ISO_DATE, lambda texts: _parsed(texts, format="ISO8601")),
-    "year first": (_YEAR_FIRST, _year_first),
-    "dots": (re.compile(_PARTS.pattern.replace("[./-]", "[.]"), re.ASCII), _by_parts),
-    "parts": (_PARTS, _by_parts),
-    "short": (_SHORT_YEAR, _with_short_years),
-    "month": (_MONTH_NAMED, lambda texts: _in_some_format(texts, _DAY_FORMATS)),
-    "month and short": (_MONTH_NAMED_SHORT, _with_named_months_and_short_years),
-    "year and month": (_YEAR_MONTH, _months),
-    "year and named month": (
-        _YEAR_MONTH_NAMED,
-        lambda texts: _in_some_format([text.replace("-", " ") for text in texts], _MONTH_FORMATS),
-    ),
-    "quarter": (_QUARTER, _quarters),
-}
-"""What dates of a form look like, and what reads them."""
-
-
-def _too_diverse(distinct: int, filled: int) -> bool:
+def too_diverse(distinct: int, filled: int) -> bool:
     """Return whether so many distinct texts in so many cells are hardly categories."""
-    return distinct > _MANY or (distinct > 3 and 2 * distinct > filled)
+    return distinct > _MANY or (distinct > _FEW and 2 * distinct > filled)
 
 
 def with_unit(words: Words, filled: int) -> str | None:
@@ -319,8 +132,13 @@ def with_unit(words: Words, filled: int) -> str | None:
 
     `words` are the distinct texts, and `filled` is the number of cells that are not empty.
     """
-    if not _too_diverse(len(words), filled):
+    if not too_diverse(len(words), filled):
         return None
     found = [_WITH_UNIT.fullmatch(word.translate(_MINUS)) for word in unaccounted(words)]
-    marked = [word for word, match in zip(words, found, strict=True) if match and (match["before"] or match["after"])]
-    return marked[0] if marked and all(found) else None
+    degrees = [_DEGREES.fullmatch(word) is not None for word in words]
+    marked = [
+        word
+        for word, match, degree in zip(words, found, degrees, strict=True)
+        if degree or (match and (match["before"] or match["after"]))
+    ]
+    return marked[0] if marked and all(map(any, zip(found, degrees, strict=True))) else None
