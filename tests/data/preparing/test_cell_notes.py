@@ -134,3 +134,20 @@ def test_none_as_a_category_is_noted_with_its_cells():
         "The text 'None' is a category of its own in columns 'pain' (40 cells), 'roof' (30 cells); name it in "
         "na_values if it stands for an empty cell."
     ]
+
+
+def test_two_numbers_in_a_cell_are_noted():
+    pairs = {
+        "bp": [f"{high}/{high - 40}" for high in range(100, 160)],
+        "place": [f"({48 + at / 7:.4f}, {8 + at / 9:.4f})" for at in range(60)],
+        "invoice": [f"2019/{at}" for at in range(60)],
+        "case_id": [f"{at}/7" for at in range(60)],
+        "dose": ["1/2", "3/4"] * 30,
+        "phone": [f"0761/{at}" for at in range(60)],
+    }
+    found = notes([pd.DataFrame(pairs), pd.DataFrame(pairs)[:50]])
+    assert found == [
+        f"Column '{name}' holds two numbers in a cell, such as '{example}', which count as text; write them in two "
+        "columns to compare samples by them."
+        for name, example in (("bp", "100/60"), ("place", "(48.0000, 8.0000)"))
+    ]

@@ -9,11 +9,11 @@ from fedkin.data.preparing.column_notes import (
     notes_on_categories,
     notes_on_codes,
     notes_on_labels,
-    notes_on_ranges,
     rounded,
     spelt_alike,
     wrong_truths,
 )
+from fedkin.data.preparing.range_notes import notes_on_ranges
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,27 @@ def test_a_maximum_far_above_those_of_all_others_is_mentioned():
     assert notes_on_ranges(["sugar"], {**clients, "d": reply(9, sugar=(0, 900))}) == []
 
 
+def test_how_many_cells_are_far_above_all_others_is_said_where_they_are_few():
+    ages, ends = list(range(20, 80)), "are they in another unit, or do they stand for missing ones?"
+
+    def note(*large):
+        return reported(notes_on_ranges, ages, [*large, *ages], ages)
+
+    assert note(7400) == [
+        "Column 'smoker' has a single value at client 1, 7400, that is 94 times as large as any other client's; is it "
+        "mistyped, or does it stand for a missing one?"
+    ]
+    start = "Column 'smoker' has values at client 1 that are up to 94 times as large as any other client's"
+    assert note(7400, 7400, 7400) == [f"{start}, in at most 3 cells; {ends}"]
+    assert note(*(100 * age for age in ages[:54]), 7400) == [f"{start}; {ends}"]
+
+
 def codes(*clients):
+    """Return notes on the codes of one column of each client, whose values are given."""
+    return reported(notes_on_codes, *clients)
+
+
+def reported(notes_on, *clients):
     """Report on one column of each client, whose values are given, as clients do."""
     values = [torch.tensor(own, dtype=torch.float64) for own in clients]
     mean = torch.cat(values).mean()
@@ -154,7 +174,9 @@ def codes(*clients):
         for at, own in enumerate(values)
     }  # fmt: skip
     squares = {f"{at}": (own - mean).square().sum()[None] for at, own in enumerate(values)}
-    return notes_on_codes(["smoker"], mean[None], replies, squares)
+    if notes_on is notes_on_ranges:
+        return notes_on_ranges(["smoker"], replies, (), mean[None], squares)
+    return notes_on(["smoker"], mean[None], replies, squares)
 
 
 def test_two_codes_that_differ_between_clients_are_mentioned():

@@ -367,3 +367,18 @@ def test_keys_of_a_few_rows_each_are_one_sentence():
         "keeps them.",
         "Columns 'shop', 'street' have no value that is frequent enough at any client, so they are left out.",
     ]
+
+
+def test_numbers_that_are_called_like_codes_are_mentioned():
+    def note(name, *values):
+        own = table(number(name, *values, *values), number("age", *range(2 * len(values))))
+        return [note for note in prepare(federation(own, own)).notes if "called like" in note]
+
+    said = (
+        "Column '{}' is called like a code, but holds numbers, so that near ones are alike; name it in categorical or "
+        "drop."
+    )
+    for name in ("zip", "PLZ", "postal_code", "zipCode", "home_zip", "icd_code"):
+        assert note(name, 10115, 80331, 20095) == [said.format(name)]
+    for name, *values in (("zip", 1067, 80331), ("zip", 10115.5, 80331), ("code", 1, 2), ("price", 10115, 20095)):
+        assert note(name, *values) == []

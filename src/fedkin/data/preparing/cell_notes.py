@@ -6,6 +6,7 @@ noted in `fedkin.data.preparing.column_notes`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_notes import as_written, spelt_alike
-from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
 from fedkin.data.reading.columns import NONE
 from fedkin.data.reading.text_values import NUMBER
 
@@ -29,6 +30,9 @@ _ROUNDED = 1e-6
 """Relative difference from a sum that rounding makes."""
 _CATEGORIES = 1_000
 """Beyond so many texts, or one for two cells, a column is no category whose spellings matter."""
+_PAIR = re.compile(r"\(?(?!(?:19|20)\d\d/)[+-]?(?!0\d)\d+(?:\.\d+)?(?: ?[/x×;] ?|, ?)[+-]?\d+(?:\.\d+)?\)?", re.ASCII)
+_MOSTLY = 0.9
+"""Two numbers in one cell, and the cells of a column that hold such."""
 _NAMED = 5
 """Clients that a note names."""
 
@@ -44,6 +48,7 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
         *_notes_on_codes(tables),
         *_notes_on_spellings(tables),
         *_notes_on_texts(tables),
+        *_notes_on_pairs(tables),
         *_on_none(tables),
     ]
 
@@ -107,6 +112,22 @@ def _notes_on_texts(tables: Mapping[str, Table]) -> list[str]:
             notes[column.name] = (
                 f"Column '{column.name}' of {client} is taken for text, since {len(wrong)} of {len(codes)} cells are "
                 f"no numbers, such as '{example}'."
+            )
+    return [*notes.values()]
+
+
+def _notes_on_pairs(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note for each column of texts that are two numbers, as 120/80 is; ids such as 2019/17 are none."""
+    notes: dict[str, str] = {}
+    for _, column, codes in _categories(tables):
+        if column.name in notes or column.asked or is_called_id(column.name) or len(column.categories) <= _DISTINCT:
+            continue
+        paired = np.array([_PAIR.fullmatch(name) is not None for name in column.categories], dtype=bool)
+        if paired[codes].sum() >= _MOSTLY * len(codes):
+            example = column.categories[int(paired.argmax())]
+            notes[column.name] = (
+                f"Column '{column.name}' holds two numbers in a cell, such as '{example}', which count as text; write "
+                "them in two columns to compare samples by them."
             )
     return [*notes.values()]
 

@@ -13,13 +13,14 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task, t
 from fedkin.core.errors import listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
-from fedkin.data.preparing.column_notes import note_on_apart_categories, notes_on_codes, notes_on_ranges, wrong_truths
+from fedkin.data.preparing.column_notes import note_on_apart_categories, notes_on_codes, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.column_scales import unit_of
 from fedkin.data.preparing.encoding import Imputation, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.preparation import STATE, Preparation, PreparingOptions, remember
+from fedkin.data.preparing.range_notes import notes_on_ranges
 from fedkin.data.preparing.scaling import (
     Scaling,
     moments,
@@ -40,7 +41,13 @@ from fedkin.data.preparing.schema import (
     shortened,
     without,
 )
-from fedkin.data.preparing.schema_notes import note_on_only_column, note_on_places, note_on_recurring_ids, places
+from fedkin.data.preparing.schema_notes import (
+    note_on_coded_numbers,
+    note_on_only_column,
+    note_on_places,
+    note_on_recurring_ids,
+    places,
+)
 from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.columns import ALONE
@@ -206,12 +213,13 @@ def _notes_on_kept(
     columns = schema.columns
     at = [place for place, column in enumerate(columns) if column.kind in ("number", "date")]
     names = [columns[place].name for place in at]
-    dates = [column.name for column in columns if column.kind == "date"]
+    numbers, dates = ([column.name for column in columns if column.kind == kind] for kind in ("number", "date"))
     own = {client: found[[agreed.index(name) for name in names]] for client, found in squares.items()}
     return [
         *note_on_apart_categories(schema.apart),
-        *note_on_recurring_ids(column.name for column in columns if column.kind == "number"),
-        *notes_on_ranges(names, replies, dates),
+        *note_on_recurring_ids(numbers),
+        *note_on_coded_numbers(numbers, replies),
+        *notes_on_ranges(names, replies, dates, sums.mean[at], own),
         *notes_on_codes(names, sums.mean[at], replies, own),
     ]
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_whose
 
+_CODE = re.compile(
+    r"(?i:(^|[_\W])(zip|plz|postleitzahl|(zip|post|postal)[_ -]?code|code|code[_ -]?postal)s?([_\W]?\d)?$)"
+    r"|[a-z](Zip|Plz|PLZ|Code|Postcode)$"
+)
 _PAIRS, _COMPARED, _PLACES = 5, 200, 8
 """Pairs of columns of which there are notes, columns that are compared for them, and columns that a note names."""
 
@@ -37,6 +43,34 @@ def note_on_recurring_ids(numbers: Iterable[str]) -> list[str]:
     are = f"Column{called}, but {'their' if some else 'its'}"
     them, it = ("them", "they are") if some else ("it", "it is")
     return [f"{are} values come again and again, so {it} taken for numbers; name {them} in drop or categorical."]
+
+
+def note_on_coded_numbers(numbers: Iterable[str], replies: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a note on columns of numbers that are called like codes, such as ``zip``, and have equally many digits.
+
+    `replies` have by client's name the ``names`` of its columns, and ``filled``, ``min`` and ``max`` of each.
+    """
+    names = [f"'{name}'" for name in numbers if _CODE.search(name) and _has_equal_digits(name, replies)]
+    if not names:
+        return []
+    if len(names) == 1:
+        which, them = f"Column {names[0]} is called like a code, but holds numbers, so that near ones are alike", "it"
+    else:
+        which = f"Columns {listing(names)} are called like codes, but hold numbers, so that near ones are alike"
+        them = "them"
+    return [f"{which}; name {them} in categorical or drop."]
+
+
+def _has_equal_digits(name: str, replies: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether a column's minima and maxima are whole numbers of equally many digits, three or more."""
+    ends = [
+        end
+        for reply in replies.values()
+        if name in reply["names"] and reply["filled"][reply["names"].index(name)]
+        for end in (float(reply[key][reply["names"].index(name)]) for key in ("min", "max"))
+    ]
+    digits = {len(str(int(end))) for end in ends if end.is_integer() and end > 0}
+    return bool(ends) and all(end.is_integer() and end > 0 for end in ends) and len(digits) == 1 and min(digits) >= 3
 
 
 def notes_on_complements(partial: Mapping[str, Mapping[int, ColumnReport]], clients: int) -> list[str]:
