@@ -6,11 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.clustering import whitening
-from fedkin.clustering.whitening import local_scatter, whitened
+from fedkin.clustering.whitening import fewest_samples, local_scatter, whitened
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(("dimensions", "samples"), [(1, 10), (21, 10), (30, 15), (60, 30), (128, 64), (1000, 64)])
+def test_half_as_many_samples_as_dimensions_suffice(dimensions: int, samples: int):
+    assert fewest_samples(dimensions) == samples
 
 
 @pytest.mark.parametrize(("n", "neighbours"), [(2, 1), (8, 2), (63, 3), (64, 4), (216, 6)])

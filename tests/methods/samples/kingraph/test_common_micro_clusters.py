@@ -121,11 +121,11 @@ def test_the_server_sees_sums_alone_where_three_take_part():
 
 
 def test_few_neighbours_say_nothing():
-    few, enough = Client(0, blobs(63)), Client(1, blobs(64))
+    few, enough = Client(0, blobs(9)), Client(1, blobs(10))
     none, some = send_neighbour_scatter.run([few, enough], [{"space": raw(3)}] * 2)
     assert none["samples"].item() == 0
     assert not none["scatter"].any()
-    assert some["samples"].item() == 64
+    assert some["samples"].item() == 10
     assert some["scatter"].trace() > 0
 
 

@@ -155,7 +155,7 @@ def test_columns_of_noise_hide_no_clusters(power: float, least: float, most: flo
     assert least <= found <= most
 
 
-@pytest.mark.parametrize(("samples", "least", "whitened"), [(1, 1, False), (63, 5, False), (64, 5, True)])
+@pytest.mark.parametrize(("samples", "least", "whitened"), [(1, 1, False), (9, 5, False), (10, 5, True)])
 def test_clients_with_few_samples_have_no_say(samples: int, least: int, whitened: bool):
     x = torch.randn(12 * samples, 3, generator=generator())
     clients = [Client(i, part) for i, part in enumerate(x.split(samples))]
@@ -166,6 +166,23 @@ def test_clients_with_few_samples_have_no_say(samples: int, least: int, whitened
         if state.whitened and not before.whitened:
             assert torch.equal(state.directions, before.directions) is not whitened
     assert state.counts.sum() == 12 * samples
+
+
+@pytest.mark.parametrize(("number", "right"), [("auto", 3), (3, 4)])
+def test_a_random_column_hides_no_clusters_of_small_clients(number: int | str, right: int):
+    """Without differences between neighbours it cuts three clouds into six."""
+    found = []
+    for seed in range(4):
+        rng, truth = generator(seed), torch.arange(150) % 3
+        clouds = torch.tensor([[0.0, 0], [8, 0], [0, 8]])[truth] + torch.randn(150, 2, generator=rng)
+        x = torch.cat([clouds, torch.rand(150, 1, generator=rng)], dim=1)
+        clients = [Client(i, part) for i, part in enumerate(((x - x.mean(0)) / x.std(0)).split(50))]
+        method, fed = KinGraphMethod(n_clusters=number), LocalFederation(clients, 0)
+        state = method.init(fed)
+        while not state.finished:
+            state, _ = method.step(fed, state)
+        found.append(adjusted_rand(truth, pooled([client.state["clusters"] for client in clients])))
+    assert sum(index > 0.95 for index in found) >= right
 
 
 @pytest.mark.parametrize("levels", [2, 4])

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedkin.clustering.cell_splitting import CellMoments, cell_deviations, cell_scatter, scatter_pairs, split_cells
 from fedkin.clustering.nearest import nearest_centroids
-from fedkin.clustering.whitening import MIN_SAMPLES, local_scatter, whitened
+from fedkin.clustering.whitening import fewest_samples, local_scatter, whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import doubles, positive, reals, whole
 from fedkin.data.preparing.fixed_point import SCALED_UNITS, of_digits, to_digits
@@ -75,9 +75,9 @@ def send_feature_scatter(client: Client, payload: Payload) -> Payload:
 
 @client_task(takes={"space": SPACE}, holds={"samples": whole(1), "scatter": doubles("components", "components")})
 def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
-    """Send the scatter between neighbours times the number of samples, and that number; zeros for fewer than 64."""
+    """Send the scatter between neighbours times the number of samples, and that number; zeros for too few."""
     width = payload["space"]["directions"].shape[1]
-    samples = len(client) if len(client) >= MIN_SAMPLES else 0
+    samples = len(client) if len(client) >= fewest_samples(width) else 0
     scatter = torch.zeros(width, width, dtype=torch.float64)
     if samples:
         scatter = samples * local_scatter(client_points(client, payload["space"]), client.rng)

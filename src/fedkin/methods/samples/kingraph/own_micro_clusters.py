@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.node_clusters import largest_client_share
-from fedkin.clustering.whitening import MIN_SAMPLES, local_scatter, whitened
+from fedkin.clustering.whitening import fewest_samples, local_scatter, whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import Expected, counts_to, doubles, is_count, reals, whole, within
 from fedkin.features.pca import FeatureMoments, moments
@@ -64,8 +64,8 @@ def send_moments(client: Client, payload: Payload) -> Payload:
     may_be_empty=True,
 )
 def send_differences(client: Client, payload: Payload) -> Payload:
-    """Send the scatter between neighbouring samples, and the number of samples; nothing for fewer than 64."""
-    if len(client) < max(payload["least"], MIN_SAMPLES):
+    """Send the scatter between neighbouring samples, and the number of samples; nothing for too few."""
+    if len(client) < max(payload["least"], fewest_samples(payload["space"]["directions"].shape[1])):
         return {}
     return {"scatter": local_scatter(client_points(client, payload["space"]), client.rng), "samples": len(client)}
 
