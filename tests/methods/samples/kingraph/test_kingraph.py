@@ -170,12 +170,12 @@ def test_the_one_large_client_is_waited_for_though_small_ones_have_answered(exch
 
 
 def test_no_more_than_a_few_times_and_never_for_a_client_that_has_no_say():
-    clients = [Client(0, torch.cat([one.x for one in planted()[0]])), Client(1, torch.rand(30, 20))]
+    clients = [Client(0, torch.cat([one.x for one in planted()[0]])), Client(1, torch.rand(9, 20))]
     _, state, records = run(
         KinGraphMethod(common_micro_clusters=False), clients, failures=[(exchange, 0) for exchange in range(3, 99)]
     )
     assert len(records) == 8  # components, six of differences, clusters
-    small = [Client(i, one.x[:50]) for i, one in enumerate(planted()[0])]
+    small = [Client(i, one.x[:9]) for i, one in enumerate(planted()[0])]
     _, state, records = run(KinGraphMethod(common_micro_clusters=False), small, failures=[(3, 0)])
     assert len(records) == 3
     assert len(state.clusters)
