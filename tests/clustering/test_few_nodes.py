@@ -9,7 +9,7 @@ import fedkin
 from fedkin.clustering.few_nodes import clusters_of_few
 from fedkin.clustering.metrics import adjusted_rand
 
-GRAPH: dict[str, object] = {"resolution": 1.0, "scales": []}
+GRAPH: dict[str, object] = {"resolution": 1.0, "stability": 0.5, "scales": []}
 
 
 def clouds(number: int, apart: float, each: int = 5) -> torch.Tensor:
@@ -34,6 +34,16 @@ def test_clouds_are_clusters_the_one_with_most_samples_first(number: int | None)
     scales = evidence["scales"]
     assert isinstance(scales, list)
     assert [(one["n_clusters"], one["samples"], one["chosen"]) for one in scales] == [(3, [85, 60, 35], True)]
+
+
+@pytest.mark.parametrize(("stability", "found"), [(0.95, 3), (0.85, 2)])
+def test_stable_clusters_of_the_graph_are_not_joined(stability: float, found: int) -> None:
+    """Two of three are near each other, so that two have the greatest silhouette."""
+    points = torch.cat([clouds(1, 0.0) + torch.tensor([place, 0, 0, 0]) for place in (0.0, 7.0, 60.0)])
+    clusters = torch.arange(3).repeat_interleave(5)
+    labels, evidence = clusters_of_few(points, torch.full((15,), 5), None, clusters, GRAPH | {"stability": stability})
+    assert int(labels.max()) + 1 == found
+    assert ("linkage" in evidence) == (found == 2)
 
 
 @pytest.mark.parametrize("each", [5, 12, 25])
