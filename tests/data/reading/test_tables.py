@@ -274,3 +274,19 @@ def test_a_known_feature_is_no_label_whatever_it_is_called(tmp_path):
     assert read_table(tmp_path / "t.csv").label == "class"
     read = read_table(tmp_path / "t.csv", options=TableOptions(features=["class", "age"]))
     assert (read.label, read.table.names) == ("target", ["class", "age"])
+
+
+@pytest.mark.parametrize("word", ["Total", "SUM", "Summe:", "Grand Total"])
+def test_a_row_of_totals_is_one_sentence(tmp_path, word):
+    frame = pd.DataFrame({"ward": list("abcde"), "id": range(5), "age": [3.5] * 5, "sex": list("mfmfm"), "n": range(5)})
+    total = {"ward": word, "age": 17.5, "n": 10}
+    with_total = pd.concat([frame, pd.DataFrame([total])])
+    with_total.to_csv(tmp_path / "t.csv", index=False)
+    said = f"'{tmp_path / 't.csv'}' is one of totals ('{word}'); delete it."
+    with pytest.raises(FedkinError) as error:
+        read_table(tmp_path / "t.csv")
+    assert str(error.value) == f"The last row of {said}"
+    pd.concat([frame, pd.DataFrame([{**total, "age": 3.5, "n": 2}])]).to_csv(tmp_path / "t.csv", index=False)
+    assert len(read_table(tmp_path / "t.csv")) == 6
+    pd.concat([frame, pd.DataFrame([{**total, "ward": "f"}])]).to_csv(tmp_path / "t.csv", index=False)
+    assert len(read_table(tmp_path / "t.csv")) == 6

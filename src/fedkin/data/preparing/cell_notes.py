@@ -79,7 +79,7 @@ def _hashes(values: Values) -> npt.NDArray[np.uint64]:
 
 def _on_sums(tables: Mapping[str, Table]) -> list[str]:
     """Return a note on clients whose last row holds the sums of the others, as spreadsheets have below a table."""
-    notes = []
+    summed = []
     for client, table in tables.items():
         at = [place for place, column in enumerate(table.columns) if column.kind == "number"]
         values = table.values[:, at].numpy()
@@ -89,8 +89,12 @@ def _on_sums(tables: Mapping[str, Table]) -> list[str]:
             continue
         sums = np.nansum(values[:-1], axis=0)[~np.isnan(last)]
         if np.allclose(sums, known, rtol=_ROUNDED, atol=0):
-            notes.append(f"The last row of {client} holds the sums of the others; delete it.")
-    return notes
+            summed.append(client)
+    if not summed:
+        return []
+    if len(summed) == 1:
+        return [f"The last row of {summed[0]} holds the sums of the others; delete it."]
+    return [f"The last rows of {listing(summed, _NAMED)} hold the sums of the others; delete them."]
 
 
 def _has_fine_column(table: Table) -> bool:

@@ -29,7 +29,7 @@ class ReadSoFar:
         return {*self.table.names, *self.unread, *self.left_out}
 
 
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?\(?[1-9]\d{0,2},\d{3}\)?", re.ASCII)
 """Numbers whose comma may separate thousands."""
 
 
