@@ -15,7 +15,9 @@ PIPE = -1
 """As of `subprocess`, in whose place this module may stand in `fedkin.studies.run_pool`."""
 
 _forking = multiprocessing.get_context("forkserver")
-_forking.set_forkserver_preload(["fedkin.studies.run_worker", "fedkin.experiment.run", "fedkin.cli", "sklearn.manifold"])
+_forking.set_forkserver_preload(
+    ["fedkin.studies.run_worker", "fedkin.experiment.run", "fedkin.cli", "sklearn.manifold"]
+)
 
 
 class Program:
