@@ -13,7 +13,7 @@ from fedkin.data.preparing.column_notes import (
     spelt_alike,
     wrong_truths,
 )
-from fedkin.data.preparing.range_notes import notes_on_ranges
+from fedkin.data.preparing.range_notes import Spread, notes_on_ranges
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,14 @@ def test_how_many_cells_are_far_above_all_others_is_said_where_they_are_few():
     start = "Column 'smoker' has values at client 1 that are up to 94 times as large as any other client's"
     assert note(7400, 7400, 7400) == [f"{start}, in at most 3 cells; {ends}"]
     assert note(*(100 * age for age in ages[:54]), 7400) == [f"{start}; {ends}"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "center", "squares"),
+    [(2e199, 1e200, 0.0, 1e300), (2e-181, 1e-180, 0.0, 0.0), (1e-300, 1e308, 0.0, 1e308), (2.0, 10.0, 2 - 1e-16, 1.0)],
+)
+def test_no_number_that_a_client_sends_is_too_large_or_small_to_count_cells(low, high, center, squares):
+    assert 1 <= Spread(50, center, squares).at_most(low, high) <= 50
 
 
 def codes(*clients):

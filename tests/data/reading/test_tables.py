@@ -286,6 +286,9 @@ def test_a_row_of_totals_is_one_sentence(tmp_path, word):
     with pytest.raises(FedkinError) as error:
         read_table(tmp_path / "t.csv")
     assert str(error.value) == f"The last row of {said}"
+    beyond = with_total.assign(age=[1e308] * 5 + [2.0], n=[np.inf, -np.inf, 1, 2, 3, 9])
+    with pytest.raises(FedkinError, match="has 2 infinite values"):
+        frame_to_table(beyond, "It")
     pd.concat([frame, pd.DataFrame([{**total, "age": 3.5, "n": 2}])]).to_csv(tmp_path / "t.csv", index=False)
     assert len(read_table(tmp_path / "t.csv")) == 6
     pd.concat([frame, pd.DataFrame([{**total, "ward": "f"}])]).to_csv(tmp_path / "t.csv", index=False)

@@ -17,7 +17,7 @@ from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
-from fedkin.data.reading.columns import NONE
+from fedkin.data.reading.table_options import NONE
 from fedkin.data.reading.text_values import NUMBER
 
 _REPEATED = 3

@@ -5,7 +5,6 @@ They are made from what clients report anyway: numbers of cells, sums, sums of s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -35,8 +34,9 @@ class Spread(NamedTuple):
         """Return an upper bound on the number of values from `low` to the maximum, `high`."""
         if low <= self.center:
             return int(self.filled)
-        rest = max(0.0, self.squares - (high - self.center) ** 2)
-        return 1 + math.floor(rest / (low - self.center) ** 2)
+        gap = low - self.center  # divided by at once: squares of what a client sends may be beyond any float
+        most = (high - self.center) / gap
+        return int(min(self.filled, 1 + max(0.0, self.squares / gap / gap - most * most)))
 
 
 class Range(NamedTuple):

@@ -22,9 +22,9 @@ from fedkin.data.preparing.schema_notes import (
     notes_on_ids,
     notes_on_truths,
 )
-from fedkin.data.reading.columns import ALONE, NONE, POSITIVE
+from fedkin.data.reading.columns import ALONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
-from fedkin.data.reading.table_options import AUTO, NO_ID, TableOptions
+from fedkin.data.reading.table_options import AUTO, NO_ID, NONE, TableOptions
 from fedkin.data.reading.text_values import NUMBER
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]

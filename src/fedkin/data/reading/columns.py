@@ -17,7 +17,7 @@ from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.date_texts import Ambiguous, as_dates, compact_dates, looks_like_date, no_date_in
 from fedkin.data.reading.table_errors import DecimalCommaError
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import NONE, TableOptions
 from fedkin.data.reading.text_values import (
     CLOCK,
     EXACT,
@@ -41,8 +41,6 @@ Codes = npt.NDArray[np.int64]
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a"})
 MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 """Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
-NONE = "None"
-"""Word of an empty cell that is a level beside a few others of a category, as in None, Mild, Severe."""
 
 DASHES = frozenset({"-", "–", "—"})
 """Words of an empty cell that are a value in a column with "+", "++" or "2+", as of a laboratory's results."""
@@ -278,9 +276,11 @@ def _has_level_none(texts: Sequence[str], codes: Codes) -> bool:
 
     Among numbers, dates and truth values it is an empty cell.
     """
+    if NONE not in texts:
+        return False
     is_other = np.array([text.lower() not in MISSING and text != NONE for text in texts], dtype=bool)
     others = np.array(list({text: None for text, other in zip(texts, is_other, strict=True) if other}), dtype=object)
-    if NONE not in texts or not 0 < len(others) <= _LEVELS:
+    if not 0 < len(others) <= _LEVELS:
         return False
     if np.append(is_other, False)[codes].sum() < 2 * len(others) or _boolean("", codes, others) is not None:
         return False

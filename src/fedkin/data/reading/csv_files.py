@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.core.errors import FedkinError, refuse
-from fedkin.data.reading.columns import DASHES, NONE, POSITIVE
+from fedkin.data.reading.columns import DASHES, POSITIVE
 from fedkin.data.reading.csv_headers import check_is_header, check_names, check_no_units, header_of, is_nameless
+from fedkin.data.reading.table_options import NONE
 
 if TYPE_CHECKING:
     import pandas as pd

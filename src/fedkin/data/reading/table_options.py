@@ -11,6 +11,8 @@ from fedkin.core.errors import FedkinError, unknown_name
 AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""
 
+NONE = "None"
+"""Word of an empty cell that is a level beside a few others of a category, as in None, Mild, Severe."""
 
 NA_VALUES = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
 """What `TableOptions.na_values` may be, for sentences; written as TOML."""
@@ -82,7 +84,7 @@ class TableOptions:
 
     def kept(self, column: str) -> tuple[str, ...]:
         """Return words that are values of a column though they stand for an empty cell elsewhere."""
-        return (*self.ordinal.get(column, ()), *(["None"] if column in self.nones else []))
+        return (*self.ordinal.get(column, ()), *([NONE] if column in self.nones else []))
 
     def na_of(self, column: str) -> tuple[str | float, ...]:
         """Return the values that stand for an empty cell of a column."""
