@@ -13,8 +13,8 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.parametrize(("dimensions", "samples"), [(1, 10), (21, 10), (30, 15), (60, 30), (128, 64), (1000, 64)])
-def test_half_as_many_samples_as_dimensions_suffice(dimensions: int, samples: int):
+@pytest.mark.parametrize(("dimensions", "samples"), [(1, 10), (10, 10), (30, 30), (60, 60), (128, 64)])
+def test_as_many_samples_as_dimensions_suffice(dimensions: int, samples: int):
     assert fewest_samples(dimensions) == samples
 
 

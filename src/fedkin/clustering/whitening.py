@@ -14,21 +14,19 @@ from torch import Tensor
 from fedkin.clustering.micro_clusters import SEARCHED
 from fedkin.clustering.nearest import nearest_neighbours
 
-MIN_SAMPLES = 10
-"""Minimum number of samples for a client's scatter, whatever the dimensions, see `fewest_samples`."""
-
-_ENOUGH = 64
+_FEWEST, _ENOUGH = 10, 64
+"""Samples that a client needs for a scatter at least, and with which it always may have one."""
 _MAX_NEIGHBOURS = 15
 _QUERIES = 1_000
 """Maximum number of points whose neighbours are searched."""
 
 
 def fewest_samples(dimensions: int) -> int:
-    """Return the minimum number of samples for a client's scatter: half as many as dimensions, from 10 to 64.
+    """Return the minimum number of samples for a client's scatter: as many as dimensions, from 10 to 64.
 
     Neighbours among fewer are often of different clusters.
     """
-    return min(max(MIN_SAMPLES, dimensions // 2), _ENOUGH)
+    return min(max(_FEWEST, dimensions), _ENOUGH)
 
 
 def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedkin.clustering.node_clusters import more_than_nodes, node_clusters
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
-from fedkin.clustering.whitening import MIN_SAMPLES
+from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
@@ -88,8 +88,8 @@ class KinGraphMethod(SampleMethod):
     local_whitening : float
         All directions are then divided by this power, in [0, 1], of the standard deviation of differences between
         neighbours at the same client, see `whitening`: neighbours are mostly of one cluster. Clients with
-        fewer samples than half the number of components, or than 10, do not contribute. With 0, or with an epsilon,
-        there is no such step.
+        fewer samples than components, or than 10, do not contribute; 64 suffice. With 0, or with an epsilon, there is
+        no such step.
     smoothing : int or "auto"
         Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client,
         at most sqrt(n) / 8 for n samples at the client, and none if n is below 256. 0 for no smoothing.
@@ -180,7 +180,7 @@ class KinGraphMethod(SampleMethod):
             projection=draw_seed(fed.rng("projection")) if width > WIDEST else None,
             standardise=standardise,
             bound=bound,
-            large=[client for client, count in counts.items() if count >= MIN_SAMPLES],
+            large=[client for client, count in counts.items() if count >= fewest_samples(min(width, self.components))],
             common=common,
             smoothing=0 if common else self.smoothing if self.smoothing != "auto" else 0 if table else _SMOOTHING,
         )

@@ -67,7 +67,7 @@ class KinGraphState(State):
     blocks : Tensor
         int64 ``(width,)``, which features are discrete, see `discrete_blocks`; empty if none is looked at.
     large : list of int
-        Clients with enough samples for the scatter between neighbours.
+        Clients with enough samples for the scatter between neighbours, however many components there will be.
     smoothing : int
         Number of neighbours that a client's points are averaged with.
     samples : float
