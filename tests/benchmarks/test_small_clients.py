@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 
@@ -22,6 +23,17 @@ def test_it_appends_skips_and_shows(
     printed = capsys.readouterr().out.splitlines()
     assert printed[:3] == printed[3:]
     assert printed[2].startswith("| clouds | 60 | 3 | 3 | ")
+
+
+@pytest.mark.filterwarnings("ignore:One cluster was found")
+def test_one_cluster_is_right_where_there_are_none(benchmark: ModuleType) -> None:
+    drawn = dict(benchmark.tables("none", 60))
+    assert set(drawn) == set(benchmark.WITHOUT)
+    frame, truth = drawn["correlated"](3)
+    assert frame.shape[0] == len(truth) == 60
+    assert abs(frame.corr().to_numpy() - np.eye(frame.shape[1])).max() > 0.3
+    found, *_ = benchmark.scores(drawn["uniform"], 60, 3, 0)
+    assert found == (1.0, 1)
 
 
 def test_a_table_with_fewer_rows_is_left_out(benchmark: ModuleType) -> None:
