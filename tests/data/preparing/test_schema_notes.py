@@ -40,6 +40,13 @@ def test_columns_of_one_value_are_mentioned():
     assert prepare(fed).notes == []
 
 
+def test_a_column_of_marks_and_empty_cells_is_mentioned():
+    fed = federation(
+        *(table(number("a", *range(low, low + 9)), category("s", *[*"xxxxxx", None, None, None])) for low in (0, 5))
+    )
+    assert "Empty cells of 's' count as unknown, not as no; if they mean no, write no in them." in prepare(fed).notes
+
+
 def boolean(name, *values):
     return Column(name, "boolean", ("n", "y")), values
 

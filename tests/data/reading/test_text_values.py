@@ -81,6 +81,9 @@ def test_times_of_day_are_hours():
         ["2 Jan 1970", "13 Jan 1970"],
         ["January 2, 1970", "January 13, 1970"],
         ["02-JAN-1970", "13-JAN-1970"],
+        ["2. Januar 1970", "13. Jan. 1970"],
+        ["2 janvier 1970", "13 Janv. 1970"],
+        ["02-Jän-70", "13-Jän-70"],
         ["1970-01-02T00:00:00Z", "1970-01-13T00:00:00Z"],
     ],
 )
@@ -99,6 +102,9 @@ def test_dates_as_people_write_them(cells):
         ["1970Q1", "1970-Q2"],
         ["Q1 1970", "1970 Q2"],
         ["1970-01-01", "Apr 1970"],
+        ["Januar 1970", "April 1970"],
+        ["janvier 1970", "avr. 1970"],
+        ["1er janvier 1970", "1er avril 1970"],
     ],
 )
 def test_months_and_quarters_are_their_first_days(cells):
@@ -210,3 +216,11 @@ def test_negative_numbers_as_accountants_write_them():
     assert "numbers with a decimal comma, such as '(1,5)'" in sentence(["(1,5)", "2"])
     dollars = [form.format(at) for at in range(7, 30) for form in ("(${})", "${}")]
     assert "numbers with a sign or unit, such as '($7)'" in sentence(dollars)
+
+
+def test_weeks_are_their_mondays():
+    assert read(["1970-W02", "1970W03", "1970-W03-2", None]) == (Column("c", "date"), [4, 11, 12, -1])
+    assert read(["2023-W53"])[0].kind == "category"  # which the calendar has not
+    days = ["März 2023", "3. Mai 2023", "1er août 2023", "12 Dez 2023", "Sept 2023"]
+    assert read(days)[0].kind == "date"
+    assert read(["Mai 68", "Mars 20"])[0].kind == "category"

@@ -124,18 +124,7 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
             f"{sum(count for _, count in empty):,} of {sums.samples * len(columns):,} cells are empty "
             f"({listed}{more}); {_IMPUTED[encoding.imputation]}."
         )
-    same = constant(sums.mean, sums.spread).tolist()
-    same = [
-        bool((counts > 0).sum() <= 1) if column.kind == "category" else own
-        for column, counts, own in zip(columns, sums.counts, same, strict=True)
-    ]
-    one = [f"'{column.name}'" for column, own in zip(columns, same, strict=True) if own]
-    if one:
-        has = "Column {} has" if len(one) == 1 else "Columns {} have"
-        notes.append(
-            f"{has.format(listing(one, _NAMED))} a single value at all clients, so samples do not differ in "
-            f"{'it' if len(one) == 1 else 'them'}."
-        )
+    notes += _notes_on_single_values(columns, sums)
     rare = [column for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
     if rare:
         pooled = [f"'{column.name}'" for column in rare]
@@ -144,5 +133,32 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
             f"Categories of {listing(pooled, _NAMED)} with too few samples at every client to be named "
             f"(data.min_members){f', and all but the {MAX_CATEGORIES} most frequent of a column,' if most else ''} are "
             f"pooled as '{OTHER}'."
+        )
+    return notes
+
+
+def _notes_on_single_values(columns: Sequence[SchemaColumn], sums: ColumnSums) -> list[str]:
+    """Return a note on columns with a single value, and one on categories among them with empty cells, such as x."""
+    same = constant(sums.mean, sums.spread).tolist()
+    same = [
+        bool((counts > 0).sum() <= 1) if column.kind == "category" else own
+        for column, counts, own in zip(columns, sums.counts, same, strict=True)
+    ]
+    one = [f"'{column.name}'" for column, own in zip(columns, same, strict=True) if own]
+    if not one:
+        return []
+    has = "Column {} has" if len(one) == 1 else "Columns {} have"
+    notes = [
+        f"{has.format(listing(one, _NAMED))} a single value at all clients, so samples do not differ in "
+        f"{'it' if len(one) == 1 else 'them'}."
+    ]
+    marks = [
+        f"'{column.name}'"
+        for column, own, filled in zip(columns, same, sums.filled.tolist(), strict=True)
+        if own and column.kind == "category" and 0 < filled < sums.samples
+    ]
+    if marks:
+        notes.append(
+            f"Empty cells of {listing(marks, _NAMED)} count as unknown, not as no; if they mean no, write no in them."
         )
     return notes

@@ -54,7 +54,7 @@ _DASHED = 5
 
 _BOOLEANS = (
     ("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("falsch", "wahr"),
-    ("non", "oui"),
+    ("non", "oui"), ("faux", "vrai"),
 )  # fmt: skip
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 _NAMES = (str, int, float, bool, np.generic, UUID)

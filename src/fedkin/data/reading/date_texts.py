@@ -18,19 +18,33 @@ _YEAR_FIRST = re.compile(r"\d{4}([./])\d{1,2}\1\d{1,2}(?: \d{1,2}:\d\d(?::\d\d)?
 _SHORT_YEAR = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{2})(?:(?:[ T-]|, )(\d{1,2}:\d\d(?::\d\d)?))?", re.ASCII)
 _SURELY_SHORT = re.compile(r"\d\d([./])\d\d\1\d\d", re.ASCII)
 """What dates with short years begin with where a few are enough, as versions of software, such as 1.2.13, do not."""
-_MONTH_NAMED = re.compile(r"\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, \d{4}", re.ASCII)
-_MONTH_NAMED_SHORT = re.compile(r"(\d{1,2}[ -][A-Za-z]{3}[ -])(\d\d)", re.ASCII)
+_DAY_NAMED = re.compile(r"\d{1,2} [A-Z][a-z]{2} \d{4}", re.ASCII)
+_DAY_NAMED_SHORT = re.compile(r"(\d{1,2} [A-Z][a-z]{2} )(\d\d)", re.ASCII)
 _YEAR = r"((?:19|20)\d\d)"
 _YEAR_MONTH = re.compile(rf"{_YEAR}-(0[1-9]|1[0-2])|(0[1-9]|1[0-2])/{_YEAR}", re.ASCII)
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
-_NAME = "(?:" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS) + ")"
-_YEAR_MONTH_NAMED = re.compile(rf"{_NAME}[ -]{_YEAR}|{_YEAR}[ -]{_NAME}", re.ASCII | re.IGNORECASE)
+_MONTH_NAMED = re.compile(r"[A-Z][a-z]{2} \d{4}", re.ASCII)
+_MONTH_OF = {
+    name: month
+    for month, names in {
+        "Jan": "january jan januar jänner jän janvier janv",
+        "Feb": "february feb februar feber février fevrier févr fév",
+        "Mar": "march mar märz maerz mär mrz mars", "Apr": "april apr avril avr", "May": "may mai",
+        "Jun": "june jun juni juin", "Jul": "july jul juli juillet juil", "Aug": "august aug août aout",
+        "Sep": "september sep sept septembre", "Oct": "october oct oktober okt octobre", "Nov": "november nov novembre",
+        "Dec": "december dec dezember dez décembre decembre déc",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+"""English, German and French names of months."""
+_NAME = r"(?P<month>[A-Za-zäéûÄÉÛ]{3,9})\.?"
+_WITH_NAME = (
+    re.compile(rf"(?P<day>\d{{1,2}})(?:\. ?|er |[ -]){_NAME}[ -](?P<year>\d{{4}}|\d\d)", re.ASCII),
+    re.compile(rf"{_NAME} (?P<day>\d{{1,2}}), (?P<year>\d{{4}})", re.ASCII),
+    re.compile(rf"{_NAME}[ -](?P<year>{_YEAR})", re.ASCII),
+    re.compile(rf"(?P<year>{_YEAR})[ -]{_NAME}", re.ASCII),
+)
+_WEEK = re.compile(rf"{_YEAR}-?W(0[1-9]|[1-4]\d|5[0-3])(?:-?([1-7]))?", re.ASCII)
 _QUARTER = re.compile(rf"{_YEAR}[ -]?Q([1-4])|Q([1-4])[ -]?{_YEAR}", re.ASCII)
-_DAY_FORMATS = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
-_MONTH_FORMATS = ("%b %Y", "%B %Y", "%Y %b", "%Y %B")
 _FIRST_DATE, _LAST_DATE = 19000101, 21001231
 _FIRST_SHORT, _CENTURY = 30, 80
 """Years of two digits are those of 1930 to 2029, as in spreadsheets, unless they then spread over more years."""
@@ -47,27 +61,30 @@ class Ambiguous:
 def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
     """Parse distinct texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
 
-    Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31, and
-    English names of months, as in 31 Dec 2024; all but the last also with a time of day. After dots, slashes and names
-    of months, years may have two digits. Months, as in 2024-12, 12/2024 and Dec 2024, and quarters such as 2024-Q4 are
-    their first days. One column may have several forms. `filled` is the number of cells that are not empty: where these
-    hold only a few different texts such as 1.2.24, they are no dates. With 0 they always are.
+    Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31,
+    and English, German and French names of months, as in 31 Dec 2024; all but the last also with a time of day.
+    After dots, slashes and names of months, years may have two digits. Months, as in 2024-12, 12/2024 and Dec 2024,
+    quarters such as 2024-Q4 and weeks such as 2024-W07 are their first days. One column may have several forms.
+    `filled` is the number of cells that are not empty: where these hold only a few different texts such as 1.2.24,
+    they are no dates. With 0 they always are.
     """
     import pandas as pd
 
     if not len(words):
         return None
-    words = np.array([_in_24_hours(word) for word in words], dtype=object)
-    forms = [_form(word) for word in words]
-    unsure = any(form == "short" and not _SURELY_SHORT.match(word) for form, word in zip(forms, words, strict=True))
+    usual = [_as_usual(word) for word in words]
+    forms = [_form(word) for word in usual]
+    unsure = any(form == "short" and not _SURELY_SHORT.match(word) for form, word in zip(forms, usual, strict=True))
     if None in forms or (unsure and filled and not too_diverse(len(words), filled)):
         return None
     parts = []
     for form in dict.fromkeys(forms):
         at = [place for place, own in enumerate(forms) if own == form]
-        stamps = _DATES[form or ""][1]([words[place] for place in at])
-        if stamps is None or isinstance(stamps, Ambiguous):
-            return stamps
+        stamps = _DATES[form or ""][1]([usual[place] for place in at])
+        if isinstance(stamps, Ambiguous):
+            return Ambiguous(words[at[0]], stamps.why)
+        if stamps is None:
+            return None
         parts.append(pd.Series(stamps.to_numpy("datetime64[us]"), index=at))
     return pd.concat(parts).sort_index().dt.tz_localize("UTC")
 
@@ -94,6 +111,15 @@ def compact_dates(numbers: Values) -> Any | None:
     return pd.Series(found).dt.tz_localize("UTC")
 
 
+def _as_usual(word: str) -> str:
+    """Return a date without AM or PM, or one with the name of a month as in 31 Dec 2024; other texts unchanged."""
+    for form in _WITH_NAME:
+        if (parts := form.fullmatch(word)) and (month := _MONTH_OF.get(parts["month"].lower())):
+            day = f"{parts['day']} " if "day" in form.groupindex else ""
+            return f"{day}{month} {parts['year']}"
+    return _in_24_hours(word)
+
+
 def _in_24_hours(word: str) -> str:
     """Return a date with a time of day without AM or PM; other texts unchanged."""
     if (parts := _DATE_CLOCK_12.fullmatch(word)) is None:
@@ -107,7 +133,7 @@ def _form(word: str) -> str | None:
 
 def looks_like_date(word: str) -> bool:
     """Return whether a text has the form of a date, whether or not the calendar has it."""
-    form = _form(_in_24_hours(word))
+    form = _form(_as_usual(word))
     return form is not None and (form != "short" or "/" in word or _SURELY_SHORT.match(word) is not None)
 
 
@@ -126,16 +152,12 @@ def _parsed(texts: Sequence[str], **how: Any) -> Any | None:
     return stamps.dt.tz_localize(None) if bool(stamps.notna().all()) else None
 
 
-def _in_some_format(texts: Sequence[str], formats: Sequence[str]) -> Any | None:
-    return next((own for form in formats if (own := _parsed(texts, format=form)) is not None), None)
-
-
-def _with_named_months_and_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
-    parts = [part for text in texts if (part := _MONTH_NAMED_SHORT.fullmatch(text)) is not None]
+def _with_name_and_short_year(texts: Sequence[str]) -> Any | Ambiguous | None:
+    parts = [part for text in texts if (part := _DAY_NAMED_SHORT.fullmatch(text)) is not None]
     years = _in_full([part[2] for part in parts], texts[0])
     if isinstance(years, Ambiguous):
         return years
-    return _in_some_format([part[1] + year for part, year in zip(parts, years, strict=True)], _DAY_FORMATS)
+    return _parsed([part[1] + year for part, year in zip(parts, years, strict=True)], format="%d %b %Y")
 
 
 def _year_first(texts: Sequence[str]) -> Any | None:
@@ -154,8 +176,7 @@ def _with_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
     if isinstance(years, Ambiguous):
         return years
     full = [f"{part[1]}{part[2]}{part[3]}{part[2]}{year}" for part, year in zip(parts, years, strict=True)]
-    stamps = _by_parts([f"{day} {part[5]}" if part[5] else day for day, part in zip(full, parts, strict=True)])
-    return Ambiguous(texts[0], stamps.why) if isinstance(stamps, Ambiguous) else stamps
+    return _by_parts([f"{day} {part[5]}" if part[5] else day for day, part in zip(full, parts, strict=True)])
 
 
 def _in_full(years: Sequence[str], example: str) -> list[str] | Ambiguous:
@@ -195,19 +216,22 @@ def _quarters(texts: Sequence[str]) -> Any | None:
     return _parsed([f"{year}-{3 * quarter - 2:02}-01" for year, quarter in pairs], format="ISO8601")
 
 
+def _weeks(texts: Sequence[str]) -> Any | None:
+    found = [match for text in texts if (match := _WEEK.fullmatch(text)) is not None]
+    return _parsed([f"{match[1]}-W{match[2]}-{match[3] or 1}" for match in found], format="%G-W%V-%u")
+
+
 _DATES: dict[str, tuple[re.Pattern[str], Callable[[Sequence[str]], Any]]] = {
     "iso": (_ISO_DATE, lambda texts: _parsed(texts, format="ISO8601")),
     "year first": (_YEAR_FIRST, _year_first),
     "dots": (re.compile(_PARTS.pattern.replace("[./-]", "[.]"), re.ASCII), _by_parts),
     "parts": (_PARTS, _by_parts),
     "short": (_SHORT_YEAR, _with_short_years),
-    "month": (_MONTH_NAMED, lambda texts: _in_some_format(texts, _DAY_FORMATS)),
-    "month and short": (_MONTH_NAMED_SHORT, _with_named_months_and_short_years),
+    "named": (_DAY_NAMED, lambda texts: _parsed(texts, format="%d %b %Y")),
+    "named and short": (_DAY_NAMED_SHORT, _with_name_and_short_year),
     "year and month": (_YEAR_MONTH, _months),
-    "year and named month": (
-        _YEAR_MONTH_NAMED,
-        lambda texts: _in_some_format([text.replace("-", " ") for text in texts], _MONTH_FORMATS),
-    ),
+    "year and named month": (_MONTH_NAMED, lambda texts: _parsed(texts, format="%b %Y")),
     "quarter": (_QUARTER, _quarters),
+    "week": (_WEEK, _weeks),
 }
 """What dates of a form look like, and what reads them."""
