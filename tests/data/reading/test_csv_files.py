@@ -187,7 +187,7 @@ def test_numbers_with_a_decimal_comma_are_no_units(tmp_path):
 
 def test_a_row_of_units_is_refused_in_one_sentence(tmp_path):
     units = "kind,length,mass,seen\n,mm,g,\na,1.5,3,yes\nb,2.5,4,no\nb,,5,\n"
-    with pytest.raises(FedkinError, match=r"^Row 1 of It holds no data but units, such as 'mm'; delete it\.$"):
+    with pytest.raises(FedkinError, match=r"^Row 1 of It holds texts such as 'mm' above numbers"):
         read_csv(write(tmp_path / "t.csv", units), "It")
     read_csv(write(tmp_path / "t.csv", units.replace(",mm,g,", "c,mm,7,")), "It")  # data with a wrong cell
     read_csv(write(tmp_path / "t.csv", "a,b\nx,y\nx,y\nz,w\nz,w\n"), "It")
@@ -288,3 +288,20 @@ def test_none_is_a_level_of_texts_unless_the_file_has_it_among_numbers(tmp_path)
     options = TableOptions(ordinal={"alley": ["NA", "Gravel", "Paved"]})
     read = read_table(write(tmp_path / "t.csv", "alley,age\nNA,1\nGravel,NA\nPaved,2\n"), options=options)
     assert read.x.nan_to_num(-1).tolist() == [[0, 1], [1, -1], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    "comments", ["# site north\n", "# north; exported\n# by, hand\n", "#\n", "## a, b\n#x,y\n", "#x,y\n", ""]
+)
+def test_first_lines_that_begin_with_a_number_sign_are_comments(tmp_path, comments):
+    names = [] if comments.endswith("#x,y\n") else ["x,y\n"]
+    (tmp_path / "t.csv").write_text("".join([comments, *names, "1,2\n", "3,4\n"]))
+    frame = read_csv(tmp_path / "t.csv", "It")
+    assert frame.to_numpy().tolist() == [[1, 2], [3, 4]]
+    assert [*frame.columns] == [("x", "#x")[not names], "y"]
+
+
+def test_lines_are_counted_with_comments(tmp_path):
+    (tmp_path / "t.csv").write_text("# site north\nx,y\n1,2\n3,4,5\n")
+    with pytest.raises(FedkinError, match="line 4 has 3 cells, but the first line names 2 columns"):
+        read_csv(tmp_path / "t.csv", "It")

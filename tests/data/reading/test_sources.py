@@ -86,7 +86,10 @@ def test_files_of_other_kinds_are_refused(tmp_path):
     path.touch()
     with pytest.raises(FedkinError) as error:
         load(str(path))
-    assert str(error.value) == f"'{path}' is a .xlsx file; allowed: .npz, .csv, .tsv, .parquet, or a directory."
+    assert (
+        str(error.value)
+        == f"'{path}' is a .xlsx file; allowed: .npz, .csv, .tsv, .parquet, or a directory; save its sheet as .csv."
+    )
 
 
 def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_for(tmp_path, monkeypatch):

@@ -28,6 +28,19 @@ _LIKELY_CLIENTS = (*_UNREAD_TABLES, ".csv.gz", ".tsv.gz", ".csv.zip")
 _OTHER_TABLES = (*_UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
 _OPENED = "~$"
 """Beginning of the name of a file beside a workbook that is open in Excel."""
+_ADVICE = {
+    (".xlsx", ".xls", ".ods"): "; save its sheet as .csv",
+    (".gz", ".zip", ".bz2", ".xz"): "; unpack it",
+    (
+        ".json",
+        ".jsonl",
+        ".feather",
+        ".dta",
+        ".sav",
+        ".sas7bdat",
+    ): "; read it with pandas, and give its DataFrame or save it as .parquet",
+}
+"""What to do with a table of a kind that is not read, by its suffix."""
 _PAPERS = (".md", ".pdf", ".docx")
 
 
@@ -167,6 +180,13 @@ def only_other_tables(folder: Path) -> str | None:
     )
 
 
+def not_read(source: str, more: str = "") -> FedkinError:
+    """Return the error for a file of a kind that is not read; `more` is what may be given beside files that are."""
+    suffix = Path(source).suffix
+    advice = next((way for suffixes, way in _ADVICE.items() if suffix.lower() in suffixes), "")
+    return FedkinError(f"'{source}' is a {suffix or 'nameless'} file; allowed: {', '.join(READERS)}{more}{advice}.")
+
+
 def holds_clients(source: str) -> list[str]:
     """Return the names of data files directly in a folder, each perhaps one client's; empty if there is no folder."""
     folder = expanded(source)
@@ -190,8 +210,7 @@ def read_file(
     Raises FedkinError if it is none of these, or cannot be used.
     """
     if path.suffix.lower() not in READERS:
-        what = f"a {path.suffix or 'nameless'} file"
-        raise FedkinError(f"'{path}' is {what}; allowed: {', '.join(READERS)}.")
+        raise not_read(str(path))
     if not path.exists():
         raise missing(str(path), path)
     if not path.is_file():

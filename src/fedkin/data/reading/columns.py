@@ -295,7 +295,10 @@ def _distinct(cells: pd.Series, here: str) -> tuple[Codes, Words]:
     except TypeError as error:  # what cannot be hashed
         example = next(value for value in cells if not isinstance(value, str | int | float))
         kind = type(example).__name__
-        raise FedkinError(f"{here} holds values of type {kind}, but a cell needs a number, text or date.") from error
+        raise FedkinError(
+            f"{here} holds values of type {kind}, but a cell needs a number, text or date; write their parts "
+            "into columns, or name it in drop."
+        ) from error
 
 
 def as_text(value: Any, here: str = "The column") -> str:

@@ -15,7 +15,14 @@ import numpy as np
 
 from fedkin.core.errors import FedkinError, refuse
 from fedkin.data.reading.columns import DASHES, POSITIVE
-from fedkin.data.reading.csv_headers import check_is_header, check_names, check_no_units, header_of, is_nameless
+from fedkin.data.reading.csv_headers import (
+    check_is_header,
+    check_names,
+    check_no_units,
+    header_of,
+    is_nameless,
+    without_comments,
+)
 from fedkin.data.reading.table_options import NONE
 
 if TYPE_CHECKING:
@@ -51,8 +58,9 @@ def read_csv(
     """Read a CSV file with a header, into numbers, booleans and text.
 
     The separator is the one of comma, semicolon, tab, bar and blanks by which rows have as many cells as the header, or
-    the one that a first line such as ``sep=;`` names. Numbers with leading zeros stay text. What spreadsheets leave
-    behind is dropped: empty rows, empty columns without a name, and row numbers before the first named column.
+    the one that a first line such as ``sep=;`` names. First lines that begin with ``#`` are comments. Numbers with
+    leading zeros stay text. What spreadsheets leave behind is dropped: empty rows, empty columns without a name, and
+    row numbers before the first named column.
 
     With a decimal comma a file whose separator is the comma is read with a point, unless it has quoted numbers such as
     ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used. Names may be there twice. `kept` returns the words of
@@ -66,6 +74,7 @@ def read_csv(
     text, said = _text(path, where, encoding), None
     if first := re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE):  # as spreadsheets write it
         text, said = text[first.end() :], first[1]
+    text = without_comments(text)
     header, separator = header_of(text, said)
     check_names(header, where)
     if separator == "," and not _QUOTED_COMMA.search(text):

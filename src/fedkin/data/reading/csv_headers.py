@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SEPARATORS = ",;\t|"
+_COMMENTS = re.compile(r"(?:#[^\n]*\n)+")
 _PROBE = 1 << 18
 """Characters that the separator is recognised in."""
 _PROBED_ROWS, _UNIT_ROWS = 200, 3
@@ -58,6 +59,24 @@ def _rows(text: str, separator: str) -> list[list[str]]:
     except csv.Error:
         pass
     return rows
+
+
+def without_comments(text: str) -> str:
+    """Empty the first lines if they begin with ``#``, but not a header such as ``#id,age``.
+
+    That is the last of them if the next line has as many separators, and a number.
+    """
+    lines = (_COMMENTS.match(text) or [""])[0].splitlines(keepends=True)
+    if not lines:
+        return text
+    below = text[sum(map(len, lines)) :].partition("\n")[0]
+    is_header = any(
+        0 < lines[-1].count(separator) == below.count(separator)
+        and any(NUMBER.fullmatch(cell.strip().strip('"')) for cell in below.split(separator))
+        for separator in _SEPARATORS
+    )
+    kept = lines[-1] if is_header else "\n"
+    return "\n" * (len(lines) - 1) + kept + text[sum(map(len, lines)) :]
 
 
 def check_names(names: list[str], where: str) -> None:
@@ -131,4 +150,7 @@ def check_no_units(frame: pd.DataFrame, where: str) -> None:
                 return
             units += [first] * bool(first)
     if len(units) > 1:
-        raise FedkinError(f"Row 1 of {where} holds no data but units, such as '{units[0]}'; delete it.")
+        raise FedkinError(
+            f"Row 1 of {where} holds texts such as '{units[0]}' above numbers, as units or a second line of names do; "
+            "delete it."
+        )

@@ -14,7 +14,15 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import Table
-from fedkin.data.reading.client_files import READERS, expanded, holds_clients, missing, only_other_tables, read_file
+from fedkin.data.reading.client_files import (
+    READERS,
+    expanded,
+    holds_clients,
+    missing,
+    not_read,
+    only_other_tables,
+    read_file,
+)
 from fedkin.data.reading.dataset import Dataset, SplitError
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
 from fedkin.data.reading.huggingface import read_huggingface
@@ -108,8 +116,9 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         _only_train(source, split)
         return read_file(path, label, cluster, options)
     if path.exists():
-        what = f"a {path.suffix or 'nameless'} file" if path.is_file() else "no regular file"
-        raise FedkinError(f"'{source}' is {what}; allowed: {', '.join(READERS)}, or a directory.")
+        if path.is_file():
+            raise not_read(source, ", or a directory")
+        raise FedkinError(f"'{source}' is no regular file; allowed: {', '.join(READERS)}, or a directory.")
     mirrored = _below_fedkin_data(source)
     if mirrored is not None:
         return _read_kept(str(mirrored), source, label, split, cluster, options)
