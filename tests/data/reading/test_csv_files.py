@@ -305,3 +305,8 @@ def test_lines_are_counted_with_comments(tmp_path):
     (tmp_path / "t.csv").write_text("# site north\nx,y\n1,2\n3,4,5\n")
     with pytest.raises(FedkinError, match="line 4 has 3 cells, but the first line names 2 columns"):
         read_csv(tmp_path / "t.csv", "It")
+
+
+def test_a_header_that_stands_below_again_may_have_empty_columns(tmp_path):
+    (tmp_path / "t.csv").write_text(",00,,:\n,00,,:\n,00,,:\n")
+    assert read_csv(tmp_path / "t.csv", "It").to_dict("list") == {"00": ["00", "00"], ":": [":", ":"]}

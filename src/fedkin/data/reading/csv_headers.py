@@ -126,7 +126,7 @@ def _row_of_names(names: list[str], frame: pd.DataFrame) -> int | None:
 
     Some column below has numbers, for otherwise the first line may be a row that is there twice.
     """
-    cells = frame.fillna("").map(lambda cell: str(cell).strip())
+    cells = frame.astype(object).where(frame.notna(), "").map(lambda cell: str(cell).strip())
     same = (cells == names).all(axis=1).to_numpy()
     words = [at for at, name in enumerate(names) if not NUMBER.fullmatch(name)]
     below = [[cell for cell in own if cell] for own in cells.iloc[:, words].to_numpy()[~same].T]
