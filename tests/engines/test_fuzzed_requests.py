@@ -19,7 +19,8 @@ from fedkin.engines.site_request import Request
 from fuzzing import CASES, damaged_bytes, damaged_tree, fuzzed
 
 _WORK = 64
-"""Greatest whole number that damage may add to a request that is done; more may be steps or epochs, for which a client takes its time."""
+"""Greatest whole number that damage may add to a request that is done; more may be steps or epochs, for which a client
+takes its time."""
 
 
 @pytest.mark.parametrize("source", crossed.tried())

@@ -59,7 +59,7 @@ def clusters_of_few(
     if n_clusters is not None and len(x) > FEW_NODES:
         return clusters, evidence
     if n_clusters is not None:
-        labels, more = _cut(linkage(x, "ward"), n_clusters), {}
+        labels, more = cut_of(tree_of(x), n_clusters), {}
     else:
         silhouette, labels = _best(x)
         gained = int(labels.max() - clusters.max())
@@ -67,21 +67,32 @@ def clusters_of_few(
         if stay or silhouette <= _by_chance(x):
             return clusters, evidence
         more = {"silhouette": silhouette}
-    size = counts.double().numpy()
-    labels = largest_first(labels, size)
-    scales = scales_of((), size, labels)
-    return torch.from_numpy(labels), {**evidence, "linkage": "ward", **more, "scales": scales}
+    return with_linkage(labels, counts.double().numpy(), {**evidence, **more})
 
 
-def _cut(tree: Points, number: int) -> ClusterLabels:
+def tree_of(x: Points) -> Points:
+    """Return the tree of Ward's method, of points ``(m, d)``, in scipy's form."""
+    tree: Points = linkage(x, "ward")
+    return tree
+
+
+def cut_of(tree: Points, number: int) -> ClusterLabels:
+    """Return the clusters of a tree, int64 ``(m,)``, from 0: so many, or as many as there are points."""
     labels: ClusterLabels = fcluster(tree, number, "maxclust").astype(np.int64) - 1
     return labels
 
 
+def with_linkage(labels: ClusterLabels, size: Points, evidence: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
+    """Return clusters of Ward's method, the one with most samples first, and evidence; `size` are nodes' samples."""
+    labels = largest_first(labels, size)
+    scales = scales_of((), size, labels)
+    return torch.from_numpy(labels), {**evidence, "linkage": "ward", "scales": scales}
+
+
 def _best(x: Points) -> tuple[float, ClusterLabels]:
     """Return the greatest silhouette of the cuts of a Ward tree, and the clusters of that cut."""
-    tree = linkage(x, "ward")
-    cuts = [_cut(tree, number) for number in range(2, min(_MAX_CLUSTERS, len(x) // _PER_CLUSTER) + 1)]
+    tree = tree_of(x)
+    cuts = [cut_of(tree, number) for number in range(2, min(_MAX_CLUSTERS, len(x) // _PER_CLUSTER) + 1)]
     scored = [(float(silhouette_score(x, labels)), labels) for labels in cuts if 1 < labels.max() + 1 < len(x)]
     return max(scored, key=lambda pair: pair[0], default=(-1.0, np.zeros(len(x), dtype=np.int64)))
 

@@ -16,6 +16,7 @@ from fedkin.clustering.few_nodes import FEW_IN_SPACE, FEW_NODES, TOO_FEW_NODES, 
 from fedkin.clustering.graph_cut import communities, modularity
 from fedkin.clustering.modes import clusters_by_modes, on_a_line
 from fedkin.clustering.neighbour_graph import neighbour_graph
+from fedkin.clustering.small_clusters import small_clusters
 
 _UNCLEAR = 0.8
 """Stability below which a note says that clusters are not clear. Of the same rows at other clients they then agree to
@@ -56,6 +57,8 @@ def node_clusters(
         few = len(clusters) <= (FEW_NODES if points.shape[1] <= FEW_DIMENSIONS else FEW_IN_SPACE)
         if few and resolution is None and exact and not evidence["by_density"]:
             clusters, evidence = clusters_of_few(points, counts, n_clusters, clusters, evidence)
+        if resolution is None and exact:
+            clusters, evidence = small_clusters(points, counts, neighbours, n_clusters, clusters, evidence, rng)
     values = {"nodes": len(clusters), "edges": int(graph.nnz // 2), "clusters": int(clusters.max()) + 1, **evidence}
     return clusters, values | _remark(values, points.shape[1], n_clusters, resolution)
 
