@@ -172,7 +172,7 @@ def _other_way(values: Mapping[str, Any]) -> str | None:
     if "by_modes" in values:
         return "samples differ in one direction alone, and its density does not show as many clusters (k-means)"
     if values.get("linkage") == "ward":
-        return "there are too few micro-clusters for a graph, so clusters are those of Ward's method"
+        return "micro-clusters, in all or in a cluster, are too few for a graph, so clusters are those of Ward's method"
     return None
 
 

@@ -1,0 +1,160 @@
+"""Many clusters of few samples each, at three clients: kin-graph with and without Ward's method for them.
+
+    python benchmarks/small_clusters.py OUT --seeds 31 32
+
+Appends to OUT a line of JSON per table and seed that it lacks, and prints the mean adjusted Rand index and number of
+clusters of kin-graph, with and without `fedkin.clustering.small_clusters`, and of k-means of all rows, with the number
+found and given. *Clouds* are normal or uniform, of the same or of different sizes and widths, in 2, 4, 7 and 15
+columns; *none* are samples of one distribution, of which the index is 1 where one cluster is found; *suite*, where
+FEDKIN_DATA is set, are parts of the sets with fifteen clusters or more of the standard suite. k-means is tried with up
+to 50 clusters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+import fedkin
+from fedkin.clustering import node_clusters
+from tables import POOLED, by_silhouette
+
+Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+METHODS = ("with, found", "without, found", "with, given", "without, given", "k-means, silhouette", "k-means, given")
+FORMS = ("round", "unequal", "stretched", "uniform")
+COLUMNS, CLUSTERS, ROWS_EACH = (2, 4, 7, 15), (10, 20, 40), (20, 35)
+NONE, NONE_ROWS = ("normal", "uniform", "correlated", "lognormal", "ring", "answers"), (300, 900)
+SETS = ("a1", "a2", "a3", "birch1", "birch2", "d31", "r15", "s1", "s2", "s3", "s4", "worms_2")
+SET_ROWS = (500, 1000)
+CLIENTS = 3
+
+
+def main() -> None:
+    """Run what OUT lacks, and print a row per group."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[31, 32])
+    parser.add_argument("--groups", nargs="+", choices=("clouds", "none", "suite"), default=["clouds", "none", "suite"])
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")  # one cluster of few micro-clusters is warned of
+    lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    known = {(line["table"], line["seed"]) for line in lines}
+    with given.out.open("a") as file:
+        for seed, group in product(given.seeds, given.groups):
+            for name, draw in tables(group):
+                if (name, seed) not in known:
+                    lines.append({"group": group, "table": name, "seed": seed, "found": scores(*draw(seed), seed)})
+                    print(json.dumps(lines[-1]), file=file, flush=True)
+    print("\n".join(shown(lines)))
+
+
+def tables(group: str) -> Iterator[tuple[str, Callable[[int], Drawn]]]:
+    """Yield the tables of a group by name, each from a seed."""
+    if group == "clouds":
+        for form, width, number, each in product(FORMS, COLUMNS, CLUSTERS, ROWS_EACH):
+            yield f"{form}, {width}, {number}, {each}", partial(clouds, form, width, number, each)
+    elif group == "none":
+        for form, width, rows in product(NONE, COLUMNS, NONE_ROWS):
+            yield f"{form}, {width}, {rows}", partial(without_clusters, form, width, rows)
+    elif "FEDKIN_DATA" in os.environ:
+        for name, rows in product(SETS, SET_ROWS):
+            yield f"{name}, {rows}", partial(of_suite, name, rows)
+
+
+def clouds(form: str, width: int, number: int, each: int, seed: int) -> Drawn:
+    """Draw clusters whose centres are 4 to 7 standard deviations from the nearest on average."""
+    rng = np.random.default_rng([seed, width, number, each, *form.encode()])
+    centres = rng.random((number, width))
+    apart = np.linalg.norm(centres[:, None] - centres, axis=2)
+    centres *= rng.uniform(4, 7) / (apart + np.diag(np.full(number, np.inf))).min(axis=1).mean()
+    sizes = rng.dirichlet(np.full(number, 3.0)) if form == "unequal" else np.full(number, 1 / number)
+    truth = rng.choice(number, number * each, p=sizes)
+    x = rng.standard_normal((number * each, width))
+    if form == "unequal":
+        x *= rng.uniform(0.5, 1.5, number)[truth, None]
+    elif form == "stretched":
+        axes = np.linalg.qr(rng.standard_normal((number, width, width)))[0]
+        x = np.einsum("nd,nde->ne", x * np.linspace(1.6, 0.6, width), axes[truth])
+    elif form == "uniform":
+        x = rng.uniform(-np.sqrt(3), np.sqrt(3), x.shape)
+    return x + centres[truth], truth
+
+
+def without_clusters(form: str, width: int, rows: int, seed: int) -> Drawn:
+    """Draw samples of one distribution; *answers* are whole numbers from 1 to 7."""
+    rng = np.random.default_rng([seed, width, rows, *form.encode()])
+    x = rng.standard_normal((rows, width))
+    if form == "uniform":
+        x = rng.random(x.shape)
+    elif form == "correlated":
+        x = x @ rng.standard_normal((width, width))
+    elif form == "lognormal":
+        x = np.exp(x)
+    elif form == "ring":
+        x = x / np.linalg.norm(x, axis=1)[:, None] + 0.05 * rng.standard_normal(x.shape)
+    elif form == "answers":
+        x = rng.integers(1, 8, x.shape).astype(float)
+    return x, np.zeros(rows, dtype=np.int64)
+
+
+def of_suite(name: str, rows: int, seed: int) -> Drawn:
+    """Return rows of a set of the standard suite."""
+    file = Path(os.environ["FEDKIN_DATA"]) / "clustering" / "sipu" / name
+    x, truth = np.loadtxt(f"{file}.data.gz"), np.loadtxt(f"{file}.labels0.gz", dtype=np.int64)
+    kept = np.random.default_rng([seed, rows]).permutation(len(x))[:rows]
+    return x[kept], truth[kept]
+
+
+def scores(x: NDArray[np.float64], truth: NDArray[np.int64], seed: int) -> list[tuple[float, int]]:
+    """Return index and number of clusters of each method."""
+    order, number = np.random.default_rng(seed).permutation(len(x)), len(np.unique(truth))
+    x, truth = x[order], truth[order]
+    with_them = node_clusters.small_clusters
+    labels = []
+    for wanted in ("auto", number):
+        for used in (with_them, lambda *given: given[4:6]):
+            node_clusters.small_clusters = used
+            try:
+                model = fedkin.KinGraph(n_clusters=wanted, random_state=seed).fit(np.array_split(x, CLIENTS))
+                labels.append(np.concatenate(model.labels_))
+            finally:
+                node_clusters.small_clusters = with_them
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    labels += [by_silhouette(x, number, seed), POOLED["k-means", True](x, number, seed)]
+    return [(round(adjusted_rand_score(truth, found), 4), len(np.unique(found))) for found in labels]
+
+
+def shown(lines: Sequence[dict]) -> list[str]:
+    """Return a Markdown table: means over tables, ± over seeds, and the mean numbers of clusters."""
+    texts = [f"| tables | number | {' | '.join(METHODS)} |", "|---" * (len(METHODS) + 2) + "|"]
+    rows: dict[str, dict[int, list]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        rows[part_of(line)][line["seed"]].append(line["found"])
+    for part, by_seed in rows.items():
+        means = np.array([np.mean(found, axis=0) for found in by_seed.values()])
+        spread = means[:, :, 0].std(axis=0, ddof=1) if len(means) > 1 else np.zeros(len(METHODS))
+        cells = [f"{a:.2f} ± {s:.2f} ({k:.1f})" for (a, k), s in zip(means.mean(axis=0), spread, strict=True)]
+        texts.append(f"| {part} | {len(next(iter(by_seed.values())))} | {' | '.join(cells)} |")
+    return texts
+
+
+def part_of(line: dict) -> str:
+    """Return the row of a line: clouds by their number and rows, the others by their group."""
+    *_, number, each = line["table"].split(", ")
+    return f"{number} clouds of {each} rows" if line["group"] == "clouds" else f"{line['group']}, {each} rows"
+
+
+if __name__ == "__main__":
+    main()
