@@ -62,6 +62,10 @@ def test_a_file_with_commas_between_cells_has_points_among_files_with_decimal_co
     mixed = write(tmp_path / "m.csv", "age,crp\n85,8.486\n89,x\n")
     assert read_table(mixed, options=options).table.columns[1].categories == ("8.486", "x")
     assert read_table(write(tmp_path / "q.csv", 'age,crp\n85,"8,486"\n'), options=options).x[0, 1] == 8.486
+    thousands = 'age,sum\n85,"2.448,89"\n'
+    assert read_table(write(tmp_path / "g.csv", thousands), options=options).x[0, 1] == 2448.89
+    with pytest.raises(FedkinError, match=r"decimal comma, such as '2\.448,89'; set decimal = ','"):
+        read_table(tmp_path / "g.csv")
     assert read_table(write(tmp_path / "s.csv", "age;crp\n85;8.486\n89;1,5\n"), options=options).x[0, 1] == 8486
 
 

@@ -60,6 +60,17 @@ def test_a_comma_that_may_stand_before_decimals_is_asked_about():
         assert "numbers with a" in sentence(["1,234", *others])
 
 
+def test_a_decimal_comma_beside_points_between_thousands_is_one():
+    amounts = ["2.448,89", "108,77", "−1.234", "12"]
+    assert "numbers with a decimal comma, such as '2.448,89'; set decimal = ','" in sentence(amounts)
+    assert "such as '1 250,5'" in sentence(["1 250,5", "1'000,5"])
+    assert read(amounts, decimal=",") == (Column("c"), [2448.89, 108.77, -1234, 12])
+    many = [f"{at}.448,89" for at in range(1, 25)]
+    assert "decimal comma, such as '1.448,89'" in sentence([*many, "k.A."])
+    assert "holds numbers, but 'k.A.' in row 25" in sentence([*many, "k.A."], decimal=",")
+    assert "holds numbers, but 'k.A.' in row 25" in sentence([f"{at},448" for at in range(1, 25)] + ["k.A."])
+
+
 def test_times_of_day_are_hours():
     assert read(["06:30", "23:59:60", None])[0].kind == "category"
     assert read(["06:30", "18:15:36", None]) == (Column("c"), [6.5, 18.26, -1])

@@ -22,13 +22,12 @@ from fedkin.data.reading.text_values import (
     CLOCK,
     EXACT,
     LEADING_ZERO,
-    NUMBER,
     Values,
     Words,
+    are_numbers,
     as_numbers,
     composed,
     percentages_beside_numbers,
-    unaccounted,
     with_unit,
 )
 
@@ -56,7 +55,7 @@ _BOOLEANS = (
     ("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("falsch", "wahr"),
     ("non", "oui"), ("faux", "vrai"),
 )  # fmt: skip
-_COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"[^,]*\d,\d+\)?", re.ASCII)
 _NAMES = (str, int, float, bool, np.generic, UUID)
 _NAMED_BY = ("isoformat", "closed_left")
 """Attributes of dates, times and intervals, which have a text of their own."""
@@ -173,19 +172,19 @@ def _boolean(name: str, codes: Codes, words: Words) -> tuple[Column, Values] | N
 
 def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> None:
     """Refuse a column of numbers or times in which some cells are none, or all have another decimal separator."""
-    signed = unaccounted(words)
-    if decimal == "." and all(NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in signed):
-        example = next((word for word in words if "," in word), None)
-        if example is not None:
-            raise DecimalCommaError(here, example)
+    if decimal == "." and (comma := next(filter(_DECIMAL_COMMA.fullmatch, words), None)) is not None:
+        with_comma, with_point = are_numbers(words, ","), are_numbers(words, ".")
+        if with_comma.all() or (_are_most(words, codes, with_comma) and with_comma.sum() > with_point.sum()):
+            raise DecimalCommaError(here, comma)
     if (both := percentages_beside_numbers(words, decimal)) is not None:
         raise FedkinError(
             f"{here} holds percentages, such as '{both[0]}', beside numbers, such as '{both[1]}'; write all in one "
             "way, or name the column in categorical or drop."
         )
     if len(words) > _SOME_MEASURED and not any(map(LEADING_ZERO.match, words)):
-        for form, what in ((NUMBER, "numbers"), (CLOCK, "times of day")):
-            _check_mostly(words, codes, np.array([form.fullmatch(word) is not None for word in signed]), here, what)
+        times = np.array([CLOCK.fullmatch(word) is not None for word in words])
+        for fitting, what in ((are_numbers(words, decimal), "numbers"), (times, "times of day")):
+            _check_mostly(words, codes, fitting, here, what)
     if (example := with_unit(words, int((codes >= 0).sum()))) is not None:
         raise FedkinError(
             f"{here} holds numbers with a sign or unit, such as '{example}'; write the numbers alone, or name the "
@@ -210,20 +209,24 @@ def _check_mostly_dates(words: Words, codes: Codes, here: str) -> None:
 
 
 def _check_mostly(words: Words, codes: Codes, fitting: npt.NDArray[np.bool_], here: str, what: str) -> None:
-    """Refuse a column if enough of its distinct texts are `fitting`, and most cells, but not all; name the first."""
-    filled = codes >= 0
-    wrong = filled & ~np.append(fitting, False)[codes]
-    right = int(filled.sum() - wrong.sum())
-    others = int((~fitting).sum())
-    most = _MOSTLY if others > _FEW_WORDS else _HALF
-    measured = others == 1 and sum("." in word for word in words[fitting]) >= _FRACTIONS
-    if fitting.sum() >= (_SOME_MEASURED if measured else _SOME) and right >= most * filled.sum():
+    """Refuse a column of which most, but not all, is `fitting`, as of `_are_most`; name the first other text."""
+    if _are_most(words, codes, fitting):
+        wrong = (codes >= 0) & ~np.append(fitting, False)[codes]
         row, count = int(wrong.argmax()), int(wrong.sum())
         more, them = (f", and {count} such cells in all", "them") if count > 1 else ("", "it")
         raise FedkinError(
             f"{here} holds {what}, but '{words[codes[row]]}' in row {row + 1}{more}; correct or empty {them}, "
             f"name {them} in na_values, or name the column in categorical."
         )
+
+
+def _are_most(words: Words, codes: Codes, fitting: npt.NDArray[np.bool_]) -> bool:
+    """Return whether enough of a column's distinct texts are `fitting`, and most cells that are not empty."""
+    right = np.append(fitting, False)[codes].sum()
+    others = int((~fitting).sum())
+    most = _MOSTLY if others > _FEW_WORDS else _HALF
+    measured = others == 1 and sum("." in word or "," in word for word in words[fitting]) >= _FRACTIONS
+    return bool(fitting.sum() >= (_SOME_MEASURED if measured else _SOME) and right >= most * (codes >= 0).sum())
 
 
 def _of_levels(name: str, cells: pd.Series, levels: Sequence[str], here: str) -> tuple[Column, Values]:

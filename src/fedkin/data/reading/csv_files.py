@@ -40,7 +40,7 @@ _OTHER_FORMATS = {
 }
 """How files begin that are often called .csv, in lower case where it is text."""
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
-_QUOTED_COMMA = re.compile(r'"[+-]?\d+,\d+"', re.ASCII)
+_QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
 _FEW = 10
 """Distinct numbers like 1.234 that may still be fractions beside whole ones."""

@@ -69,6 +69,12 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
     return None if any(map(_DIGITS.fullmatch, plain[large])) else numbers
 
 
+def are_numbers(words: Words, decimal: str) -> npt.NDArray[np.bool_]:
+    """Return which texts, bool ``(n,)``, are numbers with this decimal separator, perhaps with thousands apart."""
+    plain = (_plain(word.translate(_MINUS), decimal, parted=True) for word in unaccounted(words))
+    return np.array([NUMBER.fullmatch(word) is not None for word in plain], dtype=bool)
+
+
 def _without_percent(words: Words) -> Words:
     return np.array([word.removesuffix("%").rstrip() for word in words], dtype=object)
 
