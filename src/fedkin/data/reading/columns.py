@@ -30,6 +30,7 @@ from fedkin.data.reading.text_values import (
     percentages_beside_numbers,
     with_unit,
 )
+from fedkin.data.reading.units import with_known_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,7 +186,7 @@ def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> No
         times = np.array([CLOCK.fullmatch(word) is not None for word in words])
         for fitting, what in ((are_numbers(words, decimal), "numbers"), (times, "times of day")):
             _check_mostly(words, codes, fitting, here, what)
-    if (example := with_unit(words, int((codes >= 0).sum()))) is not None:
+    if (example := with_unit(words, int((codes >= 0).sum())) or with_known_unit(words)) is not None:
         raise FedkinError(
             f"{here} holds numbers with a sign or unit, such as '{example}'; write the numbers alone, or name the "
             "column in categorical or drop."
