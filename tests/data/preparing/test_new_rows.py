@@ -4,6 +4,7 @@ import pytest
 
 from fedkin.core import FedkinError
 from fedkin.core.table import Column
+from fedkin.data.preparing.encoding import aligned
 from fedkin.data.preparing.new_rows import notes_on_new_rows
 from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
@@ -76,3 +77,14 @@ def test_numbers_for_truth_values_other_texts_and_other_spellings_of_names_are_r
         FedkinError, match="holds categories such as 'unknown'; in the clients' tables it holds truth values"
     ):
         ENCODING.apply(words)
+
+
+def test_whole_numbers_are_known_with_decimals_and_without():
+    versions = ["2.4.1", "3.0", "4"] * 10
+    rows = table(number("weight", *range(60, 90)), category("version", *versions))
+    encoding = prepare(federation(rows, rows)).encoding
+    new = table(number("weight", 60, 70, 80, 90), category("version", "3", "3.0", "4.0", "3.1"))
+    assert notes_on_new_rows(new, encoding, "It") == [
+        "Column 'version' of It holds '3.1' in 1 of 4 rows; no client has named such a category."
+    ]
+    assert aligned(new, encoding.schema.columns, "It", imputes=False)[:, 1].tolist() == [1, 1, 2, 3]

@@ -138,6 +138,17 @@ def test_kinds_that_agree_are_united():
     assert found.encoding.schema.columns[0].kind == "boolean"
 
 
+def test_categories_that_are_whole_numbers_may_have_decimals():
+    one, other = ["1", "2", "2.5"] * 10, ["1.0", "2.0", "2.5"] * 10
+    ages = number("age", *range(30))
+    found = prepare(fed := federation(table(category("dose", *one), ages), table(category("dose", *other), ages)))
+    assert found.encoding.schema.columns[0].categories == ("1", "2", "2.5")
+    assert torch.equal(fed.clients[0].x, fed.clients[1].x)
+    both = category("dose", *[*one, *other][15:45])
+    found = prepare(federation(table(both, ages), table(category("dose", *other), ages)))
+    assert found.encoding.schema.columns[0].categories == ("1", "1.0", "2", "2.0", "2.5")
+
+
 def test_ordinals_and_dates_are_one_column_each():
     stage = Column("stage", "ordinal", ("low", "middle", "high")), (0, 1, 2, 2, 1, NAN)
     day = Column("day", "date"), (19_000, 19_010, 19_020, NAN, 19_001, 19_002)

@@ -115,6 +115,20 @@ def test_numbers_with_leading_zeros_are_codes(tmp_path):
     assert read.table.of("z").nan_to_num(-1).tolist() == [0, -1]
 
 
+def test_names_that_look_like_fractions_are_as_written(tmp_path):
+    path = write(tmp_path / "t.csv", "v,w,x,u,z\n3.0,2.10,1.0,1.0,TRUE\n3.0, 2.9,,2.5,TRUE\n3.0,3.0,2.0,?,\n")
+    read = read_table(path, options=TableOptions(categorical=["v", "w", "x", "u", "z"])).table
+    assert [column.categories for column in read.columns] == [
+        ("3.0",),
+        ("2.10", "2.9", "3.0"),
+        ("1", "2"),
+        ("1.0", "2.5"),
+        ("TRUE",),
+    ]
+    assert read.of("u").isnan().tolist() == read.of("z").isnan().tolist() == [False, False, True]
+    assert [column.kind for column in read_table(path).table.columns] == ["number"] * 4 + ["boolean"]
+
+
 def test_what_is_written_is_read(tmp_path):
     frame = pd.DataFrame(
         {

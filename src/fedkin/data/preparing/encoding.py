@@ -21,6 +21,7 @@ from fedkin.data.preparing.column_notes import spelt_as
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
 from fedkin.data.reading.columns import ALONE
+from fedkin.data.reading.text_values import as_known
 
 OTHER = "other"
 """What a category that the schema does not name is called."""
@@ -135,9 +136,9 @@ _IN_WORDS = {
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:
     """Return a table's values in the order and categories of a schema's columns, float64 ``(n, columns)``.
 
-    Categories are indices into the schema's, and their number where a category is none of these; an unknown level of an
-    ordinal column counts as empty. Raises FedkinError if the table lacks columns and nothing `imputes` them, or they
-    are of another kind; a line for each.
+    Categories are indices into the schema's, and their number where a category is none of these, as of `as_known`; an
+    unknown level of an ordinal column counts as empty. Raises FedkinError if the table lacks columns and nothing
+    `imputes` them, or they are of another kind; a line for each.
     """
     at = {name: position for position, name in enumerate(table.names)}
     lacking = [] if imputes else [column.name for column in columns if column.name not in at]
@@ -165,7 +166,8 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
             continue
         index = {name: float(code) for code, name in enumerate(column.categories)}
         unknown = float(len(index)) if column.kind == "category" else torch.nan
-        codes = torch.tensor([index.get(name, unknown) for name in own.categories], dtype=torch.float64)
+        meant = [as_known(name, index) for name in own.categories]
+        codes = torch.tensor([unknown if name is None else index[name] for name in meant], dtype=torch.float64)
         known = values[:, position].nan_to_num(0.0).long()
         values[:, position] = torch.where(empty, torch.nan, codes[known])
     refuse(problems)

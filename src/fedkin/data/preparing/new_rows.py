@@ -9,6 +9,7 @@ from fedkin.core.table import Column, Kind, Table
 from fedkin.data.preparing.column_notes import as_written, spelt_as
 from fedkin.data.preparing.encoding import OTHER, TableEncoding, aligned
 from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.reading.text_values import as_known
 
 _ROWS, _FAR, _VERY_FAR = 3, 4.0, 20.0
 """Standard deviations from the mean of the clients' rows: all of at least so many rows are farther than the first, or
@@ -43,10 +44,11 @@ def _on_categories(here: str, own: Column, values: Tensor, column: SchemaColumn,
         return []
     known = set(column.categories)
     counts = values[~values.isnan()].long().bincount(minlength=len(own.categories)).tolist()
-    unknown = [name for name, count in zip(own.categories, counts, strict=True) if count and name not in known]
+    rows_of = dict(zip(own.categories, counts, strict=True))
+    unknown = [name for name, count in rows_of.items() if count and as_known(name, known) is None]
     if not unknown:
         return []
-    rows = sum(count for name, count in zip(own.categories, counts, strict=True) if name not in known)
+    rows = sum(rows_of[name] for name in unknown)
     alike = {name: spelt_as(name, column.categories) for name in unknown}
     listed = listing([f"'{name}'" + (f" (is it '{like}'?)" if like else "") for name, like in alike.items()], _NAMED)
     if pooled:

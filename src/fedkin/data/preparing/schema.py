@@ -25,7 +25,7 @@ from fedkin.data.preparing.schema_notes import (
 from fedkin.data.reading.columns import ALONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, NONE, TableOptions
-from fedkin.data.reading.text_values import NUMBER
+from fedkin.data.reading.text_values import NUMBER, as_whole
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
@@ -254,13 +254,23 @@ def _united(
         )
         return None
     if kind == "category":
-        categories = tuple(in_order(level for own in levels for level in own))
-        named = {client_names.get(client, str(client)): own.categories for client, own in reports.items()}
+        named = {
+            client_names.get(client, str(client)): own for client, own in zip(reports, _merged(levels), strict=True)
+        }
+        categories = tuple(in_order(level for own in named.values() for level in own))
         if has_no_common(named) and not may_be_place(reports.values()):
             apart.append(name)
         notes.extend(notes_on_categories(name, named))
         return SchemaColumn(name, kind, categories)
     return SchemaColumn(name, kind, levels[0])
+
+
+def _merged(levels: Sequence[tuple[str, ...]]) -> list[list[str]]:
+    """Return each client's categories, in which 3.0 is 3 where another client has that, and none has both."""
+    known = {level for own in levels for level in own}
+    both = {level for own in levels for level in own if as_whole(level) != level and as_whole(level) in own}
+    merged = {level for level in known if as_whole(level) in known and level not in both}
+    return [[as_whole(level) if level in merged else level for level in own] for own in levels]
 
 
 def _such_as(reports: Mapping[int, ColumnReport], kind: str) -> str:

@@ -24,6 +24,7 @@ from fedkin.data.reading.csv_headers import (
     without_comments,
 )
 from fedkin.data.reading.table_options import NONE
+from fedkin.data.reading.text_values import composed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +55,7 @@ def read_csv(
     decimal: str = ".",
     encoding: str = "utf-8",
     kept: Callable[[str], Collection[str]] = lambda _: (),
+    texts: Collection[str] = (),
 ) -> pd.DataFrame:
     """Read a CSV file with a header, into numbers, booleans and text.
 
@@ -65,6 +67,8 @@ def read_csv(
     With a decimal comma a file whose separator is the comma is read with a point, unless it has quoted numbers such as
     ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used. Names may be there twice. `kept` returns the words of
     an empty cell that are values of a column; "None" stays in columns of text unless it stands among numbers, too.
+    Numbers and truth values in the columns that `texts` names are texts as the file has them, so 3.0 is not 3, unless
+    all are whole beside empty cells, as programs write integers then.
 
     Raises FedkinError if it is no text in UTF-8, in UTF-16 with a byte order mark, or in `encoding`; if it has no
     header, or rows longer than that; if a column has no name; or if a point seems to separate thousands.
@@ -95,6 +99,7 @@ def read_csv(
                 for at in whole:
                     if codes[frame.columns[at]].str.match(_LEADING_ZERO).any():
                         frame[frame.columns[at]] = codes[frame.columns[at]]
+            _restore_texts(frame, as_texts, texts)
             if any(dash in text for dash in DASHES):
                 _restore_dashes(frame, as_texts)
             _restore_levels(frame, as_texts, kept, NONE in text)
@@ -122,6 +127,21 @@ def read_csv(
     frame = _without_remains(frame, header, where)
     frame.attrs["decimal"] = decimal
     return frame
+
+
+def _restore_texts(frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame], names: Collection[str]) -> None:
+    """Write fractions and truth values of columns that are `names` as the file has them."""
+    from pandas.api.types import infer_dtype
+
+    named = [at for at, name in enumerate(frame.columns) if composed(name).strip() in names]
+    able = [at for at in named if infer_dtype(frame.iloc[:, at], skipna=True) in ("floating", "boolean")]
+    if not able:
+        return
+    cells = as_texts(usecols=able)
+    for at in able:
+        own = cells[frame.columns[at]].str.strip().where(frame.iloc[:, at].notna())
+        if own.notna().all() or not own.dropna().str.fullmatch(r"[+-]?\d+\.0").all():
+            frame.isetitem(at, own)
 
 
 def _restore_dashes(frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame]) -> None:

@@ -47,7 +47,7 @@ def read_table(
     """
     where = f"'{path}'"
     if path.suffix.lower() in (".csv", ".tsv"):
-        frame = read_csv(path, where, options.decimal, options.encoding, options.kept)
+        frame = read_csv(path, where, options.decimal, options.encoding, options.kept, options.categorical)
         options = replace(options, decimal=frame.attrs["decimal"])
     else:
         frame = _read_parquet(path, where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,23 @@ _WITH_UNIT = re.compile(
 _DEGREES = re.compile(r"\d{1,3}° ?\d{1,2}['′’](?: ?\d[\d.]*(?:[\"″”]|''))? ?[NSEWO]?")
 _MANY, _FEW = 10, 3
 """Distinct texts from which numbers with units are hardly categories, and up to which they may be in a few cells."""
+
+
+_WHOLE = re.compile(r"([+-]?\d+)\.0", re.ASCII)
+
+
+def as_known(name: str, known: Collection[str]) -> str | None:
+    """Return a category as it is known: the same text, or the same whole number as 3 and 3.0 are; ``None`` of others.
+
+    Programs write whole numbers in either way, and those beside empty cells often with decimals.
+    """
+    return next((form for form in (name, as_whole(name), f"{name}.0") if form in known), None)
+
+
+def as_whole(name: str) -> str:
+    """Return 3 for 3.0, and other texts unchanged."""
+    found = _WHOLE.fullmatch(name)
+    return found[1] if found else name
 
 
 def composed(value: Any) -> str:
