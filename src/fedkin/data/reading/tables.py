@@ -23,7 +23,7 @@ from fedkin.data.reading.dataset import Dataset, encode_labels, usual_label
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.text_values import composed
-from fedkin.data.reading.total_rows import check_no_totals
+from fedkin.data.reading.total_rows import check_no_lines_below, check_no_totals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,11 +68,12 @@ def frame_to_dataset(
     """Convert a DataFrame to a data set; the columns `label` and `cluster` are not part of its table.
 
     `name` is that of the data set, and `where` that of the source, at the beginning of error messages. Raises
-    FedkinError if there is no such column, or no row or column at all, or the last row is one of totals; and where
+    FedkinError if there is no such column, or no row or column at all, or the last rows are no samples; and where
     columns cannot be used, with a line for each, a `TableError` with what could be read.
     """
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
     check_no_totals(frame, where)
+    check_no_lines_below(frame, where)
     dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))
     frame = frame.drop(columns=dropped)
     coded, wanted = {}, [column for column in (label, cluster) if column is not None]
