@@ -35,6 +35,15 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
     assert config.tables["tracking"]["to"] == []
 
 
+def test_the_column_of_labels_is_sought_unless_it_is_named_or_none() -> None:
+    given = (load_config("ocfl", options) for options in ([], ["data.label=none"], ["data.label=kind"]))
+    assert [(one.data.label, one.scenario.label) for one in given] == [
+        ("auto", None),
+        ("none", "none"),
+        ("kind", "kind"),
+    ]
+
+
 @pytest.mark.usefixtures("toy")
 def test_a_file_and_overrides_are_merged(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"

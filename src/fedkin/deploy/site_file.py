@@ -60,7 +60,7 @@ class SiteFile(BaseModel):
         Raises FedkinError if an option for tables or a key is not allowed, the device does not exist here, or the data
         cannot be read.
         """
-        here, unlabelled = path.parent, self.label == "none"
+        here = path.parent
         try:
             own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
             table = TableOptions(*own, encoding=self.encoding, na_values=self.na_values)
@@ -70,13 +70,13 @@ class SiteFile(BaseModel):
         listed = public_keys(self.keys, f"[keys] in {path}")
         data, folder = here / expanded(self.data), here / expanded(self.folder)
         is_file = data.exists() or (Path(self.data).suffix and not self.data.startswith(HUB))
-        read = load(str(data) if is_file else self.data, None if unlabelled else self.label, options=table)
+        read = load(str(data) if is_file else self.data, self.label, options=table)
         return Site(
             self.name,
             folder,
             read.x,
-            None if unlabelled else read.y,
-            [] if unlabelled else read.classes,
+            read.y,
+            read.classes,
             read.features,
             prepare=restore_preparation,
             table=read.table,

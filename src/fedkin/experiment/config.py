@@ -280,6 +280,6 @@ def _has_files_of_clients(tables: dict[str, Any]) -> bool:
 
 def _from_data(scenario: type[Any], data: DataSection) -> dict[str, Any]:
     """Return the fields of a scenario that section ``[data]`` provides, of those that the scenario has."""
-    given = dict(zip(FROM_DATA, (data.source, data.label, data.table), strict=True))
+    given = dict(zip(FROM_DATA, (data.source, data.labels, data.table), strict=True))
     known = {field.name for field in dataclasses.fields(scenario)}
     return {name: value for name, value in given.items() if name in known}

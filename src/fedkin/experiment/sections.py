@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.encoding import Imputation
 from fedkin.data.preparing.preparation import PreparingOptions
-from fedkin.data.reading.table_options import NA_VALUES, TableOptions, are_na_values
+from fedkin.data.reading.table_options import AUTO, NA_VALUES, TableOptions, are_na_values
 from fedkin.secure_aggregation.signatures import public_keys
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -53,8 +53,8 @@ class DataSection(BaseModel):
     ----------
     source : str
         A data set's name or path.
-    label : str or None
-        The column or array of labels, where it does not have a usual name.
+    label : str
+        The column or array of labels; "auto" takes one of a usual name, "none" says that there are no labels.
     scaling : {"auto", "standard", "none"}
         How numbers are scaled: "standard" standardises each column; "auto" gives columns of the same unit one
         scale, and limits values far from all others.
@@ -87,7 +87,7 @@ class DataSection(BaseModel):
 
     model_config = STRICT
     source: str = "digits"
-    label: str | None = None
+    label: str = "auto"
     scaling: Literal["auto", "standard", "none"] = "auto"
     drop: Names = []
     id: _Name = "auto"
@@ -101,6 +101,11 @@ class DataSection(BaseModel):
     indicator: bool = False
     min_members: Annotated[int, Ge(5)] = 5
     seed: NonNegativeInt | None = None
+
+    @property
+    def labels(self) -> str | None:
+        """The column of labels as `fedkin.data.reading.sources.load` takes it."""
+        return None if self.label == AUTO else self.label
 
     @property
     def table(self) -> TableOptions:

@@ -138,3 +138,10 @@ def test_every_client_that_cannot_be_used_has_a_line() -> None:
 def test_a_dict_of_x_and_y_is_one_client() -> None:
     found = client_input({"images": X, "label": Y}, "Client 0")
     assert (found.x is X, found.y is Y) == (True, True)
+
+
+def test_fractions_are_not_sought_as_labels_and_none_says_that_there_are_none() -> None:
+    frame = pd.DataFrame({"x": [1, 2], "y": [0.5, 1.5]})
+    assert federation_input([frame], seek_labels=True).label is None
+    found = federation_input([frame.assign(y=[0, 1])], "none", seek_labels=True)
+    assert (found.label, found.labels) == ("none", [None])

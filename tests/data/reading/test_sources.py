@@ -33,6 +33,11 @@ def test_embedded_tables_have_names():
     assert torch.equal(blobs.x, load("blobs").x)
 
 
+def test_embedded_data_are_read_without_labels_where_the_label_is_none():
+    assert load("iris").y is not None
+    assert (load("iris", "none").y, load("iris", "none").classes) == (None, [])
+
+
 def test_embedded_data_have_no_column_of_clusters():
     with pytest.raises(FedkinError, match=r"^'wine' is embedded and has no column 'domain'\."):
         load("wine", cluster="domain")

@@ -93,8 +93,8 @@ UNNAMED = (
         ),
         (
             "a,target\n1,0.5\n",
-            None,
-            "Column 'target' of '{}' holds fractions, which cannot be class labels; rename it if it is a feature.",
+            "target",
+            "Column 'target' of '{}' holds fractions, which cannot be class labels.",
         ),
         (",a\nx,1\n", None, f"Column 1 of '{{}}' {INDEX}"),
         (",a\n1,1\n1,1\n", None, f"Column 1 of '{{}}' {INDEX}"),

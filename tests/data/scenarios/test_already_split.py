@@ -61,6 +61,50 @@ def test_a_list_of_arrays_is_taken_as_it_is():
 
 
 @pytest.mark.parametrize(
+    ("first", "second"),
+    [(["0.5", "-1.25"], ["", "3.5"]), (["0.5", "2"], ["1", "2"]), (["2024-01-31", "2024-02-01"], ["2024-03-01", ""])],
+)
+def test_coordinates_and_dates_are_no_labels_but_where_they_are_named(tmp_path, first, second):
+    for name, cells in (("a", first), ("b", second)):
+        (tmp_path / f"{name}.csv").write_text("x,y\n" + "".join(f"{at},{cell}\n" for at, cell in enumerate(cells)))
+    built = ClientFiles(str(tmp_path)).build()
+    assert (built.truth, built.features, built.notes) == (None, ["x", "y"], ())
+    with pytest.raises(FedkinError, match=r"Column 'y' of .*(fractions|lacks 1 of 2 labels)"):
+        ClientFiles(str(tmp_path), label="y").build()
+
+
+def test_labels_after_a_column_that_cannot_be_labels_are_found(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x,y,class\n1,0.5,u\n2,0.7,v\n")
+    built = ClientFiles(str(tmp_path)).build()
+    assert (built.classes, built.features) == (["u", "v"], ["x", "y"])
+
+
+def test_far_too_many_labels_are_a_feature(tmp_path):
+    for name, shift in (("a", 0), ("b", 60)):
+        rows = "".join(f"{row % 7},{row % 60 + shift}\n" for row in range(240))
+        (tmp_path / f"{name}.csv").write_text(f"x,y\n{rows}")
+    built = ClientFiles(str(tmp_path)).build()
+    assert (built.truth, built.features) == (None, ["x", "y"])
+    assert built.notes == (
+        "Column 'y' is called like labels, but has 120 different values in 480 rows, so it is a feature; if it holds "
+        "labels, name it with data.label.",
+    )
+    assert len(ClientFiles(str(tmp_path), label="y").build().classes) == 120
+
+
+def test_none_says_that_no_column_holds_labels(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x,y\n1,0\n2,1\n")
+    built = ClientFiles(str(tmp_path), label="none").build()
+    assert (built.truth, built.features, built.notes) == (None, ["x", "y"], ())
+    np.savez(tmp_path / "c.npz", x=np.ones((3, 2)), y=[0, 1, 0])
+    assert ClientFiles({"c": tmp_path / "c.npz"}, label="none").build().truth is None
+    frames = {"n": pd.DataFrame({"x": [1, 2], "y": [0, 1]})}
+    assert ClientFiles(frames, label="none").build().features == ["x", "y"]
+
+
+@pytest.mark.parametrize(
     ("clients", "sentence"),
     [
         ([], "The list of clients is empty; at least one is needed."),
@@ -113,29 +157,30 @@ def test_columns_taken_for_labels_are_told(tmp_path):
     for name, text in (("a", "v,class\n1,x\n2,y\n"), ("b", "v,class\n1,x\n2,y\n")):
         (tmp_path / f"{name}.csv").write_text(text)
     assert ClientFiles(str(tmp_path)).build().notes == (
-        "Column 'class' is taken for labels, so it is no feature; if it is one, rename it, or name the labels with "
-        "data.label.",
+        "Column 'class' is taken for labels, so it is no feature; if it is one, name the labels with data.label, or "
+        "'none'.",
     )
     assert ClientFiles(str(tmp_path), label="class").build().notes == ()
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text("v,label\n1,x\n2,y\n")
     assert ClientFiles(str(tmp_path)).build().notes == (
-        "Column 'label' is taken for labels, so it is no feature; if it is one, rename it, or name the labels with "
-        "data.label.",
+        "Column 'label' is taken for labels, so it is no feature; if it is one, name the labels with data.label, or "
+        "'none'.",
     )
     assert ClientFiles(str(tmp_path), label="label").build().notes == ()
     for name, beer in (("a", "Ale"), ("b", "ale")):
         (tmp_path / f"{name}.csv").write_text("v,label\n" + "".join(f"{row},{beer} {row}\n" for row in range(1000)))
     assert ClientFiles(str(tmp_path)).build().notes == (
-        "Column 'label' is taken for labels, 2,000 in 2,000 rows, so it is no feature; if it is one, rename it, or "
-        "name the labels with data.label.",
+        "Column 'label' is called like labels, but has 2,000 different values in 2,000 rows, so it is a feature; if it "
+        "holds labels, name it with data.label.",
     )
+    assert ClientFiles(str(tmp_path), label="label").build().notes == ()
     (tmp_path / "a.csv").write_text("v,class\n1,x\n2,y\n")
     (tmp_path / "b.csv").write_text("v\n1\n2\n")
     built = ClientFiles(str(tmp_path)).build()
     assert built.notes == (
         "Column 'class' of a.csv is called like labels, but none are in b.csv, so it is left out and nothing is "
-        "compared with labels; if it is a feature, rename it.",
+        "compared with labels; if it is a feature, say data.label = 'none'.",
     )
     assert (built.truth, built.features) == (None, ["v"])
 

@@ -19,8 +19,9 @@ from torch.utils.data import Dataset as TorchDataset
 from fedkin.core.errors import FedkinError, no_column
 from fedkin.data.inputs.dataset_items import SAMPLE_KEYS, read_items
 from fedkin.data.inputs.torch_datasets import read_loader, read_torch_dataset, reads_all
-from fedkin.data.reading.dataset import LABEL_NAMES, usual_label
+from fedkin.data.reading.dataset import LABEL_NAMES
 from fedkin.data.reading.huggingface import is_hub_dataset, is_transformed, read_rows
+from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.tables import as_frame
 
 FORMS = (
@@ -48,7 +49,7 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
     """Convert one client's data from any supported form, see `FORMS`.
 
     `where` names the client, at the beginning of error messages; `label` is the column, field or key of labels. With
-    `seek_labels` a DataFrame's column of a usual name, see `usual_label`, is taken for labels. Raises FedkinError if it
+    `seek_labels` a DataFrame's column of a usual name, see `label_of`, is taken for labels. Raises FedkinError if it
     is of another form; if items of a data set cannot be read, or differ in shape; if there is no `label`.
     """
     if isinstance(value, str | Path):
@@ -117,7 +118,7 @@ def dimensions(value: Any) -> int:
 def _of_frame(frame: Any, where: str, label: str | None, seek_labels: bool) -> ClientInput:
     names = [str(name) for name in frame.columns]
     if label is None and seek_labels:
-        label = usual_label(names)
+        label = label_of(frame, None)
     if label is None:
         return ClientInput(frame)
     if label not in names:

@@ -19,6 +19,7 @@ from fedkin.data.inputs.client_input import (
     is_partitioned,
     is_record,
 )
+from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.reading.tables import as_frame
 
 COLLECTIONS = (
@@ -33,7 +34,7 @@ class FederationInput:
 
     `source` is a folder; or the data of each client, in order or by name. `labels` has one array of labels, of any
     plain type, per client; ``None`` where there are none, or they are in a file; it is empty for a folder. `label` is
-    the column of tables and files that holds labels.
+    the column of tables and files that holds labels, or "none".
     """
 
     source: Any
@@ -47,10 +48,11 @@ def federation_input(
     """Convert clients and labels in any supported form to the one in which they are read.
 
     `clients` are as in `COLLECTIONS`, each as in `fedkin.data.inputs.client_input.FORMS`. `y` is the column, field or
-    key that holds the labels of every client, or one array of labels per client, in order or by name. `entrance` names
-    the function that was called, for error messages. With `seek_labels` a column of a usual name is taken for labels
-    where none is named, and a pair is never two samples. Raises FedkinError if clients or labels are of another form,
-    or there is not one array of labels for each client; a line for each client whose data cannot be used.
+    key that holds the labels of every client, "none" if no column does, or one array of labels per client, in order or
+    by name. `entrance` names the function that was called, for error messages. With `seek_labels` a column of a usual
+    name is taken for labels where none is named, and a pair is never two samples. Raises FedkinError if clients or
+    labels are of another form, or there is not one array of labels for each client; a line for each client whose data
+    cannot be used.
     """
     if isinstance(clients, str | Path):
         if y is not None and not isinstance(y, str):
@@ -60,6 +62,9 @@ def federation_input(
         raise FedkinError(f"{entrance} takes {COLLECTIONS}; got a single array and no labels.")
     listed = _listed(clients, entrance)
     keys: list[Any] = list(listed) if isinstance(listed, Mapping) else list(range(len(listed)))
+    named = y if isinstance(y, str) else None
+    if named == NO_LABELS:
+        y, seek_labels = None, False
     column = y if isinstance(y, str) else None
     beside = None if y is None or column is not None else labels_beside(y, keys, isinstance(listed, Mapping))
     data, problems = [], []
@@ -72,7 +77,7 @@ def federation_input(
     refuse(problems)
     sources = [one.x for one in data]
     source = dict(zip(keys, sources, strict=True)) if isinstance(listed, Mapping) else sources
-    label = column or next((one.label for one in data if one.label is not None), None)
+    label = named or next((one.label for one in data if one.label is not None), None)
     return FederationInput(source, [one.y for one in data], label)
 
 

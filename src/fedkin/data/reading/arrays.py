@@ -16,7 +16,7 @@ from torch import Tensor
 from fedkin.core import Payload
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import Table
-from fedkin.data.reading.dataset import Dataset, encode_labels, usual_label
+from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels, usual_label
 from fedkin.data.reading.disk_store import is_on_disk
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table
@@ -120,9 +120,11 @@ def read_npz(
     except Exception as error:  # whatever zipfile, zlib and NumPy's reader of headers raise over damaged bytes
         raise FedkinError(f"{where} cannot be read as .npz; it must hold plain numeric arrays.") from error
     for wanted in (label, cluster):
-        if wanted is not None and wanted not in arrays:
+        if wanted not in (None, NO_LABELS) and wanted not in arrays:
             raise unknown_name(f"array of labels in {where}", wanted, arrays)
-    label = label or usual_label(name for name in arrays if name != cluster)
+    if label is None:
+        label = usual_label(name for name in arrays if name != cluster)
+    label = None if label == NO_LABELS else label
     wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, cluster)]
     if "x" not in arrays and len(wide) != 1:
         raise FedkinError(f"{where} holds the arrays {', '.join(arrays) or 'none'}; name the samples' array 'x'.")

@@ -15,6 +15,7 @@ from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
+from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import read_table
@@ -60,8 +61,8 @@ def load_clients(
         ignored; or the data of each client, in order or by the client's name: the path of a file, a DataFrame, or an
         array as `fedkin.data.reading.arrays.as_tensor` takes it.
     label : str, optional
-        The column or array of labels of every client. Without it, files may have a column of a usual name, and
-        DataFrames have none.
+        The column or array of labels of every client, or "none". Without it, files may have a column of a usual name
+        that can hold labels, see `fedkin.data.reading.label_columns`, and DataFrames have none.
     options : TableOptions, optional
         Options for reading the columns of all clients.
 
@@ -72,6 +73,7 @@ def load_clients(
         shape, or some clients have tables and others arrays; or if no client has a column that `options` name.
     """
     clients: list[Dataset] = []
+    of_files: list[Dataset] = []
     problems: list[str] = []
     read: dict[str, ReadSoFar] = {}
     source = list(source) if isinstance(source, Iterator) else source  # which can be read only once
@@ -80,6 +82,7 @@ def load_clients(
         try:
             if isinstance(given, str | Path):
                 clients.append(replace(read_file(expanded(str(given)), label, None, options), name=name))
+                of_files.append(clients[-1])
             else:
                 clients.append(as_dataset(given, name, where, label, options))
             if clients[-1].table is not None:
@@ -93,6 +96,8 @@ def load_clients(
     problems += _at_odds(clients, read, options, label, complete)
     if problems:
         raise ClientsError(problems, read)
+    if label is None and (features := no_labels_after_all(of_files)):
+        return load_clients(source, None, replace(options, features=[*options.features, *features]))
     classes = in_order(name for client in clients for name in client.classes)
     return [client.with_classes(classes) for client in clients]
 

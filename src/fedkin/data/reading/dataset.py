@@ -28,6 +28,10 @@ def usual_label(columns: Iterable[str]) -> str | None:
     return next((spelt[name] for name in LABEL_NAMES if name in spelt), None)
 
 
+NO_LABELS = "none"
+"""Name of a column of labels that says that there are none, whatever columns are called."""
+
+
 class SplitError(FedkinError):
     """Error of a data set that has no split of the requested name."""
 
@@ -92,12 +96,11 @@ class Dataset:
         return self.table.names if self.table is not None else []
 
 
-def encode_labels(values: Iterable[Any], where: str, advice: str = "") -> tuple[Tensor, list[str]]:
+def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:
     """Encode labels of any plain type as int64 indices ``(n,)`` into their sorted names; return both.
 
     `values` are one integer, boolean, string or whole float per sample. `where` names the source, at the beginning of
-    error messages; `advice` says what to do about fractions, at the end of one. Raises FedkinError if a label is
-    missing or a fraction.
+    error messages. Raises FedkinError if a label is missing or a fraction.
     """
     array = np.asarray(values)
     labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
@@ -110,7 +113,7 @@ def encode_labels(values: Iterable[Any], where: str, advice: str = "") -> tuple[
         )
     if array.dtype.kind == "f":
         if not all(label.is_integer() for label in labels):
-            raise FedkinError(f"{where} holds fractions, which cannot be class labels{advice}.")
+            raise FedkinError(f"{where} holds fractions, which cannot be class labels.")
         labels = [int(label) for label in labels]
     names = [composed(label) for label in labels]
     classes = in_order(names)

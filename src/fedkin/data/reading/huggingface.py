@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, no_column
 from fedkin.core.extras import require
-from fedkin.data.reading.dataset import Dataset, SplitError, encode_labels, usual_label
+from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError, encode_labels, usual_label
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table
 
@@ -122,6 +122,8 @@ def _label_column(
     """
     import datasets
 
+    if label == NO_LABELS:
+        return None
     if label is not None:
         if label not in features:
             raise no_column(where, label, features)

@@ -23,7 +23,7 @@ from fedkin.data.reading.client_files import (
     only_other_tables,
     read_file,
 )
-from fedkin.data.reading.dataset import Dataset, SplitError
+from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
 from fedkin.data.reading.huggingface import read_huggingface
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
@@ -60,7 +60,7 @@ def load(
         in the environment variable ``FEDKIN_DATA``, with ``-`` or ``_``. With ``hf:`` before it, such a name is looked
         for on the Hugging Face hub where it is not there.
     label : str, optional
-        The column or array of labels, where it does not have a usual name.
+        The column or array of labels, where it does not have a usual name; "none" if there are no labels.
     split : str
         Split of a Hugging Face data set; everything else has only ``"train"``.
     cluster : str, optional
@@ -94,11 +94,12 @@ def _unknown(read: ReadSoFar, options: TableOptions, labels: Sequence[str | None
 def _load(source: str, label: str | None, split: str, cluster: str | None, options: TableOptions) -> Dataset:
     if source in EMBEDDED:
         _only_train(source, split)
-        if label is not None:
+        if label not in (None, NO_LABELS):
             raise FedkinError(f"'{source}' is embedded, with labels of its own; label = '{label}' is for other data.")
         if cluster is not None:
             raise FedkinError(f"'{source}' is embedded and has no column '{cluster}'.")
-        return _embedded(source, options)
+        read = _embedded(source, options)
+        return replace(read, y=None, classes=[]) if label == NO_LABELS else read
     if source.startswith(HUB):
         name = source.removeprefix(HUB)
         return _read_kept(str(_below_fedkin_data(name) or name), source, label, split, cluster, options)

@@ -19,7 +19,8 @@ from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.csv_files import read_csv
-from fedkin.data.reading.dataset import Dataset, encode_labels, usual_label
+from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels
+from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.text_values import composed
@@ -51,9 +52,7 @@ def read_table(
         options = replace(options, decimal=frame.attrs["decimal"])
     else:
         frame = _read_parquet(path, where)
-    if label is None:
-        none = {cluster, *options.drop, *options.features}
-        label = usual_label(name for name in map(str, frame.columns) if name not in none)
+    label = label_of(frame, label, {cluster, *options.drop, *options.features}, options.decimal)
     return frame_to_dataset(frame, path.name, where, label, cluster, options)
 
 
@@ -71,6 +70,7 @@ def frame_to_dataset(
     FedkinError if there is no such column, or no row or column at all, or the last rows are no samples; and where
     columns cannot be used, with a line for each, a `TableError` with what could be read.
     """
+    label = None if label == NO_LABELS else label
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
     check_no_totals(frame, where)
     check_no_lines_below(frame, where)
@@ -81,8 +81,7 @@ def frame_to_dataset(
     named = dict.fromkeys(column for column in wanted if list(frame.columns).count(column) == 1)
     for column in named:
         try:
-            here, advice = f"Column '{column}' of {where}", "; rename it if it is a feature"
-            coded[column] = encode_labels(frame[column].to_numpy(), here, advice)
+            coded[column] = encode_labels(frame[column].to_numpy(), f"Column '{column}' of {where}")
         except FedkinError as error:
             problems.append(str(error))
     rest = frame.drop(columns=list(named))

@@ -18,13 +18,12 @@ from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.label_columns import notes_on_features, too_many_labels
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
 _LISTED = 5
 """Files and clients that a sentence names."""
-_CLASSES = 20
-"""Labels that are never too many for classes."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,8 @@ class ClientFiles:
         A folder with one file per client, or the file, DataFrame or array of each client, in order or by the client's
         name; see `fedkin.data.reading.client_files.load_clients`.
     label : str or None
-        The column or array of labels of every client. If all have labels, they are the clients' and the truth.
+        The column or array of labels of every client, or "none" if there are no labels. If all have labels, they are
+        the clients' and the truth.
     test_fraction : float
         Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
     table : TableOptions
@@ -99,33 +99,29 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
     """Return sentences on columns that were taken for labels though the user has not named them."""
     if label is not None:
         return []
+    features = notes_on_features(sites)
     columns: dict[str, list[str]] = {}
     for site in sites:
         if site.label is not None:
             columns.setdefault(site.label, []).append(site.name)
     if labelled:
-        many = f", {len(sites[0].classes):,} in {sum(map(len, sites)):,} rows" if _mostly_different(sites) else ""
-        return [
-            f"Column '{name}' is taken for labels{_of_some(own, sites)}{many}, so it is no feature; if it is one, "
-            "rename it, or name the labels with data.label."
+        return features + [
+            f"Column '{name}' is taken for labels{_of_some(own, sites)}, so it is no feature; if it is one, name the "
+            "labels with data.label, or 'none'."
             for name, own in columns.items()
         ]
     without = listing([site.name for site in sites if site.y is None], _LISTED)
-    return [
+    return features + [
         f"Column '{name}'{_of_some(own, sites)} is called like labels, but none are in {without}, so it is left "
-        "out and nothing is compared with labels; if it is a feature, rename it."
+        "out and nothing is compared with labels; if it is a feature, say data.label = 'none'."
         for name, own in columns.items()
     ]
 
 
 def _notes_on_classes(sites: Sequence[Dataset], labelled: bool) -> list[str]:
     own = {site.name: [site.classes[at] for at in site.y.unique()] for site in sites if site.y is not None}
-    return notes_on_labels(own) if labelled and not _mostly_different(sites) else []
-
-
-def _mostly_different(sites: Sequence[Dataset]) -> bool:
-    """Return whether more than half of all labels are different, as those of free texts are, and many."""
-    return len(sites[0].classes) > max(_CLASSES, sum(map(len, sites)) / 2)
+    many = too_many_labels(len(sites[0].classes), sum(map(len, sites)))
+    return notes_on_labels(own) if labelled and not many else []
 
 
 def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:

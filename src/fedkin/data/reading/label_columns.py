@@ -1,0 +1,95 @@
+"""Which column of a table is taken for labels, where none is named, and which column that is called so is a feature."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedkin.core.errors import FedkinError
+from fedkin.data.reading.columns import read_column, read_number
+from fedkin.data.reading.dataset import NO_LABELS, Dataset, usual_label
+from fedkin.data.reading.table_errors import DecimalCommaError
+from fedkin.data.reading.table_options import TableOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FEW, _SOME, _SHARE = 20, 100, 0.1
+"""Different labels that are never too many, and so many that are if they are more than this share of the rows."""
+
+
+def label_of(
+    frame: pd.DataFrame, label: str | None, features: Collection[str | None] = (), decimal: str = "."
+) -> str | None:
+    """Return the column of a DataFrame's labels: `label`; without it the first of a usual name that can hold labels.
+
+    ``None`` if there is none such, or `label` is "none". `features` are none, and `decimal` stands in numbers in text.
+    """
+    if label is not None:
+        return None if label == NO_LABELS else label
+    names = [name for name in map(str, frame.columns) if name not in features]
+    while (found := usual_label(names)) is not None:
+        if names.count(found) > 1 or _can_be_labels(frame.iloc[:, list(map(str, frame.columns)).index(found)], decimal):
+            return found
+        names.remove(found)
+    return None
+
+
+def _can_be_labels(cells: pd.Series, decimal: str) -> bool:
+    """Return whether a column holds neither fractions nor dates, which are no classes."""
+    try:
+        column, values = read_column(cells, "", "", TableOptions(decimal=decimal))
+    except DecimalCommaError:
+        return False
+    except FedkinError:  # of cells that are unlike the others, which may still be classes
+        return True
+    if column.kind == "number":
+        column, values = read_number("", values)
+        filled = values[np.isfinite(values)]
+        return column.kind == "number" and not (filled % 1).any()
+    return column.kind != "date"
+
+
+def too_many_labels(classes: int, rows: int) -> bool:
+    """Return whether so many different values are more than classes of so many rows can be, as free texts are."""
+    return classes > max(_FEW, rows / 2) or classes > max(_SOME, _SHARE * rows)
+
+
+def no_labels_after_all(clients: Sequence[Dataset]) -> list[str]:
+    """Return columns that were taken for labels of a client and are features, since they cannot be those of another.
+
+    Or since all clients together have too many different ones, see `too_many_labels`.
+    """
+    found = {one.label: None for one in clients if one.label is not None}
+    own = {name: [one for one in clients if one.label == name] for name in found}
+    return [
+        name
+        for name, labelled in own.items()
+        if any(name in one.features for one in clients)
+        or too_many_labels(len({each for one in labelled for each in one.classes}), sum(map(len, labelled)))
+    ]
+
+
+def notes_on_features(clients: Sequence[Dataset]) -> list[str]:
+    """Return a note on each feature that is called like labels, and has too many different values for classes."""
+    notes = []
+    for name in dict.fromkeys(name for one in clients for name in one.features if usual_label([name]) is not None):
+        tables = [one.table for one in clients if one.table is not None and name in one.features]
+        columns = [(table.columns[table.names.index(name)], table.of(name)) for table in tables]
+        values = {
+            column.categories[int(value)] if column.is_coded else value
+            for column, cells in columns
+            for value in cells[~cells.isnan()].unique().tolist()
+        }
+        whole = all(column.kind != "date" for column, _ in columns) and all(
+            isinstance(value, str) or value.is_integer() for value in values
+        )
+        rows = sum(map(len, tables))
+        if whole and too_many_labels(len(values), rows):
+            notes.append(
+                f"Column '{name}' is called like labels, but has {len(values):,} different values in {rows:,} rows, so "
+                "it is a feature; if it holds labels, name it with data.label."
+            )
+    return notes
