@@ -22,6 +22,22 @@ def test_what_is_absent_at_the_same_clients_is_said_at_once():
     ]
 
 
+def test_boxes_to_tick_that_are_left_out_for_their_empty_cells():
+    ticked, age = ["x"] * 5, number("age", *range(20))
+    some = table(age, category("s", *ticked, *[None] * 15), category("t", *ticked, *[None] * 15))
+    more = table(age, category("s", *ticked, *[None] * 15), category("t", *[None] * 20))
+    unknown = "count as unknown, not as no; if they mean no, write no in them."
+    assert prepare(federation(some, more)).notes[:4] == [
+        f"Empty cells of 't' {unknown}",
+        "Column 't' is empty or absent at 1 of 2 clients (1), so it is left out; lacking = 'impute' keeps it.",
+        f"Empty cells of 's' {unknown}",
+        "Column 's' is empty in 30 of 40 rows, so it is left out.",
+    ]
+    levels = table(age, category("s", *"xxxxxyyyyy", *[None] * 10))
+    one = table(age, category("s", *ticked, *[None] * 15))
+    assert not any("count as unknown" in note for note in prepare(federation(levels, one)).notes)
+
+
 def test_names_that_differ_in_case_are_mentioned():
     fed = federation(
         table(number("Age", *range(9)), number("b", *range(9))),

@@ -15,6 +15,7 @@ from fedkin.data.preparing.encoding import OTHER, Imputation, Mode, TableEncodin
 from fedkin.data.preparing.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers
 from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers
+from fedkin.data.preparing.schema_notes import note_on_marks
 from fedkin.data.preparing.statistics import ColumnSums, histograms_of, medians
 
 _IMPUTED: dict[Imputation, str] = {
@@ -152,13 +153,9 @@ def _notes_on_single_values(columns: Sequence[SchemaColumn], sums: ColumnSums) -
         f"{has.format(listing(one, _NAMED))} a single value at all clients, so samples do not differ in "
         f"{'it' if len(one) == 1 else 'them'}."
     ]
-    marks = [
-        f"'{column.name}'"
+    marked = [
+        column.name
         for column, own, filled in zip(columns, same, sums.filled.tolist(), strict=True)
         if own and column.kind == "category" and 0 < filled < sums.samples
     ]
-    if marks:
-        notes.append(
-            f"Empty cells of {listing(marks, _NAMED)} count as unknown, not as no; if they mean no, write no in them."
-        )
-    return notes
+    return [*notes, *note_on_marks(marked)]

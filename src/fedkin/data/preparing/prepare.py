@@ -43,6 +43,7 @@ from fedkin.data.preparing.schema import (
 )
 from fedkin.data.preparing.schema_notes import (
     note_on_coded_numbers,
+    note_on_marks,
     note_on_only_column,
     note_on_places,
     note_on_recurring_ids,
@@ -246,19 +247,31 @@ def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
     }
     if not dropped:
         return schema, sums
-    kept = [at for at, column in enumerate(schema.columns) if column.name not in dropped]
-    return without(schema, dropped, _note_on_empty(dropped, sums.samples)), sums.of(kept)
+    ticked = [
+        column.name
+        for column, counts in zip(schema.columns, sums.counts, strict=True)
+        if column.name in dropped and column.kind == "category" and (counts > 0).sum() == 1
+    ]
+    marked = {name: dropped.pop(name) for name in ticked}
+    notes = [
+        *note_on_marks(ticked),
+        *_note_on_empty(marked, sums.samples, "."),
+        *_note_on_empty(dropped, sums.samples, f"; lacking = 'impute' keeps {'it' if len(dropped) == 1 else 'them'}."),
+    ]
+    gone = {*marked, *dropped}
+    kept = [at for at, column in enumerate(schema.columns) if column.name not in gone]
+    return without(schema, gone, *notes), sums.of(kept)
 
 
-def _note_on_empty(dropped: Mapping[str, int], rows: int) -> str:
-    """Return a note on columns that are left out, with their numbers of empty cells."""
+def _note_on_empty(dropped: Mapping[str, int], rows: int, end: str) -> list[str]:
+    """Return a note on columns that are left out, if any, with their numbers of empty cells; `end` ends it."""
+    if not dropped:
+        return []
     if len(dropped) == 1:
         [(name, count)] = dropped.items()
-        where, them = f"Column '{name}' is empty in {count:,} of {rows:,} rows, so it is left out", "it"
-    else:
-        listed = listing([f"'{name}' ({count:,})" for name, count in dropped.items()])
-        where, them = f"Columns {listed} are empty in more than half of {rows:,} rows, so they are left out", "them"
-    return f"{where}; lacking = 'impute' keeps {them}."
+        return [f"Column '{name}' is empty in {count:,} of {rows:,} rows, so it is left out{end}"]
+    listed = listing([f"'{name}' ({count:,})" for name, count in dropped.items()])
+    return [f"Columns {listed} are empty in more than half of {rows:,} rows, so they are left out{end}"]
 
 
 def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:

@@ -14,7 +14,9 @@ from fedkin.core.table import Kind
 from fedkin.data.preparing.column_notes import has_no_common, notes_on_categories, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.schema_notes import (
+    marks,
     may_be_place,
+    note_on_marks,
     note_on_rare,
     note_on_spellings,
     notes_on_absent,
@@ -25,7 +27,7 @@ from fedkin.data.preparing.schema_notes import (
 from fedkin.data.reading.columns import ALONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, NONE, TableOptions
-from fedkin.data.reading.text_values import NUMBER, as_whole
+from fedkin.data.reading.text_values import NUMBER, merged_wholes
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
@@ -172,7 +174,9 @@ def _agreed(
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in spelt])}
     notes[:0] = [*notes_on_ids(ids, texts), *note_on_rare(rare)]
     notes += notes_on_complements(partial, len(reports))
-    notes += [*notes_on_truths(truths), *note_on_spellings(alike, lacking == "drop"), *notes_on_absent(nowhere, said)]
+    notes += [*notes_on_truths(truths), *note_on_spellings(alike, lacking == "drop")]
+    held_by_all = [name for name in names if all(name in own for own in reports.values())]
+    notes += [*note_on_marks(marks(partial, held_by_all)), *notes_on_absent(nowhere, said)]
     return Schema(tuple(columns), found, notes, tuple(apart)), problems
 
 
@@ -184,18 +188,18 @@ def _with_values(reports: Mapping[int, ColumnReport]) -> dict[int, ColumnReport]
     return filled if signed else others
 
 
-def without(schema: Schema, dropped: Iterable[str], note: str) -> Schema:
-    """Return a schema without some columns, which are given by name, and with the reason as a note.
+def without(schema: Schema, dropped: Iterable[str], *notes: str) -> Schema:
+    """Return a schema without some columns, which are given by name, and with the reason as notes.
 
     Raises FedkinError if no column is left.
     """
     gone = set(dropped)
     columns = tuple(column for column in schema.columns if column.name not in gone)
     if not columns:
-        raise FedkinError(f"No column is left to compare samples by: {note}")
+        raise FedkinError(f"No column is left to compare samples by: {' '.join(notes)}")
     begins = tuple(f"{start} '{name}' " for name in gone for start in ("Column", "Categories of column"))
     said = [own for own in schema.notes if not own.startswith(begins)]  # which no longer matters
-    return Schema(columns, schema.id, [*said, note], tuple(name for name in schema.apart if name not in gone))
+    return Schema(columns, schema.id, [*said, *notes], tuple(name for name in schema.apart if name not in gone))
 
 
 def settled(schema: Schema, are_truths: Sequence[bool]) -> Schema:
@@ -254,23 +258,14 @@ def _united(
         )
         return None
     if kind == "category":
-        named = {
-            client_names.get(client, str(client)): own for client, own in zip(reports, _merged(levels), strict=True)
-        }
+        called = [client_names.get(client, str(client)) for client in reports]
+        named = dict(zip(called, merged_wholes(levels), strict=True))
         categories = tuple(in_order(level for own in named.values() for level in own))
         if has_no_common(named) and not may_be_place(reports.values()):
             apart.append(name)
         notes.extend(notes_on_categories(name, named))
         return SchemaColumn(name, kind, categories)
     return SchemaColumn(name, kind, levels[0])
-
-
-def _merged(levels: Sequence[tuple[str, ...]]) -> list[list[str]]:
-    """Return each client's categories, in which 3.0 is 3 where another client has that, and none has both."""
-    known = {level for own in levels for level in own}
-    both = {level for own in levels for level in own if as_whole(level) != level and as_whole(level) in own}
-    merged = {level for level in known if as_whole(level) in known and level not in both}
-    return [[as_whole(level) if level in merged else level for level in own] for own in levels]
 
 
 def _such_as(reports: Mapping[int, ColumnReport], kind: str) -> str:

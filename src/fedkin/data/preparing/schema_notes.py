@@ -18,6 +18,27 @@ _CODE = re.compile(
 )
 _PAIRS, _COMPARED, _PLACES = 5, 200, 8
 """Pairs of columns of which there are notes, columns that are compared for them, and columns that a note names."""
+_MARKED, _MARK = 5, 3
+"""Columns of marks that a note names, and characters of a mark."""
+
+
+def note_on_marks(names: Sequence[str]) -> list[str]:
+    """Return a note on columns that hold one mark, such as x, and empty cells, as boxes to tick do."""
+    if not names:
+        return []
+    quoted = listing([f"'{name}'" for name in names], _MARKED)
+    return [f"Empty cells of {quoted} count as unknown, not as no; if they mean no, write no in them."]
+
+
+def marks(partial: Mapping[str, Mapping[int, ColumnReport]], held_by_all: Collection[str]) -> list[str]:
+    """Return which columns, by the reports of clients with values, hold one mark at these and are empty at others."""
+    return [
+        name
+        for name, own in partial.items()
+        if name in held_by_all and {report.kind for report in own.values()} == {"category"}
+        and len(levels := {level for report in own.values() for level in report.categories}) == 1
+        and len(min(levels)) <= _MARK
+    ]  # fmt: skip
 
 
 def notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,14 @@ def as_whole(name: str) -> str:
     """Return 3 for 3.0, and other texts unchanged."""
     found = _WHOLE.fullmatch(name)
     return found[1] if found else name
+
+
+def merged_wholes(levels: Sequence[tuple[str, ...]]) -> list[list[str]]:
+    """Return each client's categories, in which 3.0 is 3 where another client has that, and none has both."""
+    known = {level for own in levels for level in own}
+    both = {level for own in levels for level in own if as_whole(level) != level and as_whole(level) in own}
+    merged = {level for level in known if as_whole(level) in known and level not in both}
+    return [[as_whole(level) if level in merged else level for level in own] for own in levels]
 
 
 def composed(value: Any) -> str:
