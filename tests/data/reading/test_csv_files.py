@@ -252,6 +252,10 @@ def test_names_that_are_values_or_numbers_may_be_a_header(tmp_path, text):
         (b"PK\x03\x04....", "zip archive, such as an Excel workbook"),
         (b"\xef\xbb\xbf\n<!DOCTYPE html><html>", "a web page"),
         (b"\x1f\x8b\x08", "a gzip archive"),
+        (b'<table border="1" class="dataframe">\n<thead>', "a web page"),
+        (b"\r\n\r\n<TABLE><tr>", "a web page"),
+        (b"<div>\n<style scoped>", "a web page"),
+        (b'<?xml version="1.0"?>\n<Workbook>', "an XML file"),
     ],
 )
 def test_files_of_other_formats_are_called_what_they_are(tmp_path, begin, what):
@@ -259,6 +263,13 @@ def test_files_of_other_formats_are_called_what_they_are(tmp_path, begin, what):
     path.write_bytes(begin + bytes(range(256)))
     with pytest.raises(FedkinError, match=f"^It is no CSV text, but .*{what}; save the table as CSV"):
         read_csv(path, "It")
+
+
+def test_names_in_angle_brackets_are_no_web_page(tmp_path):
+    for header in ("<TICKER>,<DATE>", "<p>;<h1>", "<table> ,<x>", "<x table>|b"):
+        separator = next(filter(header.__contains__, ",;|"))
+        frame = read_csv(write(tmp_path / "t.csv", f"{header}\n1{separator}2\n3{separator}4\n"), "It")
+        assert frame.to_numpy().tolist() == [[1, 2], [3, 4]]
 
 
 def test_points_that_seem_to_part_thousands_are_asked_about(tmp_path):

@@ -36,10 +36,16 @@ _OTHER_FORMATS = {
     b"\x1f\x8b": "a gzip archive",
     b"PAR1": "a Parquet file",
     b"%PDF": "a PDF file",
-    b"<!doctype": "a web page",
-    b"<html": "a web page",
+    b"<?xml": "an XML file",
+    b"{\\rtf": "a text document",
 }
-"""How files begin that are often called .csv, in lower case where it is text."""
+"""How files begin that are often called .csv."""
+_WEB_PAGE = re.compile(
+    rb"<(?:!doctype|!--|(?:html|head|body|meta|style|script|div|table|thead|tbody|caption|center|span|p|h\d)"
+    rb"(?:\s|>(?!\s*[,;\t|])))",
+    re.IGNORECASE,
+)
+"""How HTML begins, but not a header such as ``<p>,<h1>``."""
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 _QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
@@ -169,9 +175,9 @@ def _text(path: Path, where: str, encoding: str) -> str:
         content = path.read_bytes()
     except OSError as error:
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({error.strerror}).") from error
-    begin = content.removeprefix(codecs.BOM_UTF8)[:16].lstrip()
-    if other := next((what for sign, what in _OTHER_FORMATS.items() if begin.startswith(sign)
-                      or (sign.startswith(b"<") and begin.lower().startswith(sign))), None):  # fmt: skip
+    begin = content.removeprefix(codecs.BOM_UTF8)[:256].lstrip()
+    other = next((what for sign, what in _OTHER_FORMATS.items() if begin.startswith(sign)), None)
+    if other := "a web page" if _WEB_PAGE.match(begin) else other:
         raise FedkinError(f"{where} is no {path.suffix.lower()[1:].upper()} text, but {other}; save the table as CSV.")
     used = _encoding_of(content, encoding)
     try:
