@@ -110,7 +110,8 @@ def test_integers_of_a_table_are_features_not_labels(tmp_path):
             {"a": [[1, 2]]},
             None,
             {},
-            "Column 'a' of '{}' holds values of type ndarray, but a cell needs a number, text or date.",
+            "Column 'a' of '{}' holds values of type ndarray, but a cell needs a number, text or date; write "
+            "their parts into columns, or name it in drop.",
         ),
         ({"a": [1]}, None, {"label": "kind"}, "'{}' has no column 'kind'; it has a."),
         ({"a": [1]}, None, {"cluster": "kind"}, "'{}' has no column 'kind'; it has a."),

@@ -151,7 +151,8 @@ def test_all_problems_of_a_table_are_in_one_error():
     assert str(error.value).splitlines() == [
         "Column 'label' of Client 1 lacks 1 of 2 labels; every sample needs one, or none may have any.",
         "Column 'z' of Client 1 holds 1j, of type complex, which is not supported.",
-        "Column 'b' of Client 1 holds values of type list, but a cell needs a number, text or date.",
+        "Column 'b' of Client 1 holds values of type list, but a cell needs a number, text or date; write "
+        "their parts into columns, or name it in drop.",
         "Column 'a' of Client 1 has 1 infinite values in 2 rows.",
     ]
 
