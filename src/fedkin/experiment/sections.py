@@ -110,16 +110,8 @@ class DataSection(BaseModel):
     @property
     def table(self) -> TableOptions:
         """Options for reading the columns of tables."""
-        return TableOptions(
-            self.drop,
-            self.id,
-            self.categorical,
-            self.ordinal,
-            self.decimal,
-            self.lacking,
-            self.encoding,
-            self.na_values,
-        )
+        kinds = (self.drop, self.id, self.categorical, self.ordinal)
+        return TableOptions(*kinds, self.decimal, self.lacking, self.encoding, self.na_values)
 
     @property
     def preparing(self) -> PreparingOptions:

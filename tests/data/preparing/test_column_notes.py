@@ -223,3 +223,12 @@ def test_numbers_are_rounded_as_they_are_read():
         "22,400", "2.021", "100,000", "-0.0001235", "0",
     ]  # fmt: skip
     assert rounded(19_000.7, "date") == "2022-01-08"
+
+
+def test_clients_whose_labels_no_other_has_are_told():
+    english = {f"c{at}": ["high", "low"] for at in range(4)}
+    assert notes_on_labels({**english, "c4": ["hoch", "mittel"], "c5": ["mittel"]}) == [
+        "No label of the other clients is at clients c4, c5 (such as 'hoch'); spell labels alike if they mean the same."
+    ]
+    assert notes_on_labels(english) == []
+    assert notes_on_labels({"a": ["u"], "b": ["v"], "c": ["w"]}) == []  # each may have classes of its own

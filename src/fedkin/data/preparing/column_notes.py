@@ -93,13 +93,25 @@ def note_on_apart_categories(names: Sequence[str]) -> list[str]:
 
 
 def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a note on labels, which are given by the client's name, that differ in spelling alone."""
-    if not (alike := spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own))):
-        return []
-    listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
-    return [
-        f"Labels that differ in spelling alone are different classes: {listed}; spell them alike if they are the same."
-    ]
+    """Return notes on labels, by client: different spellings, and clients that share none with others.
+
+    Where no two clients share a label, each may have classes of its own, and nothing is said.
+    """
+    notes = []
+    if alike := spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own)):
+        listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
+        notes.append(
+            f"Labels that differ in spelling alone are different classes: {listed}; spell them alike if they are the "
+            "same."
+        )
+    known = {client: set(own) for client, own in by_client.items() if own}
+    parts = _connected(known)
+    if 1 < len(parts) < len(known):
+        apart = " and at ".join(
+            f"{clients_in_words(part)} (such as '{next(iter(by_client[part[0]]))}')" for part in parts[1 : _PARTS + 1]
+        )
+        notes.append(f"No label of the other clients is at {apart}; spell labels alike if they mean the same.")
+    return notes
 
 
 def _spelt(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) -> str:
