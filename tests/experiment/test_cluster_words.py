@@ -178,9 +178,17 @@ def test_clusters_that_one_client_has_nearly_alone_are_named():
     assert remarks(spread) == []
     both = profile(counts=named, members={0: torch.tensor([40, 1]), 1: torch.tensor([0, 39])})
     assert "Nearly all samples of cluster 0 come from 0 and of cluster 1 from 1: where" in remarks(both)[0]
-    same = profile(counts=named, members={0: torch.tensor([40, 40]), 1: torch.tensor([1, 0])})
+    same = profile(counts=named, members={0: torch.tensor([40, 40, 0]), 1: torch.tensor([1, 0, 60])})
     assert "Nearly all samples of clusters 0 and 1 come from 0: where" in remarks(same)[0]
     assert remarks(profile(counts=named, members={0: torch.tensor([40, 40])})) == []
+
+
+def test_a_client_with_nearly_all_samples_has_nearly_all_of_every_cluster():
+    named = profile().counts * torch.tensor([1, 1, 0])
+    large = {0: torch.tensor([13_000, 7_000]), 1: torch.tensor([200, 100])}
+    assert remarks(profile(counts=named, members=large)) == []
+    apart = {0: torch.tensor([13_000, 7_000]), 1: torch.tensor([300, 0])}
+    assert "Nearly all samples of cluster 1 come from 0: where" in remarks(profile(counts=named, members=apart))[0]
 
 
 def test_pooled_categories_are_no_value_called_other():

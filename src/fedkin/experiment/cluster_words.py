@@ -20,6 +20,8 @@ _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
 _ALONE = 0.95
 """Part of a cluster's samples that one client has, from which it is said."""
+_CLEARLY, _BY_CHANCE = 0.5, 1.0
+"""And that others have at most this part of what their part of all samples lets expect, less a sample."""
 _NAMED = 4
 _CLIENTS, _NAMED_CLUSTERS = 5, 10
 
@@ -78,14 +80,20 @@ def _not_reported(profile: ClusterProfile) -> list[str]:
 
 
 def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
-    """Name the clusters that nearly all come from one client of several, since its way to measure may be the reason."""
+    """Name the clusters that nearly all come from one client of several, since its way to measure may be the reason.
+
+    Its part of the cluster is then clearly above its part of all samples, as a client that holds nearly all has anyway.
+    """
     if len(profile.members) < 2 or len(profile.samples) < 2:
         return []
     found: dict[int, list[str]] = {}
+    of_all = {client: int(members.sum()) for client, members in profile.members.items()}
     for cluster in range(len(profile.samples)):
         own = {client: int(members[cluster]) for client, members in profile.members.items()}
         client = max(own, key=lambda each: own[each])
-        if own[client] >= _ALONE * (sum(own.values()) + _unreported(profile, cluster)) > 0:
+        most = sum(own.values()) + _unreported(profile, cluster)
+        others = 1 - of_all[client] / max(1, sum(of_all.values()))
+        if own[client] >= _ALONE * most > 0 and most - own[client] <= _CLEARLY * others * most - _BY_CHANCE:
             found.setdefault(client, []).append(str(cluster))
     if not found:
         return []

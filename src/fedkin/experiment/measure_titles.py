@@ -122,7 +122,8 @@ MEASURES = {
     "start": _plain("First client", "whose local centroids the server began with", "count"),
     "largest_client_share": Measure(
         "Largest client's share",
-        "of the samples of a cluster, mean over samples; near 100 % clusters follow clients instead of classes",
+        "of the samples of a cluster, mean over samples; near 100 % clusters follow clients instead of classes, unless "
+        "one client holds nearly all samples",
         "percent", chart=False,
     ),
     "share_without_smoothing": Measure(
