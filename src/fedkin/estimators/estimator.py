@@ -34,6 +34,7 @@ from fedkin.estimators.fit_rounds import Following, Rounds
 from fedkin.estimators.metrics_frame import Row, history_rows, judged_rows, tidy
 from fedkin.estimators.other_libraries import ATTRIBUTES
 from fedkin.estimators.parameters import EstimatorOptions, initialiser, no_parameter, with_attributes, with_parameters
+from fedkin.estimators.python_advice import in_python, python_advice
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.terminal import Bar, Quiet
 
@@ -65,7 +66,8 @@ class FitOutcome:
 
     def noted(self, notes: Sequence[str]) -> Self:
         """Return the outcome with these notes before those of the preparation."""
-        preparation = dataclasses.replace(self.preparation, notes=[*notes, *self.preparation.notes])
+        all_notes = [in_python(note) for note in (*notes, *self.preparation.notes)]
+        preparation = dataclasses.replace(self.preparation, notes=all_notes)
         return dataclasses.replace(self, preparation=preparation)
 
 
@@ -150,7 +152,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             fed.client_names, fed.away = names, set(forgotten)
             identity = "none" if self.id is None else self.id
             preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
-            preparation = prepare(fed, preparing.of(private=method.guards_samples()), names)
+            with python_advice():
+                preparation = prepare(fed, preparing.of(private=method.guards_samples()), names)
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
             method = method.with_own_data(self._own_data(preparation))
             rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
@@ -247,11 +250,12 @@ def prepared_samples(
     reading = preparation.reading
     labels = [name for name in (label, given.label) if name is not None]
     reading = dataclasses.replace(reading, drop=[*reading.drop, *labels])
-    if isinstance(given.x, str | Path):
-        data, where = read_file(expanded(str(given.x)), options=reading), f"'{given.x}'"
-    else:
-        data = as_dataset(given.x, where, where, options=reading)
-    x = preparation.apply(data.x, None if data.table is None else data.table.columns, where)
+    with python_advice():
+        if isinstance(given.x, str | Path):
+            data, where = read_file(expanded(str(given.x)), options=reading), f"'{given.x}'"
+        else:
+            data = as_dataset(given.x, where, where, options=reading)
+        x = preparation.apply(data.x, None if data.table is None else data.table.columns, where)
     for note in preparation.notes_on(data.table, where) if warns else ():
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(in_python(note), stacklevel=3)
     return x

@@ -23,6 +23,7 @@ from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame
 from fedkin.data.scenarios.partition_scenario import client_of
+from fedkin.estimators.python_advice import python_advice
 
 ClassLabels = NDArray[Any]
 
@@ -35,7 +36,8 @@ def clients_of(
     Unless labels are needed, all clients may lack them, and there are no classes then. Raises FedkinError if a client's
     samples or labels cannot be used, or clients differ in the shape of a sample.
     """
-    read = load_agreeing_clients(given.source, given.label, options)
+    with python_advice():
+        read = load_agreeing_clients(given.source, given.label, options)
     beside = given.labels or [None] * len(read)
     labels = [labels_in(data) if y is None else y for y, data in zip(beside, read, strict=True)]
     called = [data.name for data in read]
@@ -66,7 +68,8 @@ def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:
     Labels are ``None`` where there are none. Raises FedkinError if data are of another form, or a file cannot be read.
     """
     if isinstance(value, str | Path):
-        return ClientInput(value, labels_in(read_file(expanded(str(value)), label)))
+        with python_advice():
+            return ClientInput(value, labels_in(read_file(expanded(str(value)), label)))
     frame = as_frame(value)
     if frame is not None and label is not None and label not in [str(name) for name in frame.columns]:
         label = None

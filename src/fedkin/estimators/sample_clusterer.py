@@ -26,6 +26,7 @@ from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of
 from fedkin.estimators.labelled_clients import read_labels
 from fedkin.estimators.metrics_frame import Row, agreement_rows, sizes_of
+from fedkin.estimators.python_advice import python_advice
 from fedkin.estimators.sample_predictor import Floats, LabelArray, SamplePredictor
 
 FORGOTTEN = -1
@@ -95,7 +96,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     def _clients(self, data: Any, y: Any = None) -> tuple[list[Client], list[str]]:
         """Build the clients, and return them with their names."""
         given = federation_input(data, y)
-        population = ClientFiles(given.source, given.label, table=self._table_options()).build()
+        with python_advice():
+            population = ClientFiles(given.source, given.label, table=self._table_options()).build()
         self._read = _Read(population.notes, given.label, _truth(given, population))
         return population.clients, population.names
 
