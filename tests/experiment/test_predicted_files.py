@@ -75,6 +75,24 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
         prediction.predict(tmp_path / "run", source, client=1, decimal=".")
 
 
+def test_a_new_clients_labels_are_in_the_column_that_the_run_names(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "sites").mkdir()
+    for name in ("north", "south", "west", "new"):
+        turned = name in ("south", "new")
+        cells = ((rng.normal(), at % 2) for at in range(60))
+        rows = "".join(f"{3 * (ill != turned) + v:.2f},{rng.normal():.2f},{ill}\n" for v, ill in cells)
+        folder = tmp_path if name == "new" else tmp_path / "sites"
+        (folder / f"{name}.csv").write_text(f"a,b,ill\n{rows}")
+    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "scenario.name=files"]
+    execute(load_config("ocfl", [*data, "method.rounds=2"]), tmp_path / "run")
+    source = str(tmp_path / "new.csv")
+    assert prediction.assign(tmp_path / "run", source) == prediction.assign(tmp_path / "run", source, "ill")
+    (tmp_path / "new.csv").write_text("a,b,sick\n1,2,1\n")
+    with pytest.raises(FedkinError, match=r"has no column 'ill'"):
+        prediction.assign(tmp_path / "run", source)
+
+
 def test_files_that_are_not_utf_8_are_read_and_predicted_in_the_runs_encoding(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     (tmp_path / "sites").mkdir()

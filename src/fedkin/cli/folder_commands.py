@@ -64,7 +64,7 @@ def predict(folder: Path, data: str, out: Path | None, packages: tuple[str, ...]
 @app.command(section=_SECTION)
 @shared_options.folder(help="Folder of a finished run.")
 @shared_options.argument("data", "The client's samples: anything --data takes.", metavar="DATA", type=DATA)
-@click.option("--label", metavar="COLUMN", help="Column of labels, if it has no usual name.")
+@click.option("--label", metavar="COLUMN", help="Column of labels, if it has neither the run's nor a usual name.")
 @shared_options.packages
 def assign(folder: Path, data: str, label: str | None, packages: tuple[str, ...]) -> None:
     """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""

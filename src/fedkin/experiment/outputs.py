@@ -20,9 +20,9 @@ from fedkin.core.trees import owned
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
-from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.dataset import NO_LABELS, Dataset
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.table_options import AUTO, TableOptions
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
 from fedkin.experiment.checksums import check_sum
@@ -107,6 +107,13 @@ class SavedResult:
         """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
         how = self._how_it_was_read() | {name: value for name, value in options.items() if value is not None}
         return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
+
+    @property
+    def label(self) -> str | None:
+        """The column of labels that the run's configuration names; ``None`` if it names none."""
+        own = read_tables(path) if (path := self.folder / "config.toml").is_file() else {}
+        label = own["data"].get("label") if isinstance(own.get("data"), dict) else None
+        return label if isinstance(label, str) and label not in (AUTO, NO_LABELS) else None
 
     def _how_it_was_read(self) -> dict[str, Any]:
         """Return the options for reading new rows that a client's share of a run has, or the run's folder."""

@@ -146,8 +146,9 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
     """Assign an unseen client to a cluster of the run in `folder`, by its samples in `source`.
 
     They need labels, unless the run describes clients without labels: by prototypes of codes, or by one style of all
-    samples. Raises FedkinError if the run has no result, its method does not cluster clients, `folder` is a client's
-    part of a run, or the data do not fit or lack labels that the run needs.
+    samples. Their column is `label`, or the one that the run's data name. Raises FedkinError if the run has no result,
+    its method does not cluster clients, `folder` is a client's part of a run, or the data do not fit or lack labels
+    that the run needs.
     """
     found = load_found(folder)
     if found.method.clusters != "clients":
@@ -156,8 +157,9 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
         raise FedkinError(
             f"{folder} is a client's share, the model of one cluster; assign with the run's folder instead."
         )
-    data = found.read(source, label)
-    y = _labels(found, data, source) if found.method.assigns_by_labels(found.result) else None
+    by_labels = found.method.assigns_by_labels(found.result)
+    data = found.read(source, label or (found.label if by_labels else None))
+    y = _labels(found, data, source) if by_labels else None
     unseen = Client.unseen(found.prepared(data, source), y, derive_generator(0, "assign"))
     return int(found.method.assign(found.result, unseen))
 
@@ -185,7 +187,8 @@ def _known_client(found: SavedResult, client: int | str | None) -> int:
             else f"has no client {client}"
         )
         names = f", or {listing(short)}" if short else ""
-        raise FedkinError(f"{found.folder} {lacks}; allowed: 0 to {clients - 1}{names}.")
+        new = "" if "cluster" in found.result else "; for a new client give --cluster, which `fedkin assign` finds"
+        raise FedkinError(f"{found.folder} {lacks}; allowed: 0 to {clients - 1}{names}{new}.")
     if int(found.result["labels"][at]) < 0:
         raise FedkinError(
             f"The cluster of client {client_name(at, found.clients)} in {found.folder} is not known, because "
