@@ -17,6 +17,7 @@ from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
+from fedkin.data.preparing.equal_rows import are_copies, row_hashes
 from fedkin.data.reading.table_options import NONE
 from fedkin.data.reading.text_values import NUMBER
 
@@ -60,21 +61,14 @@ def _on_copies(tables: Mapping[str, Table]) -> list[str]:
     for client, table in tables.items():
         if len(table) < _ROWS or len(table.columns) < _COLUMNS:
             continue
-        rows = np.sort(_hashes(table.values.numpy()))
+        rows = np.sort(row_hashes(table.values.numpy()))
         first = seen.setdefault(rows.tobytes(), client)
         if first != client:
             notes.append(f"{first} and {client} hold the same rows; leave one of them out if it is a copy.")
         repeated = len(rows) - len(np.unique(rows))
-        if repeated >= _REPEATED and _has_fine_column(table):
+        if repeated >= _REPEATED and _has_fine_column(table) and are_copies(table):
             notes.append(f"{repeated} of {len(rows)} rows of {client} are copies of others.")
     return notes
-
-
-def _hashes(values: Values) -> npt.NDArray[np.uint64]:
-    """Return a hash of each row of `values` ``(n, columns)``, uint64 ``(n,)``; empty cells are equal, and 0 and -0."""
-    import pandas as pd
-
-    return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(values + 0.0), index=False))
 
 
 def _on_sums(tables: Mapping[str, Table]) -> list[str]:
