@@ -4,7 +4,7 @@ import pytest
 
 from fedkin.core import FedkinError
 from fedkin.studies import time_budget
-from fedkin.studies.time_budget import TimeBudget, duration, parsed_duration
+from fedkin.studies.time_budget import TimeBudget, duration, exact_duration, parsed_duration
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,13 @@ def test_durations(text: str, seconds: float) -> None:
 def test_times_as_people_say_them() -> None:
     times = (0.52, 12.3, 300, 12_600, 345_600)
     assert [duration(seconds) for seconds in times] == ["0.5 s", "12 s", "5 min", "3.5 h", "4 days"]
+
+
+def test_budgets_as_they_were_given() -> None:
+    given = ("90s", "1.5s", "10m", "100m", "2h", "1h30m")
+    assert [exact_duration(parsed_duration(text)) for text in given] == [
+        "90 s", "1.5 s", "10 min", "100 min", "2 h", "90 min",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "10 m", "ten minutes", "-5m", "0s", "10d", "10m!"])

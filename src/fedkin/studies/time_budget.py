@@ -33,6 +33,14 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
+def exact_duration(seconds: float) -> str:
+    """Format a duration in the largest unit of which it is a whole number: ``"90 s"``, ``"10 min"``, ``"2 h"``."""
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds % unit == 0:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:g} s"
+
+
 class TimeBudget:
     """Wall-clock time budget, in seconds, of which some are `kept` for what follows.
 

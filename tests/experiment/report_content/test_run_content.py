@@ -48,6 +48,23 @@ def test_notes_begin_with_how_the_data_were_prepared(config: Config) -> None:
     assert view_of(config, population, prepared, []).notes == ["Column 'id' names the rows."]
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("tested", [True, False])
+def test_the_true_clusters_are_named_where_they_are_known(known: bool, tested: bool, config: Config) -> None:
+    clients = [Client(i, torch.rand(2, 2)) for i in range(2)]
+    tests = [(torch.rand(1, 2), torch.zeros(1, dtype=torch.int64))] * 2 if tested else []
+    hidden = torch.tensor([0, 1]) if known else None
+    population = Population(clients, None, [], tests=tests, clusters=hidden)
+    notes = view_of(config, population, scaling("none", (2,)), [client_record(1, [0, 1], [0.5, 0.5])]).notes
+    said = {
+        (True, True): ["Metrics use the true clusters and test samples, which no method sees."],
+        (True, False): ["Metrics use the true clusters, which no method sees."],
+        (False, True): ["Metrics use test samples, which no method sees."],
+        (False, False): [],
+    }
+    assert notes == said[known, tested]
+
+
 def test_a_scenario_knows_its_columns(tmp_path: Path) -> None:
     assert LabelSkew(data="wine").build(0).features[:2] == ["alcohol", "malic_acid"]
     assert LabelSkew(data="digits").build(0).features == []

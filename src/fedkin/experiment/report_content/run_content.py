@@ -101,7 +101,7 @@ def view_of(
         notes=[
             *forgotten_note(population),
             *preparation.notes,
-            *_notes(records, unit, bool(clustered), population.names),
+            *_notes(records, unit, bool(clustered), population),
         ],
         findings=findings,
         bars=bars,
@@ -245,14 +245,16 @@ def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:
     return [*curves, *client_spread(records, unit), Curve("Traffic", caption, x, traffic, "bytes", unit)]
 
 
-def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, names: Sequence[str]) -> list[str]:
+def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, population: Population) -> list[str]:
     """Return notes on what metrics are compared with, and on events."""
-    notes = _happened(records, unit, names)
+    notes = _happened(records, unit, population.names)
     if not records or not records[-1]["metrics"]:
         return notes
     if not of_clients:
         return ["Class metrics use the data's labels, which no method sees.", *notes]
-    return ["Metrics use the true clusters and test samples, which no method sees.", *notes]
+    used = ["the true clusters"] if population.clusters is not None else []
+    used += ["test samples"] if population.tests or population.common_test is not None else []
+    return [*([f"Metrics use {' and '.join(used)}, which no method sees."] if used else []), *notes]
 
 
 def _lead(found: str, records: Sequence[RecordLine], data: str) -> str:

@@ -14,7 +14,7 @@ from fedkin.studies.compare.candidates import method_named
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_words import about_as_good, lead
 from fedkin.studies.compare.ranking import NEAR
-from fedkin.studies.time_budget import duration
+from fedkin.studies.time_budget import duration, exact_duration
 
 TITLES = {
     "cohesion": "Cohesion",
@@ -91,10 +91,11 @@ def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
     finished = sum(line.runs > 0 for line in comparison.lines)
     how = "chosen by the truth" if comparison.by == "truth" else "chosen without the truth"
     doubt = "" if comparison.confident or not comparison.recommended else ", without confidence"
+    budget = exact_duration(comparison.budget)
     rows = [
         ("Recommended", comparison.recommended or "–", how + doubt),
         ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
-        ("Time", f"{duration(comparison.spent)} of {duration(comparison.budget)}", "spent of the budget, this time"),
+        ("Time", f"{duration(comparison.spent)} of {budget}", "spent of the budget, this time"),
     ]  # fmt: skip
     if comparison.chance_p is not None:
         said = "yes" if comparison.confident else "no"
