@@ -156,7 +156,9 @@ def test_clients_go_by_the_names_of_their_files_in_errors_and_commands(tables, t
     folder = ran(load_config("ifca", here), tmp_path / "labelled").folder
     given = predict(folder, str(tables / "north.csv"), "label", client="north")
     assert given == predict(folder, str(tables / "north.csv"), "label", client="north.csv")
-    with pytest.raises(FedkinError, match=r"has no client nort; allowed: 0 to 2, or north, south, west\.$"):
+    with pytest.raises(
+        FedkinError, match=r"has no client nort; allowed: 0 to 2, or north, south, west; for a new client"
+    ):
         predict(folder, str(tables / "north.csv"), "label", client="nort")
 
 
