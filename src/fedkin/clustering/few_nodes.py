@@ -24,7 +24,7 @@ if it finds more clusters than the graph, which finds too few where most nearest
 TOO_FEW_NODES = 100
 """Number of nodes below which ten clusters are often found as one."""
 
-_MAX_CLUSTERS, _PER_CLUSTER = 10, 3
+MAX_CLUSTERS, PER_CLUSTER = 10, 3
 """Clusters that are looked for at most, and micro-clusters of each on average at least."""
 
 _DRAWS = 21
@@ -54,7 +54,7 @@ def clusters_of_few(
     evidence and, where Ward's method decides, "linkage" and, if it found the number, the "silhouette".
     """
     x = points.double().numpy()
-    if len(x) < 2 * _PER_CLUSTER or not np.ptp(x, axis=0).any():
+    if len(x) < 2 * PER_CLUSTER or not np.ptp(x, axis=0).any():
         return clusters, evidence
     if n_clusters is not None and len(x) > FEW_NODES:
         return clusters, evidence
@@ -92,7 +92,7 @@ def with_linkage(labels: ClusterLabels, size: Points, evidence: dict[str, Any]) 
 def _best(x: Points) -> tuple[float, ClusterLabels]:
     """Return the greatest silhouette of the cuts of a Ward tree, and the clusters of that cut."""
     tree = tree_of(x)
-    cuts = [cut_of(tree, number) for number in range(2, min(_MAX_CLUSTERS, len(x) // _PER_CLUSTER) + 1)]
+    cuts = [cut_of(tree, number) for number in range(2, min(MAX_CLUSTERS, len(x) // PER_CLUSTER) + 1)]
     scored = [(float(silhouette_score(x, labels)), labels) for labels in cuts if 1 < labels.max() + 1 < len(x)]
     return max(scored, key=lambda pair: pair[0], default=(-1.0, np.zeros(len(x), dtype=np.int64)))
 

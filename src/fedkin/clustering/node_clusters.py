@@ -6,17 +6,20 @@ They are communities of the graph, or for few nodes those of Ward's method; on a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fedkin.clustering.community_joining import FEW_DIMENSIONS
+from fedkin.clustering.compact_clusters import compact_clusters
 from fedkin.clustering.few_nodes import FEW_IN_SPACE, FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
 from fedkin.clustering.graph_cut import communities, modularity
 from fedkin.clustering.modes import clusters_by_modes, on_a_line
 from fedkin.clustering.neighbour_graph import neighbour_graph
 from fedkin.clustering.small_clusters import small_clusters
+
+Discrete = Literal["none", "some", "all"]
 
 _UNCLEAR = 0.8
 """Stability below which a note says that clusters are not clear. Of the same rows at other clients they then agree to
@@ -31,6 +34,7 @@ def node_clusters(
     resolution: float | None,
     rng: torch.Generator,
     exact: bool,
+    discrete: Discrete = "none",
 ) -> tuple[Tensor, dict[str, Any]]:
     """Return the cluster of each node, int64 ``(m,)``, and values for the record.
 
@@ -47,17 +51,25 @@ def node_clusters(
     exact : bool
         Whether positions and samples are exact. Then nodes on a line are clustered by `clusters_by_modes`, and few
         others, see `FEW_NODES`, by Ward's method, unless a resolution is given.
+    discrete : {"none", "some", "all"}
+        Whether directions are made of the discrete columns of a table. In up to three dimensions clusters are then
+        compact, see `compact_clusters`; on a line of discrete columns alone there are at most two.
     """
     graph = neighbour_graph(points, counts, neighbours)
     if exact and resolution is None and on_a_line(points):
         clusters, evidence = clusters_by_modes(points[:, 0], counts, n_clusters, rng)
+        if n_clusters is None and discrete == "all" and clusters.max() > 1:
+            clusters, evidence = clusters_by_modes(points[:, 0], counts, 2, rng)
         evidence["modularity"] = modularity(graph, clusters.numpy())
     else:
         clusters, evidence = communities(graph, points, counts, n_clusters, rng, resolution=resolution)
         few = len(clusters) <= (FEW_NODES if points.shape[1] <= FEW_DIMENSIONS else FEW_IN_SPACE)
         if few and resolution is None and exact and not evidence["by_density"]:
             clusters, evidence = clusters_of_few(points, counts, n_clusters, clusters, evidence)
-        if resolution is None and exact:
+        if discrete != "none" and points.shape[1] <= FEW_DIMENSIONS and resolution is None and exact and not few:
+            every = discrete == "all"
+            clusters, evidence = compact_clusters(points, counts, n_clusters, every, clusters, evidence, rng)
+        elif resolution is None and exact:
             clusters, evidence = small_clusters(points, counts, neighbours, n_clusters, clusters, evidence, rng)
     values = {"nodes": len(clusters), "edges": int(graph.nnz // 2), "clusters": int(clusters.max()) + 1, **evidence}
     return clusters, values | _remark(values, points.shape[1], n_clusters, resolution)

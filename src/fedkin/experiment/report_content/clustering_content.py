@@ -6,8 +6,8 @@ with ``numbers``, ``epsilon`` and ``delta``; and with the greatest merge ``heigh
 ``silhouettes`` by number of clusters.
 
 Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each and
-the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward"; on a line ``by_modes``,
-whether clusters are modes; and ``scales``, coarser and finer clusters, see `fedkin.report.ScaleTree`.
+the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward", or are ``compact``. On a
+line ``by_modes``, whether clusters are modes. And ``scales``, coarser and finer ones, see `fedkin.report.ScaleTree`.
 """
 
 from __future__ import annotations
@@ -171,6 +171,8 @@ def _other_way(values: Mapping[str, Any]) -> str | None:
         return "samples differ in one direction alone, so clusters are the modes of their density"
     if "by_modes" in values:
         return "samples differ in one direction alone, and its density does not show as many clusters (k-means)"
+    if values.get("compact"):
+        return "columns of few values put samples in few places, so clusters are compact ones (k-means)"
     if values.get("linkage") == "ward":
         return "micro-clusters, in all or in a cluster, are too few for a graph, so clusters are those of Ward's method"
     return None

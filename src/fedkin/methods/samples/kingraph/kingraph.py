@@ -71,7 +71,8 @@ class KinGraphMethod(SampleMethod):
         Clusters to find; "auto" finds the number in the graph, or on a line in the density, see `clusters_by_modes`. Up
         to 30 micro-clusters are clustered by Ward's method instead, with "auto" by their silhouette if it is above
         chance; with "auto" in more than three dimensions also up to 60 where that finds more, see `clusters_of_few`. So
-        are clusters of fewer than six micro-clusters each, with "auto" if they are stable, see `small_clusters`.
+        are clusters of fewer than six micro-clusters each, with "auto" if they are stable, see `small_clusters`. In up
+        to three dimensions, of which discrete columns give some, clusters are compact, see `compact_clusters`.
     resolution : float or "auto"
         Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
         more clusters. "auto" chooses the most stable; a number is allowed only if `n_clusters` is "auto".
@@ -246,7 +247,14 @@ class KinGraphMethod(SampleMethod):
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
         clusters, found = node_clusters(
-            state.centroids, state.counts, self.neighbours, wanted, resolution, rng, exact=self.epsilon is None
+            state.centroids,
+            state.counts,
+            self.neighbours,
+            wanted,
+            resolution,
+            rng,
+            exact=self.epsilon is None,
+            discrete=state.discrete,
         )
         values = {"phase": "graph", **found, **values_of_own(state.own, clusters)}
         return replace(state, finished=True, clusters=clusters, scales=found["scales"]), values

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.clustering.micro_clusters import smoothed
+from fedkin.clustering.node_clusters import Discrete
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.core import Client, Federation, FedkinError, Payload, State, client_task
 from fedkin.core.replies import (
@@ -114,6 +115,14 @@ class KinGraphState(State):
     def at(self, found: Components) -> KinGraphState:
         """Return the state with the principal components `found`."""
         return replace(self, mean=found.mean, directions=found.directions, variances=found.variances)
+
+    @property
+    def discrete(self) -> Discrete:
+        """Whether all, some or none of the directions are made of discrete columns."""
+        own = self.blocks >= 0
+        if not own.any() or not self.directions[own].any():
+            return "none"
+        return "all" if own.all() else "some"
 
     @property
     def space(self) -> Payload:

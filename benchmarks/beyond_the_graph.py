@@ -1,13 +1,14 @@
-"""Many clusters of few samples each, at three clients: kin-graph with and without Ward's method for them.
+"""Clusters that kin-graph's graph alone does not show: many small ones, and those of few categories.
 
-    python benchmarks/small_clusters.py OUT --seeds 31 32
+    python benchmarks/beyond_the_graph.py OUT --seeds 31 32
 
 Appends to OUT a line of JSON per table and seed that it lacks, and prints the mean adjusted Rand index and number of
-clusters of kin-graph, with and without `fedkin.clustering.small_clusters`, and of k-means of all rows, with the number
-found and given. *Clouds* are normal or uniform, of the same or of different sizes and widths, in 2, 4, 7 and 15
-columns; *none* are samples of one distribution, of which the index is 1 where one cluster is found; *suite*, where
-FEDKIN_DATA is set, are parts of the sets with fifteen clusters or more of the standard suite. k-means is tried with up
-to 50 clusters.
+clusters of kin-graph at three clients, with and without `small_clusters` and `compact_clusters` of `fedkin.clustering`,
+and of k-means of all rows, with the number found and given. *Clouds* are normal or uniform, of the same or of different
+sizes and widths, in 2, 4, 7 and 15 columns; *categories* are two to six latent classes, of which each has its own
+frequent ones, with no, one or two numbers; *none* are samples of one distribution, of which the index is 1 where one
+cluster is found; *suite*, where FEDKIN_DATA is set, are parts of the sets with fifteen clusters or more of the standard
+suite. k-means is tried with up to 50 clusters.
 """
 
 from __future__ import annotations
@@ -18,23 +19,27 @@ import os
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 import fedkin
 from fedkin.clustering import node_clusters
-from tables import POOLED, by_silhouette
+from tables import POOLED, by_silhouette, prepared
 
-Drawn = tuple[NDArray[np.float64], NDArray[np.int64]]
+Drawn = tuple[NDArray[np.float64] | pd.DataFrame, NDArray[np.int64]]
 
 METHODS = ("with, found", "without, found", "with, given", "without, given", "k-means, silhouette", "k-means, given")
+GROUPS = ("clouds", "categories", "none", "suite")
 FORMS = ("round", "unequal", "stretched", "uniform")
 COLUMNS, CLUSTERS, ROWS_EACH = (2, 4, 7, 15), (10, 20, 40), (20, 35)
+CLASSES, CATEGORIES, NUMBERS, PURITY, CATEGORY_ROWS = (2, 3, 4, 6), (3, 5, 10), (0, 1, 2), (0.75, 0.9), (450, 1500)
 NONE, NONE_ROWS = ("normal", "uniform", "correlated", "lognormal", "ring", "answers"), (300, 900)
 SETS = ("a1", "a2", "a3", "birch1", "birch2", "d31", "r15", "s1", "s2", "s3", "s4", "worms_2")
 SET_ROWS = (500, 1000)
@@ -46,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", nargs="+", type=int, default=[31, 32])
-    parser.add_argument("--groups", nargs="+", choices=("clouds", "none", "suite"), default=["clouds", "none", "suite"])
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=GROUPS)
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # one cluster of few micro-clusters is warned of
     lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
@@ -65,6 +70,9 @@ def tables(group: str) -> Iterator[tuple[str, Callable[[int], Drawn]]]:
     if group == "clouds":
         for form, width, number, each in product(FORMS, COLUMNS, CLUSTERS, ROWS_EACH):
             yield f"{form}, {width}, {number}, {each}", partial(clouds, form, width, number, each)
+    elif group == "categories":
+        for of in product(CLASSES, CATEGORIES, NUMBERS, PURITY, CATEGORY_ROWS):
+            yield ", ".join(map(str, of)), partial(latent_classes, *of)
     elif group == "none":
         for form, width, rows in product(NONE, COLUMNS, NONE_ROWS):
             yield f"{form}, {width}, {rows}", partial(without_clusters, form, width, rows)
@@ -92,6 +100,22 @@ def clouds(form: str, width: int, number: int, each: int, seed: int) -> Drawn:
     return x + centres[truth], truth
 
 
+def latent_classes(classes: int, categories: int, numbers: int, purity: float, rows: int, seed: int) -> Drawn:
+    """Draw columns that vary independently within classes; `purity` is the probability of a class's own category."""
+    rng = np.random.default_rng([classes, categories, numbers, int(purity * 100), rows, seed])
+    truth = rng.choice(classes, rows, p=rng.dirichlet(np.full(classes, 8.0)))
+    columns = {}
+    for at in range(categories):
+        levels = int(rng.integers(2, 6))
+        own = rng.permutation(np.resize(np.arange(levels), classes))[truth]
+        other = (own + rng.integers(1, levels, rows)) % levels
+        drawn = np.where(rng.random(rows) < purity, own, other)
+        columns[f"category {at}"] = np.array(list("abcde"))[drawn]
+    for at in range(numbers):
+        columns[f"number {at}"] = rng.normal(0, 2, classes)[truth] + rng.standard_normal(rows)
+    return pd.DataFrame(columns), truth
+
+
 def without_clusters(form: str, width: int, rows: int, seed: int) -> Drawn:
     """Draw samples of one distribution; *answers* are whole numbers from 1 to 7."""
     rng = np.random.default_rng([seed, width, rows, *form.encode()])
@@ -117,23 +141,33 @@ def of_suite(name: str, rows: int, seed: int) -> Drawn:
     return x[kept], truth[kept]
 
 
-def scores(x: NDArray[np.float64], truth: NDArray[np.int64], seed: int) -> list[tuple[float, int]]:
+def scores(x: NDArray[np.float64] | pd.DataFrame, truth: NDArray[np.int64], seed: int) -> list[tuple[float, int]]:
     """Return index and number of clusters of each method."""
     order, number = np.random.default_rng(seed).permutation(len(x)), len(np.unique(truth))
-    x, truth = x[order], truth[order]
-    with_them = node_clusters.small_clusters
+    frame, truth = pd.DataFrame(x).iloc[order], truth[order]
+    parts = [frame.iloc[rows] for rows in np.array_split(np.arange(len(frame)), CLIENTS)]
+    clients = [part.reset_index(drop=True) if isinstance(x, pd.DataFrame) else part.to_numpy() for part in parts]
     labels = []
     for wanted in ("auto", number):
-        for used in (with_them, lambda *given: given[4:6]):
-            node_clusters.small_clusters = used
-            try:
-                model = fedkin.KinGraph(n_clusters=wanted, random_state=seed).fit(np.array_split(x, CLIENTS))
-                labels.append(np.concatenate(model.labels_))
-            finally:
-                node_clusters.small_clusters = with_them
-    x = (x - x.mean(axis=0)) / x.std(axis=0)
-    labels += [by_silhouette(x, number, seed), POOLED["k-means", True](x, number, seed)]
+        for rules in (nullcontext, graph_alone):
+            with rules():
+                labels.append(
+                    np.concatenate(fedkin.KinGraph(n_clusters=wanted, random_state=seed).fit(clients).labels_)
+                )
+    rows = prepared(frame.rename(columns=str).reset_index(drop=True))
+    labels += [by_silhouette(rows, number, seed), POOLED["k-means", True](rows, number, seed)]
     return [(round(adjusted_rand_score(truth, found), 4), len(np.unique(found))) for found in labels]
+
+
+@contextmanager
+def graph_alone() -> Iterator[None]:
+    """Leave out what kin-graph does for small and for compact clusters."""
+    usual = node_clusters.small_clusters, node_clusters.compact_clusters
+    node_clusters.small_clusters = node_clusters.compact_clusters = lambda *given: given[-3:-1]
+    try:
+        yield
+    finally:
+        node_clusters.small_clusters, node_clusters.compact_clusters = usual
 
 
 def shown(lines: Sequence[dict]) -> list[str]:
@@ -151,8 +185,10 @@ def shown(lines: Sequence[dict]) -> list[str]:
 
 
 def part_of(line: dict) -> str:
-    """Return the row of a line: clouds by their number and rows, the others by their group."""
-    *_, number, each = line["table"].split(", ")
+    """Return the row of a line: clouds by their number and rows, categories by theirs, the others by rows."""
+    *_, number, each = of = line["table"].split(", ")
+    if line["group"] == "categories":
+        return f"{of[1]} categories, {of[2] if int(of[2]) else 'no'} number{'s' * (of[2] != '1')}"
     return f"{number} clouds of {each} rows" if line["group"] == "clouds" else f"{line['group']}, {each} rows"
 
 

@@ -1,0 +1,94 @@
+"""Compact clusters of nodes in few dimensions, of which some are made of the discrete columns of a table.
+
+Combinations of a few categories are places, each with many nodes. Communities and density take the places, or stretches
+of them, for clusters, and are sure of it: resamples have the same places. What places cannot do is lie together in
+groups that are far from each other, so k-means finds the clusters, and the silhouette their number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sklearn.metrics import silhouette_score
+from torch import Tensor
+
+from fedkin.clustering.community_scales import largest_first, scales_of
+from fedkin.clustering.few_nodes import MAX_CLUSTERS, PER_CLUSTER
+from fedkin.clustering.k_means import k_means
+
+_LOOKED_AT = 500
+"""Nodes whose silhouettes are computed, at most."""
+_DRAWS = 3
+
+
+def compact_clusters(
+    points: Tensor,
+    counts: Tensor,
+    n_clusters: int | None,
+    all_discrete: bool,
+    clusters: Tensor,
+    evidence: dict[str, Any],
+    rng: torch.Generator,
+) -> tuple[Tensor, dict[str, Any]]:
+    """Return clusters by k-means, into the given number or that with the greatest silhouette, else `clusters`.
+
+    If `n_clusters` is not given and all columns are discrete, the number is one more than there are dimensions: columns
+    that vary independently within clusters share so many directions. Else it is that with the greatest silhouette, of 2
+    to 10. The clusters are taken if their silhouette exceeds that of `clusters`, and those of normal and of uniform
+    points with the same covariance, drawn three times each, each with its own best number. They are also taken if all
+    columns are discrete and `clusters` are more than that. `clusters` that density has found stay, with a given number,
+    too, where some columns are continuous.
+
+    `points` are float32 ``(m, d)``, and `counts`, int64 ``(m,)``, the samples of each. `clusters`, int64 ``(m,)``, are
+    what the graph shows, and `evidence` that for them, see `communities`. `rng` draws seeds and normal points. Clusters
+    are returned as int64 ``(m,)``, from 0, the one with most samples first, with the evidence, "compact" and, if the
+    number was found, the "silhouette".
+    """
+    if evidence["by_density"] and not all_discrete:
+        return clusters, evidence
+    if n_clusters is not None:
+        return _as_result(_found(points, counts, n_clusters, rng), counts, evidence, {})
+    most, allowed = min(MAX_CLUSTERS, len(points) // PER_CLUSTER), points.shape[1] + 1
+    if most < allowed:
+        return clusters, evidence
+    looked_at = torch.randperm(len(points), generator=rng)[:_LOOKED_AT]
+    divisions = [_found(points, counts, number, rng) for number in ([allowed] if all_discrete else range(2, most + 1))]
+    silhouettes = [_silhouette(points[looked_at], labels[looked_at]) for labels in divisions]
+    silhouette, labels = max(zip(silhouettes, divisions, strict=True), key=lambda pair: pair[0])
+    if not (all_discrete and clusters.max() >= allowed):
+        least = _silhouette(points[looked_at], clusters[looked_at])
+        if silhouette <= least or silhouette <= _by_chance(points[looked_at], most, rng):
+            return clusters, evidence
+    return _as_result(labels, counts, evidence, {"silhouette": silhouette})
+
+
+def _as_result(
+    labels: Tensor, counts: Tensor, evidence: dict[str, Any], more: dict[str, Any]
+) -> tuple[Tensor, dict[str, Any]]:
+    size = counts.double().numpy()
+    named = largest_first(labels.numpy(), size)
+    return torch.from_numpy(named), {**evidence, "compact": True, **more, "scales": scales_of((), size, named)}
+
+
+def _found(points: Tensor, counts: Tensor, number: int, rng: torch.Generator) -> Tensor:
+    return k_means(points.double(), number, rng, weights=counts).labels
+
+
+def _silhouette(points: Tensor, labels: Tensor) -> float:
+    if not 1 < len(labels.unique()) < len(labels):
+        return -1.0
+    return float(silhouette_score(points.numpy(), labels.numpy()))
+
+
+def _by_chance(points: Tensor, most: int, rng: torch.Generator) -> float:
+    """Return the best silhouette of normal and of uniform points, as many as `points` and with their covariance."""
+    variances, axes = torch.linalg.eigh(torch.cov(points.double().T))
+    scaled, even = axes * variances.clamp_min(0).sqrt(), torch.ones(len(points))
+    best = -1.0
+    for _ in range(_DRAWS):
+        normal = torch.randn(points.shape, generator=rng, dtype=torch.float64)
+        uniform = (torch.rand(points.shape, generator=rng, dtype=torch.float64) - 0.5) * 12**0.5
+        for drawn in (normal @ scaled.T, uniform @ scaled.T):
+            best = max(best, *(_silhouette(drawn, _found(drawn, even, number, rng)) for number in range(2, most + 1)))
+    return best
