@@ -246,15 +246,9 @@ class KinGraphMethod(SampleMethod):
         """
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
+        points, counts, exact = state.centroids, state.counts, self.epsilon is None
         clusters, found = node_clusters(
-            state.centroids,
-            state.counts,
-            self.neighbours,
-            wanted,
-            resolution,
-            rng,
-            exact=self.epsilon is None,
-            discrete=state.discrete,
+            points, counts, self.neighbours, wanted, resolution, rng, exact=exact, discrete=state.discrete
         )
         values = {"phase": "graph", **found, **values_of_own(state.own, clusters)}
         return replace(state, finished=True, clusters=clusters, scales=found["scales"]), values
