@@ -237,12 +237,7 @@ class KinGraphMethod(SampleMethod):
     def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
         """Find clusters of the nodes, by `n_clusters` and `resolution`; return the state and values for the record.
 
-        Parameters
-        ----------
-        state : KinGraphState
-            State with nodes; its clusters are ignored.
-        rng : torch.Generator
-            Random generator of resamples; a run's is ``fed.rng("communities")``.
+        The clusters of `state` are ignored. `rng` draws resamples; a run's is ``fed.rng("communities")``.
         """
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
