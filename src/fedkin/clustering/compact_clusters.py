@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from sklearn.metrics import silhouette_score
 from torch import Tensor
 
-from fedkin.clustering.community_scales import largest_first, scales_of
-from fedkin.clustering.few_nodes import MAX_CLUSTERS, PER_CLUSTER
+from fedkin.clustering.few_nodes import MOST_FOUND, PER_CLUSTER, as_found, silhouette
 from fedkin.clustering.k_means import k_means
 
 _LOOKED_AT = 500
@@ -49,27 +47,19 @@ def compact_clusters(
     if evidence["by_density"] and not all_discrete:
         return clusters, evidence
     if n_clusters is not None:
-        return _as_result(_found(points, counts, n_clusters, rng), counts, evidence, {})
-    most, allowed = min(MAX_CLUSTERS, len(points) // PER_CLUSTER), points.shape[1] + 1
+        return as_found(_found(points, counts, n_clusters, rng).numpy(), counts, evidence, compact=True)
+    most, allowed = min(MOST_FOUND, len(points) // PER_CLUSTER), points.shape[1] + 1
     if most < allowed:
         return clusters, evidence
     looked_at = torch.randperm(len(points), generator=rng)[:_LOOKED_AT]
     divisions = [_found(points, counts, number, rng) for number in ([allowed] if all_discrete else range(2, most + 1))]
     silhouettes = [_silhouette(points[looked_at], labels[looked_at]) for labels in divisions]
-    silhouette, labels = max(zip(silhouettes, divisions, strict=True), key=lambda pair: pair[0])
+    reached, labels = max(zip(silhouettes, divisions, strict=True), key=lambda pair: pair[0])
     if not (all_discrete and clusters.max() >= allowed):
         least = _silhouette(points[looked_at], clusters[looked_at])
-        if silhouette <= least or silhouette <= _by_chance(points[looked_at], most, rng):
+        if reached <= least or reached <= _by_chance(points[looked_at], most, rng):
             return clusters, evidence
-    return _as_result(labels, counts, evidence, {"silhouette": silhouette})
-
-
-def _as_result(
-    labels: Tensor, counts: Tensor, evidence: dict[str, Any], more: dict[str, Any]
-) -> tuple[Tensor, dict[str, Any]]:
-    size = counts.double().numpy()
-    named = largest_first(labels.numpy(), size)
-    return torch.from_numpy(named), {**evidence, "compact": True, **more, "scales": scales_of((), size, named)}
+    return as_found(labels.numpy(), counts, evidence, compact=True, silhouette=reached)
 
 
 def _found(points: Tensor, counts: Tensor, number: int, rng: torch.Generator, n_init: int = 10) -> Tensor:
@@ -77,9 +67,7 @@ def _found(points: Tensor, counts: Tensor, number: int, rng: torch.Generator, n_
 
 
 def _silhouette(points: Tensor, labels: Tensor) -> float:
-    if not 1 < len(labels.unique()) < len(labels):
-        return -1.0
-    return float(silhouette_score(points.numpy(), labels.numpy()))
+    return silhouette(points.numpy(), labels.numpy())
 
 
 def _by_chance(points: Tensor, most: int, rng: torch.Generator) -> float:

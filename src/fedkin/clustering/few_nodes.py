@@ -24,7 +24,7 @@ if it finds more clusters than the graph, which finds too few where most nearest
 TOO_FEW_NODES = 100
 """Number of nodes below which ten clusters are often found as one."""
 
-MAX_CLUSTERS, PER_CLUSTER = 10, 3
+MOST_FOUND, PER_CLUSTER = 10, 3
 """Clusters that are looked for at most, and micro-clusters of each on average at least."""
 
 _DRAWS = 21
@@ -61,13 +61,13 @@ def clusters_of_few(
     if n_clusters is not None:
         labels, more = cut_of(tree_of(x), n_clusters), {}
     else:
-        silhouette, labels = _best(x)
+        best, labels = _best(x)
         gained = int(labels.max() - clusters.max())
         stay = gained <= 0 if len(x) > FEW_NODES else gained < 0 and evidence["stability"] >= _STABLE
-        if stay or silhouette <= _by_chance(x):
+        if stay or best <= _by_chance(x):
             return clusters, evidence
-        more = {"silhouette": silhouette}
-    return with_linkage(labels, counts.double().numpy(), {**evidence, **more})
+        more = {"silhouette": best}
+    return as_found(labels, counts, evidence, linkage="ward", **more)
 
 
 def tree_of(x: Points) -> Points:
@@ -82,19 +82,28 @@ def cut_of(tree: Points, number: int) -> ClusterLabels:
     return labels
 
 
-def with_linkage(labels: ClusterLabels, size: Points, evidence: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
-    """Return clusters of Ward's method, the one with most samples first, and evidence; `size` are nodes' samples."""
+def silhouette(x: Points, labels: ClusterLabels, metric: str = "euclidean") -> float:
+    """Return the mean silhouette of points or, with "precomputed", of distances; -1 of one cluster or single points."""
+    if not 1 < len(np.unique(labels)) < len(labels):
+        return -1.0
+    return float(silhouette_score(x, labels, metric=metric))
+
+
+def as_found(
+    labels: ClusterLabels, counts: Tensor, evidence: dict[str, Any], **how: Any
+) -> tuple[Tensor, dict[str, Any]]:
+    """Return clusters of nodes, the one with most samples first, and the evidence with `how` they were found."""
+    size = counts.double().numpy()
     labels = largest_first(labels, size)
-    scales = scales_of((), size, labels)
-    return torch.from_numpy(labels), {**evidence, "linkage": "ward", "scales": scales}
+    return torch.from_numpy(labels), {**evidence, **how, "scales": scales_of((), size, labels)}
 
 
 def _best(x: Points) -> tuple[float, ClusterLabels]:
     """Return the greatest silhouette of the cuts of a Ward tree, and the clusters of that cut."""
     tree = tree_of(x)
-    cuts = [cut_of(tree, number) for number in range(2, min(MAX_CLUSTERS, len(x) // PER_CLUSTER) + 1)]
-    scored = [(float(silhouette_score(x, labels)), labels) for labels in cuts if 1 < labels.max() + 1 < len(x)]
-    return max(scored, key=lambda pair: pair[0], default=(-1.0, np.zeros(len(x), dtype=np.int64)))
+    cuts = [cut_of(tree, number) for number in range(2, min(MOST_FOUND, len(x) // PER_CLUSTER) + 1)]
+    scored = [(silhouette(x, labels), labels) for labels in cuts]
+    return max(scored, key=lambda pair: pair[0])
 
 
 def _by_chance(x: Points) -> float:

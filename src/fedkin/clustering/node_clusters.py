@@ -1,6 +1,7 @@
 """Clusters of the nodes of kin-graph's graph, by the method that suits their number and dimensions.
 
-They are communities of the graph, or for few nodes those of Ward's method; on a line they are modes of the density.
+They are communities of the graph; for few nodes, or clusters of few nodes each, those of Ward's method; compact where
+discrete columns give some of few dimensions; and on a line the modes of the density.
 """
 
 from __future__ import annotations
@@ -56,20 +57,22 @@ def node_clusters(
         compact, see `compact_clusters`; on a line of discrete columns alone there are at most two.
     """
     graph = neighbour_graph(points, counts, neighbours)
-    if exact and resolution is None and on_a_line(points):
+    by_graph = resolution is not None or not exact
+    if not by_graph and on_a_line(points):
         clusters, evidence = clusters_by_modes(points[:, 0], counts, n_clusters, rng)
         if n_clusters is None and discrete == "all" and clusters.max() > 1:
             clusters, evidence = clusters_by_modes(points[:, 0], counts, 2, rng)
         evidence["modularity"] = modularity(graph, clusters.numpy())
     else:
         clusters, evidence = communities(graph, points, counts, n_clusters, rng, resolution=resolution)
-        few = len(clusters) <= (FEW_NODES if points.shape[1] <= FEW_DIMENSIONS else FEW_IN_SPACE)
-        if few and resolution is None and exact and not evidence["by_density"]:
+        flat = points.shape[1] <= FEW_DIMENSIONS
+        few = len(clusters) <= (FEW_NODES if flat else FEW_IN_SPACE)
+        if few and not by_graph and not evidence["by_density"]:
             clusters, evidence = clusters_of_few(points, counts, n_clusters, clusters, evidence)
-        if discrete != "none" and points.shape[1] <= FEW_DIMENSIONS and resolution is None and exact and not few:
+        if flat and not few and not by_graph and discrete != "none":
             every = discrete == "all"
             clusters, evidence = compact_clusters(points, counts, n_clusters, every, clusters, evidence, rng)
-        elif resolution is None and exact:
+        elif not by_graph:
             clusters, evidence = small_clusters(points, counts, neighbours, n_clusters, clusters, evidence, rng)
     values = {"nodes": len(clusters), "edges": int(graph.nnz // 2), "clusters": int(clusters.max()) + 1, **evidence}
     return clusters, values | _remark(values, points.shape[1], n_clusters, resolution)

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.spatial.distance import pdist, squareform
-from sklearn.metrics import silhouette_score
 from torch import Tensor
 
-from fedkin.clustering.few_nodes import ClusterLabels, Points, cut_of, tree_of, with_linkage
+from fedkin.clustering.few_nodes import ClusterLabels, Points, as_found, cut_of, silhouette, tree_of
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.seeds import draw_seed
 
@@ -73,47 +72,40 @@ def small_clusters(
     for them, see `communities`. `rng` draws the resamples. Clusters are returned as int64 ``(m,)``, from 0, the one
     with most samples first, with the evidence, "linkage" and, if the number was found, "silhouette" and "stability".
     """
-    x, size = points.double().numpy(), counts.double().numpy()
+    x = points.double().numpy()
     if n_clusters is not None:
         if not len(x) < _NODES_EACH * n_clusters < _NODES_EACH * len(x):
             return clusters, evidence
-        return with_linkage(cut_of(tree_of(x), n_clusters), size, evidence)
+        return as_found(cut_of(tree_of(x), n_clusters), counts, evidence, linkage="ward")
     if not 2 * neighbours <= len(x) <= _MAX_NODES:
         return clusters, evidence
     distances = squareform(pdist(x))
     found = _most_separate(tree_of(x), distances, neighbours)
     if found is None or found.max() <= int(clusters.max()):
         return clusters, evidence
-    silhouette = _silhouette(distances, found)
-    if silhouette <= max(_silhouette(distances, clusters.numpy()), 0.0) or not _are_apart(distances, found):
+    reached = silhouette(distances, found, "precomputed")
+    if reached <= max(silhouette(distances, clusters.numpy(), "precomputed"), 0.0) or not _are_apart(distances, found):
         return clusters, evidence
     stability = _stability(x, found, np.random.default_rng(draw_seed(rng)))
     if stability < _STABLE:
         return clusters, evidence
-    more = {"silhouette": silhouette, "stability": stability, "by_density": False}
-    return with_linkage(found, size, {**evidence, **more})
+    how = {"linkage": "ward", "silhouette": reached, "stability": stability, "by_density": False}
+    return as_found(found, counts, evidence, **how)
 
 
 def _most_separate(tree: Points, distances: Points, neighbours: int) -> ClusterLabels | None:
     """Return the cut of a Ward tree with the greatest silhouette, ``None`` if one of its clusters is not small."""
     most = len(distances) // _FEWEST_NODES
     numbers = np.unique(np.geomspace(2, most, _COARSE).round().astype(int))
-    scores = {int(number): _silhouette(distances, cut_of(tree, number)) for number in numbers}
+    scores = {int(number): silhouette(distances, cut_of(tree, number), "precomputed") for number in numbers}
     at = int(np.searchsorted(numbers, max(scores, key=scores.__getitem__)))
     low, high = numbers[max(at - 1, 0)], numbers[min(at + 1, len(numbers) - 1)]
     if high * neighbours < len(distances):
         return None
-    scores |= {
-        number: _silhouette(distances, cut_of(tree, number)) for number in range(low, high) if number not in scores
-    }
+    between = [number for number in range(low, high) if number not in scores]
+    scores |= {number: silhouette(distances, cut_of(tree, number), "precomputed") for number in between}
     best = cut_of(tree, max(scores, key=scores.__getitem__))
     return best if np.bincount(best).max() <= neighbours else None
-
-
-def _silhouette(distances: Points, labels: ClusterLabels) -> float:
-    if not 1 < len(np.unique(labels)) < len(labels):
-        return -1.0
-    return float(silhouette_score(distances, labels, metric="precomputed"))
 
 
 def _are_apart(distances: Points, labels: ClusterLabels) -> bool:

@@ -72,9 +72,9 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
             width)`` or ``(n, channels, height, width)``, all finite. Tables may hold numbers, text, categories,
             booleans and dates, and empty cells; columns are matched by name.
         y : str, sequence or dict, optional
-        The name of a column of labels, which is then no feature, or "none" if files have none; or one array of labels
-        per client, in order or by name. Labels, also those in `X`, are not used to find clusters; `metrics_` compares
-        with them.
+            The name of a column of labels, which is then no feature, or "none" if files have none; or one array of
+            labels per client, in order or by name. Labels, also those in `X`, are not used to find clusters;
+            `metrics_` compares with them.
         eval : as X, optional
             Labelled samples beside those clustered, of all or some clients, by name, or of as many in a list; or one
             data set for all. In the end the clusters that `predict` gives them are compared with their labels.

@@ -57,10 +57,8 @@ def notes_on_categories(column: str, by_client: Mapping[str, Sequence[str]]) -> 
             f"Categories of column '{column}' that differ in spelling alone count as different: {listed}{more}; spell "
             "them alike if they are the same."
         )
-    known = {client: set(own) for client, own in by_client.items() if own}
-    parts = _connected(known)
-    if 1 < len(parts) < len(known):
-        apart = " and at ".join(map(clients_in_words, parts[1 : _PARTS + 1]))
+    if parts := _apart(by_client):
+        apart = " and at ".join(map(clients_in_words, parts))
         notes.append(
             f"Column '{column}' has no frequent value of the other clients at {apart}; spell its values alike if they "
             "are the same."
@@ -104,14 +102,17 @@ def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
             f"Labels that differ in spelling alone are different classes: {listed}; spell them alike if they are the "
             "same."
         )
-    known = {client: set(own) for client, own in by_client.items() if own}
-    parts = _connected(known)
-    if 1 < len(parts) < len(known):
-        apart = " and at ".join(
-            f"{clients_in_words(part)} (such as '{next(iter(by_client[part[0]]))}')" for part in parts[1 : _PARTS + 1]
-        )
+    if parts := _apart(by_client):
+        apart = " and at ".join(f"{clients_in_words(part)} (such as '{by_client[part[0]][0]}')" for part in parts)
         notes.append(f"No label of the other clients is at {apart}; spell labels alike if they mean the same.")
     return notes
+
+
+def _apart(by_client: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Return groups of clients that share no value with the first group; none if no two clients share one."""
+    known = {client: set(own) for client, own in by_client.items() if own}
+    parts = _connected(known)
+    return parts[1 : _PARTS + 1] if len(parts) < len(known) else []
 
 
 def _spelt(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) -> str:
