@@ -38,6 +38,15 @@ def test_repeated_points_are_no_clusters_of_their_own():
         assert torch.equal(labels[0::2], labels[:1].expand(600))
 
 
+def test_one_point_far_off_leaves_fewer_clusters_and_no_warning():
+    points = torch.randn(20, 3, generator=generator(), dtype=torch.float64)
+    points[7] = 1e20
+    for start in (4, points[5:9].float()):
+        centres, labels, _ = k_means(points, start, generator())
+        assert sorted(labels.unique().tolist()) == list(range(len(centres)))
+        assert (labels == labels[7]).sum() == 1
+
+
 def test_weights_are_repetitions():
     points, weights = torch.tensor([[0.0], [1.0], [10.0]]), torch.tensor([3, 1, 2])
     found = k_means(points, 2, generator(), weights=weights).centres

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -51,7 +53,7 @@ def k_means(
     clusters to find from k-means++ seeds, or initial centres, float32 ``(k, width)``. Of `n_init` sets of seeds that
     with the smallest distances is kept; given centres are tried once. `max_iterations` are for each of them. `weights`
     ``(n,)``, above 0, are how much points count; by default all alike. There are fewer centres than asked for if there
-    are not so many different points, or starts.
+    are not so many different points, or starts; also if one lies so far off that rounding leaves others alike.
     """
     seed = draw_seed(rng)
     may_leave = weights is None and device().type != "cpu"
@@ -64,10 +66,13 @@ def k_means(
         first = drop_duplicates(start)
         first = first[: _at_most(len(first), points)].to(points.dtype)
         search = KMeans(len(first), init=first.numpy(), n_init=1, max_iter=max_iterations, random_state=seed)
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+    with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
+        # Sums over several threads depend on which is first.
+        warnings.simplefilter("ignore", ConvergenceWarning)  # points that are alike only about a mean far away
         search.fit(points.numpy(), sample_weight=None if weights is None else weights.double().numpy())
-    labels = torch.from_numpy(search.labels_.astype(np.int64))
-    return Partition(torch.from_numpy(search.cluster_centers_).float(), labels, int(search.n_iter_))
+    kept, labels = np.unique(search.labels_, return_inverse=True)
+    centres = torch.from_numpy(search.cluster_centers_[kept]).float()
+    return Partition(centres, torch.from_numpy(labels.astype(np.int64)), int(search.n_iter_))
 
 
 def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition:
