@@ -32,7 +32,9 @@ def read(cells, **options):
         pd.Series(["1.5", "N/a", "3e0"], dtype=object),
         pd.array([1.5, None, 3], dtype="Float64"),
         pd.Series([decimal.Decimal("1.5"), None, decimal.Decimal(3)]),
-        pd.Series(pd.to_timedelta(["36h", None, "72h"])),
+        pd.Series(pd.to_timedelta(["90min", None, "3h"])),
+        pd.Series([datetime.timedelta(hours=1.5), None, datetime.timedelta(hours=3)], dtype=object),
+        pd.Series(pd.to_timedelta(["90min", None, "3h"])).astype("duration[ns][pyarrow]"),
         pd.Series(pd.array([1.5, None, 3], dtype="float64[pyarrow]")),
     ],
 )
@@ -186,7 +188,7 @@ def test_of_few_measurements_a_single_wrong_cell_is_named_and_codes_are_a_catego
 
 def test_a_cell_among_times_that_is_none_is_named():
     with pytest.raises(
-        FedkinError, match=r"^Column 'c' of Client 0 holds times of day, but '9\.12' in row 41; correct or"
+        FedkinError, match=r"^Column 'c' of Client 0 holds times of day or durations, but '9\.12' in row 41; correct or"
     ):
         read([f"{10 + at % 12}:{at:02}" for at in range(40)] + ["9.12"])
 

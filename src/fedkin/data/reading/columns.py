@@ -16,10 +16,10 @@ from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.date_texts import Ambiguous, as_dates, compact_dates, looks_like_date, no_date_in
+from fedkin.data.reading.durations import is_duration
 from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import NONE, TableOptions
 from fedkin.data.reading.text_values import (
-    CLOCK,
     EXACT,
     LEADING_ZERO,
     Values,
@@ -101,7 +101,7 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     if types.is_datetime64_any_dtype(kind):
         return Column(name, "date"), _days(cells)
     if types.is_timedelta64_dtype(kind):
-        return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 86_400
+        return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 3_600
     if str(kind).startswith("period"):
         return Column(name, "date"), _days(cells.dt.to_timestamp())
     return _guessed(name, cells, here, options.decimal)
@@ -123,6 +123,9 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
         return Column(name, "boolean", ("false", "true")), _at(codes, distinct.astype(np.float64))
     if kind in ("date", "datetime", "datetime64"):
         return Column(name, "date"), _at(codes, _days(pd.Series(pd.to_datetime(distinct, utc=True))))
+    if kind in ("timedelta", "timedelta64"):
+        hours = pd.Series(pd.to_timedelta(distinct)).dt.total_seconds() / 3_600
+        return Column(name), _at(codes, hours.to_numpy(np.float64))
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
         values = _at(codes, np.array([_as_float(number) for number in distinct]))
         big = kind == "integer" and np.nanmax(np.abs(values), initial=0) > EXACT
@@ -183,8 +186,8 @@ def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> No
             "way, or name the column in categorical or drop."
         )
     if len(words) > _SOME_MEASURED and not any(map(LEADING_ZERO.match, words)):
-        times = np.array([CLOCK.fullmatch(word) is not None for word in words])
-        for fitting, what in ((are_numbers(words, decimal), "numbers"), (times, "times of day")):
+        times = np.array([is_duration(word) for word in words])
+        for fitting, what in ((are_numbers(words, decimal), "numbers"), (times, "times of day or durations")):
             _check_mostly(words, codes, fitting, here, what)
     if (example := with_unit(words, int((codes >= 0).sum())) or with_known_unit(words)) is not None:
         raise FedkinError(

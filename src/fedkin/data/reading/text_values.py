@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedkin.data.reading.durations import as_hours, clock_hours
+
 Words = npt.NDArray[np.object_]
 Values = npt.NDArray[np.float64]
 
@@ -29,7 +31,6 @@ _GROUPED = {
 _HUNDREDS, _ENOUGH = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
 _ACCOUNTED = re.compile(r"\( ?([$€£]? ?[\d.,' ]*\d[\d.,' ]*%?) ?\)", re.ASCII)
 """Negative numbers as accountants write them."""
-CLOCK = re.compile(r"\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?", re.ASCII)
 CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
 _WITH_UNIT = re.compile(
     r"-?(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?"
@@ -71,7 +72,7 @@ def composed(value: Any) -> str:
 
 
 def as_numbers(words: Words, decimal: str) -> Values | None:
-    """Parse texts as numbers, with separators of thousands or typographic signs; times of day become hours.
+    """Parse texts as numbers, with separators of thousands or typographic signs; times and durations become hours.
 
     Times may have AM and PM; 58 % is 0.58 where all are percentages, and (5) is -5 beside others. ``None`` for others,
     and for codes with leading zeros or of very many digits.
@@ -83,11 +84,13 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
     parted = decimal == "," or any(_GROUPED["."].fullmatch(word) and not _could_be_decimal(word) for word in words)
     parted = parted or _apart_from_a_thousand_on(words)
+    if (hours := as_hours(words)) is not None:
+        return np.array(hours)
     plain = np.array([_plain(word, decimal, parted) for word in words], dtype=object)
-    if all(map(CLOCK.fullmatch, plain)):
-        return np.array([_hours(word) for word in plain])
     if all(halves := [CLOCK_12.fullmatch(word) for word in plain]):
-        return np.array([_hours(f"{int(half[1]) % 12}{half[2]}") + 12 * (half[3] in "pP") for half in halves if half])
+        return np.array(
+            [clock_hours(f"{int(half[1]) % 12}{half[2]}") + 12 * (half[3] in "pP") for half in halves if half]
+        )
     if not all(map(NUMBER.fullmatch, plain)) or any(map(LEADING_ZERO.match, plain)):
         return None
     numbers: Values = plain.astype(np.float64)
@@ -147,11 +150,6 @@ def _apart_from_a_thousand_on(words: Words) -> bool:
 def _could_be_decimal(word: str) -> bool:
     """Return whether the comma in a number may be a decimal separator, as in 1,234."""
     return word.count(",") == 1 and not set(".' ") & set(word)
-
-
-def _hours(word: str) -> float:
-    hours, minutes, *seconds = map(float, word.split(":"))
-    return hours + minutes / 60 + sum(seconds) / 3600
 
 
 def too_diverse(distinct: int, filled: int) -> bool:
