@@ -191,6 +191,20 @@ def test_a_client_with_nearly_all_samples_has_nearly_all_of_every_cluster():
     assert "Nearly all samples of cluster 1 come from 0: where" in remarks(profile(counts=named, members=apart))[0]
 
 
+def test_samples_that_others_may_have_hide_no_cluster_of_one_client():
+    """Withheld samples, five here, may be in any cluster: of small ones they could be more than a twentieth."""
+    members = {0: [53, 42, 0, 0, 0], 1: [50, 56, 0, 0, 0], 2: [0, 0, 65, 49, 31]}
+    parts = {client: torch.tensor(own) for client, own in members.items()}
+    five = torch.ones(5, 5, dtype=torch.int64)
+    known = profile()
+    facts = {name: getattr(known, name)[:1] * five for name in ("filled", "sum", "squares")}
+    meters = dataclasses.replace(
+        known, samples=torch.tensor([103, 98, 65, 49, 31]), counts=torch.zeros(5, 3), members=parts, rows=351, **facts
+    )
+    assert "Nearly all samples of clusters 2, 3 and 4 come from 2: where" in remarks(meters)[0]
+    assert not any("Nearly all" in text for text in remarks(dataclasses.replace(meters, rows=0, min_members=14)))
+
+
 def test_pooled_categories_are_no_value_called_other():
     rare = profile(counts=torch.tensor([[4, 8, 28], [30, 8, 2]]))
     assert "town mostly one of the rare categories (70% against 38%)" in sentences(rare)[0]

@@ -18,8 +18,8 @@ MIN_EFFECT = 0.06
 """Share of a column's variance between clusters from which it is named: a medium effect in Cohen's words."""
 _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
-_ALONE = 0.95
-"""Part of a cluster's samples that one client has, from which it is said."""
+_ALONE, _AT_LEAST = 0.95, 0.8
+"""Part of a cluster's reported samples that one client has, from which it is said, and of all that there may be."""
 _CLEARLY, _BY_CHANCE = 0.5, 1.0
 """And that others have at most this part of what their part of all samples lets expect, less a sample."""
 _NAMED = 4
@@ -83,6 +83,7 @@ def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
     """Name the clusters that nearly all come from one client of several, since its way to measure may be the reason.
 
     Its part of the cluster is then clearly above its part of all samples, as a client that holds nearly all has anyway.
+    Samples that others do not report may be there: they leave it most of the cluster, but need not leave nearly all.
     """
     if len(profile.members) < 2 or len(profile.samples) < 2:
         return []
@@ -91,9 +92,11 @@ def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
     for cluster in range(len(profile.samples)):
         own = {client: int(members[cluster]) for client, members in profile.members.items()}
         client = max(own, key=lambda each: own[each])
-        most = sum(own.values()) + _unreported(profile, cluster)
+        known = sum(own.values())
+        most = known + _unreported(profile, cluster)
         others = 1 - of_all[client] / max(1, sum(of_all.values()))
-        if own[client] >= _ALONE * most > 0 and most - own[client] <= _CLEARLY * others * most - _BY_CHANCE:
+        clearly = most - own[client] <= _CLEARLY * others * most - _BY_CHANCE
+        if own[client] >= max(_ALONE * known, _AT_LEAST * most) > 0 and clearly:
             found.setdefault(client, []).append(str(cluster))
     if not found:
         return []
