@@ -140,6 +140,16 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
         ("scenario.name=label-scew", "Unknown scenario 'label-scew'; did you mean 'label-skew'?"),
         ("data.scaling=x", "'data.scaling' is 'x' on the command line; it should be 'auto', 'standard' or 'none'."),
         ("method.name.x=3", "'name' is not a section, so --set method.name.x=3 cannot be applied."),
+        (
+            'data.na_values=["\\N"]',
+            '--set data.na_values=["\\N"] cannot be read, for TOML takes a backslash in double quotes for the '
+            "beginning of another character; put the text in single quotes, or double the backslash.",
+        ),
+        (
+            "data.drop=[\\N, b]",
+            "'data.drop' is '[\\N, b]' on the command line; it should be a list, such as ['\\N', 'b'] (in the shell, "
+            "between double quotes).",
+        ),
         ("rounds", "--set takes section.key=value, such as method.local_epochs=30, not 'rounds'."),
     ],
 )

@@ -56,5 +56,11 @@ def validation_sentence(
     if isinstance(value, str):
         bare = " (in the shell, between double quotes)" if value.startswith("[") else ""
         parts = [part.strip(" '\"") for part in value.strip("[]").split(",")]
-        wanted = wanted.replace("a valid list", f"a list, such as {parts}{bare}")
-    return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")
+        wanted = wanted.replace("a valid list", f"a list, such as [{', '.join(map(_quoted, parts))}]{bare}")
+    shown = _quoted(value) if isinstance(value, str) else repr(value)
+    return FedkinError(f"'{path}' is {shown} {place}; it should be {wanted}.")
+
+
+def _quoted(text: str) -> str:
+    """Return a text in quotes, with backslashes as they were typed, which Python would double."""
+    return f"'{text}'" if "\\" in text and text.isprintable() else repr(text)

@@ -151,7 +151,12 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
         raise FedkinError(f"--set takes section.key=value, such as method.local_epochs=30, not '{override}'.")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except tomllib.TOMLDecodeError as error:
+        if "\\" in text and _is_toml(text.replace("\\", "\\\\")):
+            raise FedkinError(
+                f"--set {override} cannot be read, for TOML takes a backslash in double quotes for the beginning of "
+                "another character; put the text in single quotes, or double the backslash."
+            ) from error
         value = text
     table = tables
     for parent in parents:
@@ -160,6 +165,14 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
             raise FedkinError(f"'{parent}' is not a section, so --set {override} cannot be applied.")
     table[key] = value
     return path.strip()
+
+
+def _is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
 
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:

@@ -58,6 +58,7 @@ def test_numbers_with_a_decimal_comma_are_read_if_that_is_said():
     [
         (["Yes", "no", None], ("no", "Yes")),
         (["y", "N", "-"], ("N", "y")),
+        (["y", "N", "\\N"], ("N", "y")),
         (["T", "F", ""], ("F", "T")),
         (["ja", "Nein", None], ("Nein", "ja")),
         (["vrai", "Faux", None], ("Faux", "vrai")),

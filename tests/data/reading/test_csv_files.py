@@ -69,7 +69,9 @@ def test_a_file_with_commas_between_cells_has_points_among_files_with_decimal_co
     assert read_table(write(tmp_path / "s.csv", "age;crp\n85;8.486\n89;1,5\n"), options=options).x[0, 1] == 8486
 
 
-@pytest.mark.parametrize("word", ["?", "-", ".", "–", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "None"])
+@pytest.mark.parametrize(
+    "word", ["?", "-", ".", "–", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "\\N", "None"]
+)
 def test_words_of_empty_cells(tmp_path, word):
     read = read_table(write(tmp_path / "t.csv", f"a,b,c\n1,x,{word}\n{word},{word},{word}\n3,y,{word}\n"))
     assert [one.kind for one in read.table.columns] == ["number", "category", "number"]

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 Codes = npt.NDArray[np.int64]
 """Index of each cell's distinct value; -1 where the cell is empty."""
 
-MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a"})
+MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a", "\\n"})
 MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
-"""Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
+"""Words of an empty cell, in lower case, of which "\\\\n" is that of databases' exports; "None" is one in this spelling
+alone, for "none" is often an answer."""
 
 DASHES = frozenset({"-", "–", "—"})
 """Words of an empty cell that are a value in a column with "+", "++" or "2+", as of a laboratory's results."""

@@ -51,7 +51,7 @@ _QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+"', re.ASC
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
 _FEW = 10
 """Distinct numbers like 1.234 that may still be fractions beside whole ones."""
-_EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>"]
+_EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>", "\\N"]
 """What stands for an empty cell beside pandas' own words, dashes unless they are values."""
 
 
