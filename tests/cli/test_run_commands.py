@@ -52,6 +52,27 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("engine", ["local", "flower"])
+def test_a_dry_run_refuses_tables_that_a_run_refuses(
+    engine: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    (folder / "a.csv").write_text("x,since\n" + "".join(f"{at},{at % 9}\n" for at in range(40)))
+    (folder / "b.csv").write_text("x,since\n" + "".join(f"{at},year {at % 3}\n" for at in range(40)))
+    said = []
+    for dry in ([], ["--dry-run"]):
+        assert fedkin("run", "kin-graph", str(folder), "--set", f"engine.name={engine if dry else 'local'}", *dry) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        said.append(shown.err.splitlines()[-1])
+    assert said[0] == said[1]
+    assert said[0].startswith("fedkin: Column 'since' differs in kind")
+    (folder / "b.csv").write_text((folder / "a.csv").read_text())
+    assert fedkin("run", "kin-graph", str(folder), "--dry-run") == 0
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_number_of_clusters_that_nobody_named_is_mentioned_where_data_are_ones_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

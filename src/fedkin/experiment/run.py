@@ -15,6 +15,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from fedkin.experiment.checkpoint import load_checkpoint
 from fedkin.experiment.checksums import SUMS
 from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, SITES, TIMING, no_run, run_config, write_config
-from fedkin.experiment.run_loop import Run, RunOutcome, prepare
+from fedkin.experiment.run_loop import Run, RunOutcome, check_data, prepare
 from fedkin.experiment.tracking import NOTES, check_installed
 
 _DECIDED_BY = ("data", "scenario", "engine", "tracking")
@@ -77,12 +78,16 @@ def execute(
 
 
 def check(config: Config, folder: Path) -> None:
-    """Check that an experiment can begin in `folder`, as `execute` would; nothing is written.
+    """Check that an experiment can begin in `folder`, as `execute` would, and prepare its data; nothing is written.
 
-    Raises FedkinError if `folder` is not empty, or as `check_experiment` does.
+    The clients are in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the clients' data
+    do not fit together, or as `check_experiment` does.
     """
     _check_empty(folder)
-    check_experiment(config)
+    check_machine(config)
+    here = replace(config, engine=config.engine.model_copy(update={"name": "local"}))
+    with open_federation(here, folder, Progress()) as (population, fed):
+        check_data(here, population, fed)
 
 
 def resume(folder: Path, progress: Progress | None = None, callbacks: Sequence[Callback] = ()) -> RunOutcome:
