@@ -24,6 +24,9 @@ from fedkin.data.preparing.range_notes import Spread, notes_on_ranges
         ["X-ray", "x_ray", "Xray"],
         ["Köln", "Koeln"],
         ["Straße", "STRASSE"],
+        ["18-25", "18\u201325", "18\u201425", "18 \u2212 25", "18\u201125", "18\u201025", "18\u201225"],
+        ["A-", "A\u2013"],
+        ["Karlsruhe", "Karls\u00adruhe", "Karls\u200bruhe"],
     ],
 )
 def test_names_that_differ_in_spelling_alone_are_alike(names):

@@ -20,7 +20,10 @@ _NAMED, _PARTS, _COLUMNS = 5, 3, 8
 """Clients that a note names, notes on clients that are apart from the others in one column, and columns of a note."""
 _EXACT = 1e-9
 """Relative difference that rounding makes."""
-_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
+_ALIKE = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "\u00ad": "", "\u200b": "", **dict.fromkeys("\u2010\u2011\u2012–—\u2212", "-")}
+)
+"""Umlauts, invisible hyphens and blanks, and hyphens, dashes and minus signs by the hyphen of the keyboard."""
 _MARKS = re.compile(r"[\s_]|(?<=[^\W\d_])-(?=[^\W\d_])|(?<=[^\W\d_])\.")
 """What does not tell names apart; beside digits and at the end a sign may, as in A+ and A-."""
 
@@ -30,11 +33,12 @@ Ends = tuple[float, float]
 def spelt_alike(names: Iterable[str]) -> list[list[str]]:
     """Return groups of names that differ only in spelling, in the order of the first of each.
 
-    That is in case, blanks, underscores, hyphens between letters, full stops after letters, and umlauts.
+    That is in case, blanks, underscores, hyphens between letters, full stops after letters, umlauts, and whether a
+    hyphen is a dash or minus sign.
     """
     same: dict[str, list[str]] = {}
     for name in names:
-        same.setdefault(_MARKS.sub("", name.casefold().translate(_UMLAUTS)), []).append(name)
+        same.setdefault(_MARKS.sub("", name.casefold().translate(_ALIKE)), []).append(name)
     return [own for own in same.values() if len(own) > 1]
 
 
