@@ -62,6 +62,13 @@ def test_values_of_a_grid_are_no_modes():
     assert evidence["clusters_found"] == sorted(set(evidence["clusters_found"])), "each number is listed once"
 
 
+def test_places_far_apart_have_no_modes_between_them():
+    places, rows = [-1.58, -0.69, -0.24, -0.16, 0.64, 1.17], [370, 67, 197, 218, 92, 556]
+    points, counts = np.repeat(places, 3) + np.tile([0, 1e-7, 2e-7], 6), np.repeat(rows, 3) / 3
+    assert [int(found(points, counts, number).max()) + 1 for number in (2, 3, 6)] == [2, 3, 6]
+    assert found(points, counts).max() < 6
+
+
 def test_a_few_far_points_are_no_cluster():
     x = np.concatenate([np.random.default_rng(0).normal(size=500), [30.0, 30.1, 30.2]])
     assert found(x).max() == 0

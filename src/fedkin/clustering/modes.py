@@ -24,7 +24,8 @@ from fedkin.clustering.community_scales import largest_first, scales_of
 from fedkin.clustering.k_means import k_means
 from fedkin.core.bisection import bisect
 
-_BINS = 1_024
+_BINS, _LEAST_BINS = 1_024, 2.2
+"""Bins, and minimum bandwidth in bins: the spectrum of a narrower kernel is cut off, and its ripples would be modes."""
 _MARGIN = 0.25
 """Empty bins at either end, as a fraction of the range, so that the ends' modes are modes."""
 _HALVINGS = 30
@@ -147,13 +148,13 @@ class _Line:
 
     @cached_property
     def _least_bandwidth(self) -> float:
-        """Half the median distance of samples to the next different value."""
+        """Half the median distance of samples to the next different value, or `_LEAST_BINS`."""
         places, place = np.unique(self.points, return_inverse=True)
         gaps = np.concatenate([[np.inf], np.diff(places), [np.inf]])
         near = np.minimum(gaps[1:], gaps[:-1])[place]
         order = np.argsort(near)
         middle = np.searchsorted(np.cumsum(self.counts[order]), self.counts.sum() / 2)
-        return max(_GRID * float(near[order][middle]), self._step / 2)
+        return max(_GRID * float(near[order][middle]), _LEAST_BINS * self._step)
 
     def _density(self, bandwidth: float) -> Floats:
         """Return the samples in each bin ``(bins,)``, smoothed by a Gaussian kernel."""
