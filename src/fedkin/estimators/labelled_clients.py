@@ -15,7 +15,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import raised_by, refuse
 from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
 from fedkin.data.inputs.federation_input import FederationInput
-from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels
 from fedkin.data.reading.client_files import expanded, read_file
@@ -48,6 +48,7 @@ def clients_of(
     of_each = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
     problems = [line for own in of_each for line in raised_by(read_labels, *own)]
     refuse(problems)
+    check_kinds(read, options)
     arrays = [read_labels(*own) for own in of_each]
     classes = classes_of(arrays)
     for client, own, name in zip(clients, arrays, called, strict=True):

@@ -42,7 +42,8 @@ def test_values_kinds_shapes_options_and_files_are_one_list(tmp_path):
         f"{d} cannot be read as .csv (the file is empty).",
         f"{e} is empty (0 rows, 2 columns of features).",
         "Column 'sex' differs in kind: category such as 'f' at clients a.csv, c.csv; number at client b.csv. Write it "
-        "in one way, or name it in categorical, or in drop.",
+        "in one way, as numbers if its values have an order; name it in categorical only if its numbers are codes, or "
+        "in drop.",
         "Column 'seen' differs in kind: category such as 'u' at clients a.csv, c.csv; date at client b.csv. Write it "
         "in one way, or name it in categorical, or in drop.",
     ]
@@ -52,13 +53,53 @@ def test_a_word_among_few_numbers_is_what_makes_a_client_differ():
     number, mixed = pd.DataFrame({"n": [3.0, 4, 6, 8] * 8}), pd.DataFrame({"n": ["3", "4", "6", "rotary"] * 8})
     rare = mixed.replace("rotary", "8")
     rare.loc[3] = "rotary"
-    for other, what in ((mixed, "category such as 'rotary'"), (rare, "category with texts beside numbers")):
+    reported = ((mixed, "such as 'rotary'"), (rare, "with texts beside numbers"))
+    codes = rare.replace(["3", "4", "6", "8"], [f"{at:04}" for at in (3, 4, 6, 8)])
+    lone = pd.DataFrame({"n": [f"{at:04}" for at in range(28)] + ["rotary"] * 4})
+    for other, what in (*reported, (codes, "such as '0003'"), (lone, "of texts, or of numbers with leading zeros")):
+        apart = [ClientFiles([one]).build().clients[0] for one in (number, other)]
+        apart[1].id = 1
         with pytest.raises(FedkinError) as error:
-            prepare(LocalFederation(ClientFiles([number, other]).build().clients, seed=0))
+            prepare(LocalFederation(apart, seed=0))
+        assert str(error.value).startswith(f"Column 'n' differs in kind: category {what} at client 1; number at ")
+    for other in (mixed, rare):  # where the cells are at hand, even a single one is an example
+        with pytest.raises(FedkinError) as error:
+            ClientFiles([number, other]).build()
         assert str(error.value) == (
-            f"Column 'n' differs in kind: {what} at client 1; number at client 0. Write it in one way, or name it in "
-            "categorical, or in drop."
+            "Column 'n' differs in kind: category such as 'rotary' at client 1; number at client 0. Write it in one "
+            "way, as numbers if its values have an order; name it in categorical only if its numbers are codes, or in "
+            "drop."
         )
+
+
+def test_columns_that_differ_alike_are_one_problem_with_the_advice_that_fits():
+    def differing(**others):
+        frames = [pd.DataFrame({name: cells * 5 for name, cells in own.items()}) for own in zip_columns(others)]
+        with pytest.raises(FedkinError) as error:
+            prepare(LocalFederation(ClientFiles(frames).build().clients, seed=0))
+        return str(error.value).splitlines()
+
+    def zip_columns(pairs):
+        return [{name: pair[at] for name, pair in pairs.items()} | {"x": [*range(12)]} for at in (0, 1)]
+
+    words, numbers = ["agree", "neither", "disagree"] * 4, [1, 2, 3] * 4
+    assert differing(q1=(words, numbers), q2=(words, numbers)) == [
+        "Columns 'q1', 'q2' differ in kind: category such as 'agree' at client 0; number at client 1. Write them in "
+        "one way, as numbers if their values have an order; name them in categorical only if their numbers are codes, "
+        "or in drop."
+    ]
+    bands = ["18-25", "26-35", "36-45"]
+    frames = [pd.DataFrame({"age": bands * 20}), pd.DataFrame({"age": pd.Categorical(bands * 20, bands, ordered=True)})]
+    with pytest.raises(FedkinError) as error:
+        prepare(LocalFederation(ClientFiles(frames).build().clients, seed=0))
+    assert str(error.value) == (
+        "Column 'age' differs in kind: category such as '18-25' at client 0; ordinal at client 1. Name its levels in "
+        "ordinal, from the lowest to the highest, or write it in one way."
+    )
+    assert differing(plz=(["01067", "01069", "04103"] * 4, numbers)) == [
+        "Column 'plz' differs in kind: category such as '01067' at client 0; number at client 1. Numbers with leading "
+        "zeros are codes, so name it in categorical, or in drop."
+    ]
 
 
 def test_what_options_name_is_in_the_list_if_all_columns_are_known():

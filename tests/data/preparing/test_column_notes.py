@@ -38,7 +38,7 @@ def test_signs_beside_digits_and_at_the_end_tell_names_apart():
 
 
 def test_spellings_and_values_that_no_two_clients_share_are_mentioned():
-    notes = notes_on_categories("town", {"north": ["Ulm", "Bonn"], "south": ["ulm"], "west": []})
+    notes = notes_on_categories({"town": {"north": ["Ulm", "Bonn"], "south": ["ulm"], "west": []}})
     assert notes == [
         "Categories of column 'town' that differ in spelling alone count as different: 'Ulm' (client north), 'ulm' "
         "(client south); spell them alike if they are the same.",
@@ -46,9 +46,9 @@ def test_spellings_and_values_that_no_two_clients_share_are_mentioned():
     assert has_no_common({"north": ["Ulm", "Bonn"], "south": ["ulm"], "west": []})
     assert not has_no_common({"north": ["a", "b"], "south": ["b"]})
     assert not has_no_common({"north": ["a", "b"], "south": []})
-    assert notes_on_categories("town", {"north": ["a", "b"], "south": ["b"]}) == []
-    assert notes_on_categories("town", {"north": ["a", "b"], "south": []}) == []
-    alone = notes_on_categories("town", {"north": ["a", "A"], "south": ["a"]})
+    assert notes_on_categories({"town": {"north": ["a", "b"], "south": ["b"]}}) == []
+    assert notes_on_categories({"town": {"north": ["a", "b"], "south": []}}) == []
+    alone = notes_on_categories({"town": {"north": ["a", "A"], "south": ["a"]}})
     assert alone == [
         "Categories of column 'town' that differ in spelling alone count as different: 'a', 'A'; spell them alike if "
         "they are the same."
@@ -74,9 +74,20 @@ def test_columns_that_distinguish_clients_are_one_note():
 
 def test_clients_without_any_category_of_the_others_are_named():
     by_client = {"a": ["M", "F"], "b": ["male", "female"], "c": ["M"], "d": ["männlich", "weiblich"], "e": ["F"]}
-    assert notes_on_categories("sex", by_client) == [
+    assert notes_on_categories({"sex": by_client}) == [
         "Column 'sex' has no frequent value of the other clients at client b and at client d; spell its values alike "
         "if they are the same."
+    ]
+
+
+def test_columns_with_the_same_spellings_are_one_note():
+    words = {"a": ["agree", "disagree"], "b": ["Agree", "Disagree"], "c": ["agree", "disagree"]}
+    other = {"a": ["x", "y"], "b": ["y"], "c": ["x"]}
+    assert notes_on_categories({"q1": words, "town": other, "q2": words, "q3": words}) == [
+        "Categories of columns 'q1', 'q2', 'q3' that differ in spelling alone count as different: 'agree' (client a), "
+        "'Agree' (client b); 'disagree' (client a), 'Disagree' (client b); spell them alike if they are the same.",
+        "Columns 'q1', 'q2', 'q3' have no frequent value of the other clients at client b; spell their values alike if "
+        "they are the same.",
     ]
 
 

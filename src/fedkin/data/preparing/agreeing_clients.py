@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from fedkin.core.errors import refuse
+from fedkin.core.table import Kind, Table
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, ColumnReport, reports_of
 from fedkin.data.preparing.schema import disagreements, reports_by_name
 from fedkin.data.reading.client_files import load_clients
@@ -33,6 +35,34 @@ def load_agreeing_clients(
     except ClientsError as error:
         found = _disagreements(error.read, options)
         raise ClientsError([*error.problems, *found], error.read) from error
+
+
+def check_kinds(sites: Sequence[Dataset], options: TableOptions = NO_OPTIONS) -> None:
+    """Check that columns hold the same at all clients, as `fedkin.data.preparing.prepare.prepare` does.
+
+    Here the cells are at hand, so the sentences have examples that no client would report. Raises FedkinError with a
+    line for each column, or columns, that differ.
+    """
+    tables = {site.name: site.table for site in sites if site.table is not None and len(site.table)}
+    kinds: dict[str, set[Kind]] = {}
+    for table in tables.values():
+        for column in table.columns:
+            kinds.setdefault(column.name, set()).add(column.kind)
+    unlike = {name for name, own in kinds.items() if len(own) > 1}
+    if not unlike:
+        return
+    reports = {client: _with_examples(table, unlike) for client, table in enumerate(tables.values())}
+    known = options.id in unlike
+    refuse(disagreements(reports, options.id if known else AUTO, dict(enumerate(tables)), options.lacking))
+
+
+def _with_examples(table: Table, names: set[str]) -> dict[str, ColumnReport]:
+    """Return a client's reports on columns with all their categories, however rare."""
+    levels = {column.name: column.categories for column in table.columns}
+    return {
+        name: replace(report, categories=levels[name]) if report.kind == "category" else report
+        for name, report in _reports(ReadSoFar(table), names).items()
+    }
 
 
 def _disagreements(read: Mapping[str, ReadSoFar], options: TableOptions) -> list[str]:

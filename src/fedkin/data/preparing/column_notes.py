@@ -47,27 +47,38 @@ def spelt_as(name: str, others: Iterable[str]) -> str | None:
     return next((group[1] for group in spelt_alike([name, *others]) if group[0] == name), None)
 
 
-def notes_on_categories(column: str, by_client: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return notes on a column's categories: different spellings of one, and clients that have none in common.
+def notes_on_categories(reported: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
+    """Return notes on columns' categories: different spellings of one, and clients that have none in common.
 
-    `by_client` are the categories that each client reports, by its name; `column` is the column's.
+    `reported` are by column and client's name the categories that the client reports. Columns with the same spellings,
+    or clients, are one note.
     """
-    notes = []
-    categories = list(dict.fromkeys(name for own in by_client.values() for name in own))
-    if alike := spelt_alike(categories):
-        listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
-        more = f" (and {len(alike) - _NAMED} more)" if len(alike) > _NAMED else ""
+    alike: dict[str, list[str]] = {}
+    apart: dict[str, list[str]] = {}
+    for column, by_client in reported.items():
+        if spellings := spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own)):
+            listed = "; ".join(_spelt(group, by_client) for group in spellings[:_NAMED])
+            more = f" (and {len(spellings) - _NAMED} more)" if len(spellings) > _NAMED else ""
+            alike.setdefault(f"{listed}{more}", []).append(column)
+        if parts := _apart(by_client):
+            apart.setdefault(" and at ".join(map(clients_in_words, parts)), []).append(column)
+    notes = [
+        f"Categories of {_quoted('column', names)} that differ in spelling alone count as different: {listed}; spell "
+        "them alike if they are the same."
+        for listed, names in alike.items()
+    ]
+    for clients, names in apart.items():
+        have, its = ("has", "its") if len(names) == 1 else ("have", "their")
         notes.append(
-            f"Categories of column '{column}' that differ in spelling alone count as different: {listed}{more}; spell "
-            "them alike if they are the same."
-        )
-    if parts := _apart(by_client):
-        apart = " and at ".join(map(clients_in_words, parts))
-        notes.append(
-            f"Column '{column}' has no frequent value of the other clients at {apart}; spell its values alike if they "
-            "are the same."
+            f"{_quoted('Column', names)} {have} no frequent value of the other clients at {clients}; spell {its} "
+            "values alike if they are the same."
         )
     return notes
+
+
+def _quoted(word: str, names: Sequence[str]) -> str:
+    listed = listing([f"'{name}'" for name in names], _COLUMNS)
+    return f"{word} {listed}" if len(names) == 1 else f"{word}s {listed}"
 
 
 def has_no_common(by_client: Mapping[str, Sequence[str]]) -> bool:

@@ -13,7 +13,12 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task, t
 from fedkin.core.errors import listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
-from fedkin.data.preparing.column_notes import note_on_apart_categories, notes_on_codes, wrong_truths
+from fedkin.data.preparing.column_notes import (
+    note_on_apart_categories,
+    notes_on_categories,
+    notes_on_codes,
+    wrong_truths,
+)
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.column_scales import unit_of
 from fedkin.data.preparing.encoding import Imputation, Mode, TableEncoding
@@ -191,7 +196,9 @@ def _prepared_tables(
         schema, sums = _mostly_filled(schema, sums)
     schema.notes.extend(_notes_on_kept(schema, agreed, sums, by_name, own))
     schema, sums = _most_frequent(schema, sums)
-    silent = replace(schema, notes=[], apart=())  # clients get it, but what is noted of others is not for them
+    silent = replace(
+        schema, notes=[], apart=(), reported={}
+    )  # clients get it, but what is noted of others is not for them
     encoding, notes = fitted_encoding(fed, silent, sums, options)
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     features = {name for own in reports.values() for name in own if name != schema.id}
@@ -217,6 +224,7 @@ def _notes_on_kept(
     numbers, dates = ([column.name for column in columns if column.kind == kind] for kind in ("number", "date"))
     own = {client: found[[agreed.index(name) for name in names]] for client, found in squares.items()}
     return [
+        *notes_on_categories(schema.reported),
         *note_on_apart_categories(schema.apart),
         *note_on_recurring_ids(numbers),
         *note_on_coded_numbers(numbers, replies),

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
+from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import Kind
-from fedkin.data.preparing.column_notes import has_no_common, notes_on_categories, spelt_alike
+from fedkin.data.preparing.column_notes import has_no_common, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
+from fedkin.data.preparing.kind_words import advice_on_kinds, kinds_in_words, listed_clients, sentences_on_kinds
 from fedkin.data.preparing.schema_notes import (
     marks,
     may_be_place,
@@ -27,7 +28,7 @@ from fedkin.data.preparing.schema_notes import (
 from fedkin.data.reading.columns import ALONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, NONE, TableOptions
-from fedkin.data.reading.text_values import NUMBER, merged_wholes
+from fedkin.data.reading.text_values import merged_wholes
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
@@ -74,13 +75,14 @@ class Schema:
 
     `columns` are in the order of the first client that has each. `id` is the column that names rows, which is carried
     to the outputs. `notes` say for the user which columns are left out, and why. `apart` are columns of which no two
-    clients share a category.
+    clients share a category, and `reported` are by column and client the categories that are reported.
     """
 
     columns: tuple[SchemaColumn, ...]
     id: str | None = None
     notes: list[str] = field(default_factory=list)
     apart: tuple[str, ...] = ()
+    reported: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     @property
     def reading(self) -> TableOptions:
@@ -107,7 +109,8 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
         bare = [client for client, own in reports.items() if not any(report.filled for report in own.values())]
         if 0 < len(bare) < len(reports):
             raise FedkinError(
-                f"All cells of {_listed(bare, client_names)} are empty; leave {'it' if len(bare) == 1 else 'them'} out."
+                f"All cells of {listed_clients(bare, client_names)} are empty; leave "
+                f"{'it' if len(bare) == 1 else 'them'} out."
             )
         problems.append("No column is left to compare samples by: " + " ".join(shortened(notes)))
     refuse(problems)
@@ -123,9 +126,26 @@ def _likeliest_id(reports: Reports, names: Sequence[str]) -> str | None:
     return None
 
 
-def disagreements(reports: Reports, id_column: str, client_names: Mapping[int, str]) -> list[str]:
-    """Return a sentence for each column that differs between clients, as `agree` finds them if no column is dropped."""
-    return _agreed(reports, id_column, "impute", client_names)[1]
+def disagreements(
+    reports: Reports, id_column: str, client_names: Mapping[int, str], lacking: str = "impute"
+) -> list[str]:
+    """Return a sentence for each column that differs between clients, as `agree` finds them."""
+    return _agreed(reports, id_column, lacking, client_names)[1]
+
+
+@dataclass
+class _Found:
+    """What is found of columns as they are united.
+
+    `problems` are sentences; `unlike` are columns that differ in kind, by what is where and what to do; `truths` are
+    those of numbers that are truth values at some clients, by what is where; `apart` and `reported` are as of `Schema`.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    unlike: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    truths: dict[str, list[str]] = field(default_factory=dict)
+    apart: list[str] = field(default_factory=list)
+    reported: dict[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
 
 def _agreed(
@@ -134,16 +154,13 @@ def _agreed(
     """Return the common schema, which may have no columns, and a sentence for each problem."""
     names = list(dict.fromkeys(name for own in reports.values() for name in own))
     columns: list[SchemaColumn] = []
-    notes: list[str] = []
-    problems: list[str] = []
+    of_all = _Found()
     if id_column not in (AUTO, NO_ID) and id_column not in names:
-        problems.append(str(unknown_name("id column", id_column, names)))
+        of_all.problems.append(str(unknown_name("id column", id_column, names)))
     found = {AUTO: _likeliest_id(reports, names), NO_ID: None}.get(id_column, id_column)
     nowhere: list[str] = []
     absent: dict[str, list[str]] = {}
     partial: dict[str, dict[int, ColumnReport]] = {}
-    truths: dict[str, list[str]] = {}
-    apart: list[str] = []
     ids: list[str] = []
     texts: list[str] = []
     rare: list[str] = []
@@ -159,10 +176,10 @@ def _agreed(
             nowhere.append(name)
         elif len(filled) < len(reports) and lacking == "drop":
             without = [client for client in reports if client not in filled]
-            absent.setdefault(_listed(without, client_names, len(reports)), []).append(name)
+            absent.setdefault(listed_clients(without, client_names, len(reports)), []).append(name)
             partial[name] = filled
         else:
-            column = _united(name, filled, client_names, problems, notes, truths, apart)
+            column = _united(name, filled, client_names, of_all)
             if column is None:
                 continue
             if column.kind == "category" and not column.categories:
@@ -172,12 +189,12 @@ def _agreed(
     alike = [own for own in spelt_alike(names) if not all(set(own) <= report.keys() for report in reports.values())]
     spelt = {name for group in alike for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in spelt])}
-    notes[:0] = [*notes_on_ids(ids, texts), *note_on_rare(rare)]
-    notes += notes_on_complements(partial, len(reports))
-    notes += [*notes_on_truths(truths), *note_on_spellings(alike, lacking == "drop")]
+    notes = [*notes_on_ids(ids, texts), *note_on_rare(rare), *notes_on_complements(partial, len(reports))]
+    notes += [*notes_on_truths(of_all.truths), *note_on_spellings(alike, lacking == "drop")]
     held_by_all = [name for name in names if all(name in own for own in reports.values())]
     notes += [*note_on_marks(marks(partial, held_by_all)), *notes_on_absent(nowhere, said)]
-    return Schema(tuple(columns), found, notes, tuple(apart)), problems
+    problems = [*of_all.problems, *sentences_on_kinds(of_all.unlike)]
+    return Schema(tuple(columns), found, notes, tuple(of_all.apart), of_all.reported), problems
 
 
 def _with_values(reports: Mapping[int, ColumnReport]) -> dict[int, ColumnReport]:
@@ -197,9 +214,10 @@ def without(schema: Schema, dropped: Iterable[str], *notes: str) -> Schema:
     columns = tuple(column for column in schema.columns if column.name not in gone)
     if not columns:
         raise FedkinError(f"No column is left to compare samples by: {' '.join(notes)}")
-    begins = tuple(f"{start} '{name}' " for name in gone for start in ("Column", "Categories of column"))
-    said = [own for own in schema.notes if not own.startswith(begins)]  # which no longer matters
-    return Schema(columns, schema.id, [*said, *notes], tuple(name for name in schema.apart if name not in gone))
+    said = [own for own in schema.notes if not own.startswith(tuple(f"Column '{name}' " for name in gone))]
+    apart = tuple(name for name in schema.apart if name not in gone)
+    reported = {name: own for name, own in schema.reported.items() if name not in gone}
+    return Schema(columns, schema.id, [*said, *notes], apart, reported)
 
 
 def settled(schema: Schema, are_truths: Sequence[bool]) -> Schema:
@@ -223,36 +241,29 @@ def _united(
     name: str,
     reports: Mapping[int, ColumnReport],
     client_names: Mapping[int, str],
-    problems: list[str],
-    notes: list[str],
-    truths: dict[str, list[str]],
-    apart: list[str],
+    found: _Found,
 ) -> SchemaColumn | None:
-    """Return the common column of all reports; if they disagree, ``None``, with a sentence added to `problems`.
+    """Return the common column of all reports, and add to `found`; if they disagree, ``None``.
 
-    The names of columns of numbers that are truth values at some clients are added to `truths`, by what is where. They
-    are numbers with the categories of these, until sums show whether all are 0 or 1; see `settled`. The names of
-    columns of which no two clients share a category are added to `apart`.
+    Columns of numbers that are truth values at some clients are numbers with the categories of these, until sums show
+    whether all are 0 or 1; see `settled`.
     """
     kinds = {report.kind for report in reports.values()}
-    having = {kind: [client for client, own in reports.items() if own.kind == kind] for kind in sorted(kinds)}
-    said = "; ".join(f"{kind}{_such_as(reports, kind)} at {_listed(own, client_names)}" for kind, own in having.items())
     if kinds == {"boolean", "category"}:
         kinds = {"category"}
     if kinds == {"boolean", "number"}:
         kinds = {"number"}
-        truths.setdefault(said, []).append(name)
+        found.truths.setdefault(kinds_in_words(reports, client_names), []).append(name)
     if len(kinds) > 1:
-        problems.append(
-            f"Column '{name}' differs in kind: {said}. Write it in one way, or name it in categorical, or in drop."
-        )
+        said = (kinds_in_words(reports, client_names), advice_on_kinds(reports))
+        found.unlike.setdefault(said, []).append(name)
         return None
     kind = kinds.pop()
     levels = [report.categories for report in reports.values()]
     if kind in ("number", "date"):
         return SchemaColumn(name, kind, next(filter(None, levels), ()))
     if kind == "ordinal" and len(set(levels)) > 1:
-        problems.append(
+        found.problems.append(
             f"Column '{name}' has levels {', '.join(levels[0])} at one client and "
             f"{', '.join(next(own for own in levels if own != levels[0]))} at another; name them in ordinal."
         )
@@ -262,27 +273,10 @@ def _united(
         named = dict(zip(called, merged_wholes(levels), strict=True))
         categories = tuple(in_order(level for own in named.values() for level in own))
         if has_no_common(named) and not may_be_place(reports.values()):
-            apart.append(name)
-        notes.extend(notes_on_categories(name, named))
+            found.apart.append(name)
+        found.reported[name] = named
         return SchemaColumn(name, kind, categories)
     return SchemaColumn(name, kind, levels[0])
-
-
-def _such_as(reports: Mapping[int, ColumnReport], kind: str) -> str:
-    """Return an example of a category, where clients report any, that is no number where other columns hold such."""
-    levels = [level for own in reports.values() if own.kind == kind == "category" for level in own.categories]
-    words = [level for level in levels if not NUMBER.fullmatch(level)]
-    if kind == "category" and not words and any(own.kind == "number" for own in reports.values()):
-        return " with texts beside numbers"
-    return f" such as '{(words or levels)[0]}'" if levels else ""
-
-
-def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None) -> str:
-    """Return clients by name for a sentence, of which only the first few are named."""
-    called = [names.get(client, str(client)).removeprefix("Client ") for client in clients]
-    shown = listing(called, 5)
-    plural = "client" if len(called) == 1 else "clients"
-    return f"{plural} {shown}" if of is None else f"{len(called)} of {of} clients ({shown})"
 
 
 def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:

@@ -13,7 +13,7 @@ from fedkin.core.errors import FedkinError, listing
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels
 from fedkin.data.reading.client_files import ignored_in
@@ -56,6 +56,7 @@ class ClientFiles:
         arrays differ in shape, or tests are wanted of data without labels.
         """
         sites = load_agreeing_clients(self.data, self.label, self.table)
+        check_kinds(sites, self.table)
         labelled = all(site.y is not None for site in sites)
         if self.test_fraction > 0 and not labelled:
             raise FedkinError(
