@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from fedkin.core.errors import listing
 from fedkin.core.replies import doubles
 
 _ROUNDING = 1e-12
 """Spread of a column, relative to its mean, below which it is constant but for rounding."""
 _VISIBLE = 0.01
 """Maximum of data in [0, 1] below which they are too small to be left alone."""
+_NAMED = 5
+"""Columns that a note names."""
 _MIN_COLUMNS, _EDGE, _SAME_ORDER = 16, 0.05, 6.0
 """Of columns in one unit: how many there are at least, and the ratio of the largest to the smallest spread at most,
 leaving out so many at either end."""
 
 
-def note_on_unit(shared: Tensor, varies: Tensor) -> list[str]:
+def note_on_unit(names: Sequence[str], shared: Tensor, varies: Tensor) -> list[str]:
     """Return a note on the columns with a common scale, given which have and which vary, bool ``(columns,)``; or none.
 
-    Of columns with a single value nothing is said.
+    `names` are those of all columns as a sentence has them. Of columns with a single value nothing is said.
     """
     if not shared.any():
         return []
     all_do = bool(shared[varies].all())
     which = f"All {len(shared)}" if all_do else f"{int(shared.sum())} of {len(shared)}"
-    others = "" if all_do else ", and the others each by its own"
+    own = [name for name, alone in zip(names, (varies & ~shared).tolist(), strict=True) if alone]
+    others = "" if all_do else f", and {listing(own, _NAMED)} {'each ' if len(own) > 1 else ''}by its own"
     return [
         f"{which} columns look like measures in one unit, so they are divided by one common scale{others}; scaling = "
         "'standard' divides each by its own."

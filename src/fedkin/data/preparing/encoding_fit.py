@@ -65,7 +65,7 @@ def fitted_encoding(
     low, high = limits.ends(len(columns))
     imputes = options.lacking == "impute"
     encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, options.imputation)
-    in_one_unit = note_on_unit(shared, ~constant(sums.mean, sums.spread))
+    in_one_unit = note_on_unit([f"'{column.name}'" for column in columns], shared, ~constant(sums.mean, sums.spread))
     return encoding, [*_notes(columns, sums, encoding), *in_one_unit, *outliers]
 
 

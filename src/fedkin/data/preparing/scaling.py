@@ -90,13 +90,14 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
     replies = fed.ask_until_all_reply(squares, {"mean": mean, "unit": unit}, expected=wanted)
     spread = (sum_of(replies, "squares") * unit.square() / count).sqrt()
     scale, shared = scale_of(mode if len(shape) == 1 else "standard", lowest, highest, spread)
-    scale, notes = torch.where(lowest == highest, 1.0, scale), note_on_unit(shared, lowest < highest)
+    called = [f"column {i + 1}" for i in range(len(mean))]
+    scale, notes = torch.where(lowest == highest, 1.0, scale), note_on_unit(called, shared, lowest < highest)
     scaling = Scaling("common" if shared.any() else "standard", shape, mean, scale)
     if mode == "auto" and len(shape) == 1:
         limits = find_limits(partial(_histograms_of, fed), mean, spread, lowest, highest, ~shared)
         if len(limits.at):
             scaling = Scaling(scaling.mode, shape, *limits.within(mean, scale), *limits.ends(len(mean)))
-            notes += note_on_outliers([f"column {i + 1}" for i in range(len(mean))], limits, lowest, highest)
+            notes += note_on_outliers(called, limits, lowest, highest)
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
     return scaling, notes
 
