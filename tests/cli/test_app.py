@@ -82,6 +82,11 @@ def test_wrong_usage_ends_with_2() -> None:
         ("run kfed wine --data wine", "The data set was given twice, as 'wine' and as 'wine'."),
         ("run nothing", "Unknown method 'nothing'; "),
         ("run wine.csv", "Unknown method 'wine.csv'; "),
+        (
+            "run data.source=sites",
+            "'data.source=sites' is no method, but a setting; name a method first, such as kin-graph sites.",
+        ),
+        ("run seed=3", "'seed=3' is no method, but a setting; name a method first, such as kin-graph --set seed=3."),
         ("run .", "'.' is no method, but a path; name a method first, such as kin-graph .."),
         ("run toy --clients -3 --scenario toy", "'scenario.clients' is -3 on the command line; "),
         ("run toy --scenario files --clients 3", "'scenario.clients' is 3 on the command line, but scenario 'files' "),

@@ -133,6 +133,10 @@ def target_of(kind: Kind, name: str) -> str:
 
         if kind == "method" and Path(name).exists():
             raise FedkinError(f"'{name}' is no method, but a path; name a method first, such as kin-graph {name}.")
+        key, equals, value = name.partition("=")
+        if kind == "method" and equals and key:
+            given = value if key == "data.source" else f"--set {name}"
+            raise FedkinError(f"'{name}' is no method, but a setting; name a method first, such as kin-graph {given}.")
         raise unknown_name(kind, name, _TABLES[kind])
     return _TABLES[kind][name].target if name in _TABLES[kind] else name
 
