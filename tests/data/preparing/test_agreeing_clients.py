@@ -36,7 +36,7 @@ def test_values_kinds_shapes_options_and_files_are_one_list(tmp_path):
     assert problems(str(tmp_path)) == [
         f"Column 'age' of {a} holds numbers, but 'old' in row 4; correct or empty it,"
         " name it in na_values, or name the column in "
-        "categorical.",
+        "categorical if its numbers are codes.",
         f"Column 'dose' of {b} has 1 infinite values in 30 rows.",
         f"{c} has more than one column 'dose'; each needs a name of its own.",
         f"{d} cannot be read as .csv (the file is empty).",
@@ -107,12 +107,12 @@ def test_what_options_name_is_in_the_list_if_all_columns_are_known():
     wrong = "Column 'age' of Client 'n' holds numbers, but 'old' in row 4; correct or empty it, name it in na_values, "
     found = problems(clients, drop=["b", "agee"], id="who")
     assert found == [
-        f"{wrong}or name the column in categorical.",
+        f"{wrong}or name the column in categorical if its numbers are codes.",
         "Unknown column in drop 'agee'; did you mean 'age'?",
         "Unknown column in id 'who'; allowed: age, b.",
     ]
     assert problems({**clients, "w": "nowhere.csv"}, drop=["agee"]) == [
-        f"{wrong}or name the column in categorical.",
+        f"{wrong}or name the column in categorical if its numbers are codes.",
         "'nowhere.csv' does not exist; give a file, a directory or the name of a data set.",
     ]
     mixed = problems({**clients, "w": [[1.0, 2.0]], "x": [[1.0]]})

@@ -148,7 +148,7 @@ def test_a_few_texts_among_numbers_are_wrong_cells():
     assert str(error.value) == (
         "Column 'c' of Client 0 holds numbers, but '12x' in row 31, and 2 such cells in all; correct or empty them,"
         " name them in na_values, or "
-        "name the column in categorical."
+        "name the column in categorical if its numbers are codes."
     )
     assert read(cells, categorical=["c"])[0].kind == "category"
     assert read([str(i) for i in range(30)] + [f"A{i}" for i in range(10)])[0].kind == "category"
@@ -194,13 +194,28 @@ def test_a_cell_among_times_that_is_none_is_named():
         read([f"{10 + at % 12}:{at:02}" for at in range(40)] + ["9.12"])
 
 
+@pytest.mark.parametrize(("limit", "number"), [("<0.5", "0.5"), ("< 0.5", "0.5"), (">1000", "1000"), ("<=3", "3")])
+def test_limits_of_detection_are_numbers_and_no_codes(limit, number):
+    cells = [str(i / 4) for i in range(40)] + [limit] * 15
+    with pytest.raises(FedkinError) as error:
+        read(cells)
+    assert str(error.value) == (
+        f"Column 'c' of Client 0 holds numbers, but '{limit}' in row 41, and 15 such cells in all; write limits of "
+        f"detection as numbers, such as {number}, or name them in na_values."
+    )
+    with pytest.raises(
+        FedkinError, match=r"'n\.d\.' in row 41; correct or empty it, name .* if its numbers are codes\.$"
+    ):
+        read([*cells[:40], "n.d."])
+
+
 def test_a_single_wrong_cell_is_not_counted():
     with pytest.raises(FedkinError) as error:
         read([str(i) for i in range(30)] + ["unknown"])
     assert str(error.value) == (
         "Column 'c' of Client 0 holds numbers, but 'unknown' in row 31; correct or empty it,"
         " name it in na_values, or name the column in "
-        "categorical."
+        "categorical if its numbers are codes."
     )
 
 

@@ -27,6 +27,7 @@ from fedkin.data.reading.text_values import (
     are_numbers,
     as_numbers,
     composed,
+    limit_in,
     percentages_beside_numbers,
     with_unit,
 )
@@ -219,10 +220,11 @@ def _check_mostly(words: Words, codes: Codes, fitting: npt.NDArray[np.bool_], he
         wrong = (codes >= 0) & ~np.append(fitting, False)[codes]
         row, count = int(wrong.argmax()), int(wrong.sum())
         more, them = (f", and {count} such cells in all", "them") if count > 1 else ("", "it")
-        raise FedkinError(
-            f"{here} holds {what}, but '{words[codes[row]]}' in row {row + 1}{more}; correct or empty {them}, "
-            f"name {them} in na_values, or name the column in categorical."
-        )
+        example, alone = words[codes[row]], " if its numbers are codes" if what == "numbers" else ""
+        way = f"correct or empty {them}, name {them} in na_values, or name the column in categorical{alone}."
+        if (limit := limit_in(example)) is not None:
+            way = f"write limits of detection as numbers, such as {limit}, or name {them} in na_values."
+        raise FedkinError(f"{here} holds {what}, but '{example}' in row {row + 1}{more}; {way}")
 
 
 def _are_most(words: Words, codes: Codes, fitting: npt.NDArray[np.bool_]) -> bool:

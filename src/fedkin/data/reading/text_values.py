@@ -36,6 +36,7 @@ _WITH_UNIT = re.compile(
     r"-?(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?"
     r"(?P<after>%|‰|[$€£¥]|°[CFNSEWO]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
 )
+_LIMIT = re.compile(r"[<>≤≥]=? ?([+-]?\d[\d.,']*)", re.ASCII)
 _DEGREES = re.compile(r"\d{1,3}° ?\d{1,2}['′’](?: ?\d[\d.]*(?:[\"″”]|''))? ?[NSEWO]?")
 _MANY, _FEW = 10, 3
 """Distinct texts from which numbers with units are hardly categories, and up to which they may be in a few cells."""
@@ -150,6 +151,12 @@ def _apart_from_a_thousand_on(words: Words) -> bool:
 def _could_be_decimal(word: str) -> bool:
     """Return whether the comma in a number may be a decimal separator, as in 1,234."""
     return word.count(",") == 1 and not set(".' ") & set(word)
+
+
+def limit_in(word: str) -> str | None:
+    """Return the number of a limit of detection, as 0.5 of <0.5; ``None`` of other texts."""
+    found = _LIMIT.fullmatch(word)
+    return found[1] if found else None
 
 
 def too_diverse(distinct: int, filled: int) -> bool:
