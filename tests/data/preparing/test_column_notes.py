@@ -167,7 +167,7 @@ def test_how_many_cells_are_far_above_all_others_is_said_where_they_are_few():
         "mistyped, or does it stand for a missing one?"
     ]
     start = "Column 'smoker' has values at client 1 that are up to 94 times as large as any other client's"
-    assert note(7400, 7400, 7400) == [f"{start}, in at most 3 cells; {ends}"]
+    assert note(7400, 7400, 7400) == [f"{start}, at most 3 of them near the largest, 7400; {ends}"]
     assert note(*(100 * age for age in ages[:54]), 7400) == [f"{start}; {ends}"]
 
 

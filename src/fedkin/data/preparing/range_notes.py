@@ -1,4 +1,4 @@
-"""Notes on columns of numbers or dates whose range or maximum at some clients is unlike that of others.
+"""Notes on columns of numbers or dates whose range at some clients is unlike that of others.
 
 They are made from what clients report anyway: numbers of cells, sums, sums of squares, minima and maxima.
 """
@@ -11,16 +11,18 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from fedkin.data.preparing.column_notes import as_written, clients_in_words, largest_first, note_on_apart
+from fedkin.data.preparing.range_words import Finding, How, Kind, in_sentences
 
 _FEWEST = 5
 """Values of a client from which on its range says something."""
 _TIMES = 5.0
-"""Ratio of means, or of maxima, from which on clients seem to differ in unit; of maxima, of a column that overlaps, it
-is the square."""
+"""Ratio of means from which on clients seem to differ in unit; of distances from 0 it is the square."""
+_LEAST = 1e-300
+"""Ratio below which its inverse is hardly a number."""
 _PARTS = 3
 """Notes on clients that are apart from the others in one column."""
 _NEAR, _SHARE = 0.9, 0.2
-"""Of a client's maximum, values that count as equally large, and of its values, those that are a few."""
+"""Of a client's farthest value, those that count as near it, and of its values, those that are a few."""
 
 
 class Spread(NamedTuple):
@@ -47,6 +49,28 @@ class Range(NamedTuple):
     mean: float
     spread: Spread | None = None
 
+    @property
+    def size(self) -> float:
+        """Largest distance of a value from 0."""
+        return max(-self.low, self.high)
+
+    @property
+    def toward_farthest(self) -> Spread | None:
+        """Spread of the values, with the sign by which the one farthest from 0 is positive."""
+        if self.spread is None or self.high == self.size:
+            return self.spread
+        return self.spread._replace(center=-self.spread.center)
+
+    @property
+    def inside(self) -> float:
+        """Mean distance of values from the nearer end of the range, or somewhat less; 0 if all are at the ends."""
+        if self.spread is None or not self.low < self.high:
+            return 0.0
+        width = self.high - self.low  # divided by at once, as above
+        above, below = (self.high - self.mean) / width, (self.mean - self.low) / width
+        away = (self.mean - self.spread.center) / width
+        return (above * below - (self.spread.squares / self.spread.filled / width / width - away * away)) * width
+
 
 def notes_on_ranges(
     columns: Sequence[str],
@@ -57,10 +81,11 @@ def notes_on_ranges(
 ) -> list[str]:
     """Return notes on columns of numbers or dates that are elsewhere at some clients than at others.
 
-    Their ranges do not overlap, or one client's maximum is many times those of all others. `replies` have by client's
-    name the ``names`` of its columns, and float64 ``(columns,)`` ``filled``, ``sum``, ``min`` and ``max`` of each.
-    `dates` are those of the `columns` that hold dates, which have no unit. `means` and `squares`, as for
-    `notes_on_codes`, show how many cells are so large.
+    Their ranges do not overlap, or one client's values reach many times as far from 0 as those of all others, or not
+    nearly as far. What holds of many columns at the same clients is one note. `replies` have by client's name the
+    ``names`` of its columns, and float64 ``(columns,)`` ``filled``, ``sum``, ``min`` and ``max`` of each. `dates` are
+    those of the `columns` that hold dates, which have no unit. `means` and `squares`, as for `notes_on_codes`, show how
+    many cells are so large.
     """
     ranges: dict[str, dict[str, Range]] = {name: {} for name in columns}
     around = dict(zip(columns, means.tolist(), strict=True)) if means is not None else {}
@@ -73,68 +98,94 @@ def notes_on_ranges(
                 ranges[name][client] = Range(low, high, total / filled, far)
     without_unit = set(dates)
     apart: dict[bool, list[str]] = {False: [], True: []}
-    notes = []
+    unlike: list[Finding] = []
     for name, found in ranges.items():
         if len(found) > 1:
             parts, has_unit = _overlapping(found), name not in without_unit
             if len(parts) == len(found):
                 apart[has_unit and any(_times(found, own, parts[0]) for own in parts[1:])].append(name)
             else:
-                notes += _notes_on(name, found, parts, has_unit)
+                unlike += _found_in(name, found, parts, has_unit)
     what = "a value: their ranges do not overlap"
     return [
         *note_on_apart(apart[False], what),
         *note_on_apart(apart[True], what, ", or give {it} one unit"),
-        *notes,
+        *in_sentences(unlike),
     ]
 
 
-def _notes_on(name: str, found: Mapping[str, Range], parts: Sequence[Sequence[str]], has_unit: bool) -> list[str]:
-    """Return notes on the ranges of one column, some of whose `parts` have several clients."""
+def _found_in(name: str, found: Mapping[str, Range], parts: Sequence[Sequence[str]], has_unit: bool) -> list[Finding]:
+    """Return what is unlike in the ranges of one column, some of whose `parts` have several clients."""
     if len(parts) == 1:
-        return _note_on_maximum(name, found) if has_unit else []
-    ratios = [_times(found, own, parts[0]) if has_unit else None for own in parts[1 : _PARTS + 1]]
-    return [_outside(name, own, found, parts[0], ratio) for own, ratio in zip(parts[1:], ratios, strict=False)]
+        return (_beyond(name, found) or _within(name, found)) if has_unit else []
+    return [_outside(name, own, found, parts[0], has_unit) for own in parts[1 : _PARTS + 1]]
 
 
 def _outside(
-    name: str, own: Sequence[str], found: Mapping[str, Range], others: Sequence[str], ratio: float | None
-) -> str:
-    above = found[own[0]].low > found[others[0]].high
-    side = "above" if above else "below"
-    where = f"All values of column '{name}' at {clients_in_words(own)} are {side} those of the others"
+    name: str, own: Sequence[str], found: Mapping[str, Range], others: Sequence[str], has_unit: bool
+) -> Finding:
+    how: How = "above" if found[own[0]].low > found[others[0]].high else "below"
+    where, ratio = clients_in_words(own), _times(found, own, others) if has_unit else None
     if ratio is None:
-        return f"{where}; name the column in drop if it is no feature of samples."
-    times = f"about {ratio:,.0f} times as large" if above else f"about {1 / ratio:,.0f} times smaller"
-    return f"{where}, {times} in the mean; are they in another unit?"
+        return Finding("apart", where, name, how)
+    kind: Kind = "ratio"
+    if _any_below_zero(found[client] for client in (*own, *others)):
+        kind = "farther" if ratio > 1 else "nearer"
+    return Finding(kind, where, name, how, ratio if ratio > 1 else 1 / max(ratio, _LEAST))
 
 
-def _note_on_maximum(name: str, found: Mapping[str, Range]) -> list[str]:
-    """Return a note if one client's largest value is many times that of every other."""
-    second, most = sorted(found, key=lambda client: found[client].high)[-2:]
-    high = found[most].high
-    if not (0 < found[second].high * _TIMES**2 < high and found[most].low >= 0):
+def _beyond(name: str, found: Mapping[str, Range]) -> list[Finding]:
+    """Return what there is to say if one client's value farthest from 0 is many times as far as that of any other."""
+    second, most = sorted(found, key=lambda client: found[client].size)[-2:]
+    own, size, other = found[most], found[most].size, found[second].size
+    if not 0 < other * _TIMES**2 < size:
         return []
-    times, spread = f"{high / found[second].high:,.0f} times as large as any other client's", found[most].spread
-    if spread is not None and spread.at_most(high / _TIMES, high) == 1:
-        return [
-            f"Column '{name}' has a single value at client {most}, {as_written(high, 'number')}, that is {times}; is "
-            "it mistyped, or does it stand for a missing one?"
-        ]
-    few = spread is not None and (cells := spread.at_most(_NEAR * high, high)) <= _SHARE * spread.filled
-    where = f", in at most {cells:,} cells" if few else ""
-    return [
-        f"Column '{name}' has values at client {most} that are up to {times}{where}; are they in another unit, or do "
-        "they stand for missing ones?"
-    ]
+    where, value = clients_in_words([most]), as_written(own.high if own.high == size else own.low, "number")
+    how: How = "as far from 0" if _any_below_zero(found.values()) else "as large"
+    near = None
+    if (spread := own.toward_farthest) is not None:
+        if spread.at_most(size / _TIMES, size) == 1:
+            return [Finding("single", where, name, how, size / other, value)]
+        near = spread.at_most(_NEAR * size, size)
+        if near > _SHARE * spread.filled or own.inside > other:  # where the whole column is larger, few are largest
+            near = None
+    return [Finding("beyond", where, name, how, size / other, value, near)]
+
+
+def _within(name: str, found: Mapping[str, Range]) -> list[Finding]:
+    """Return what there is to say if all values of one client are many times nearer to 0 than the farthest of others.
+
+    That is nothing of whole numbers and of a minimum of 0: where most cells are 0, few clients may have others.
+    """
+    least, second = sorted(found, key=lambda client: found[client].size)[:2]
+    own, times = found[least], found[second].size / (found[least].size or 1.0)
+    if times <= _TIMES**2 or own.low == 0 or (own.low.is_integer() and own.high.is_integer()):
+        return []
+    return [Finding("within", clients_in_words([least]), name, times=times)]
 
 
 def _times(found: Mapping[str, Range], own: Sequence[str], others: Sequence[str]) -> float | None:
-    """Return the ratio of two parts' means; ``None`` if they are not positive or hardly differ."""
-    one, other = (sum(found[client].mean for client in part) / len(part) for part in (own, others))
-    if min(found[client].low for client in (*own, *others)) < 0 or not (one > 0 and other > 0):
+    """Return the ratio of two parts' means, or of their distances from 0 if some values are negative.
+
+    ``None`` if means are not positive or hardly differ, or if all of one part are negative and none of the other.
+    """
+    if _any_below_zero(found[client] for client in (*own, *others)):
+        lows = [min(found[client].low for client in part) for part in (own, others)]
+        highs = [max(found[client].high for client in part) for part in (own, others)]
+        if min(highs) < 0 <= max(lows):
+            return None
+        one, other = (max(found[client].size for client in part) for part in (own, others))
+        least = _TIMES**2
+    else:
+        one, other = (sum(found[client].mean for client in part) / len(part) for part in (own, others))
+        least = _TIMES
+    if not (one > 0 and other > 0):
         return None
-    return one / other if max(one / other, other / one) >= _TIMES else None
+    return one / other if max(one / other, other / one) >= least else None
+
+
+def _any_below_zero(ranges: Iterable[Range]) -> bool:
+    return any(one.low < 0 for one in ranges)
 
 
 def _overlapping(found: Mapping[str, Range]) -> list[list[str]]:
