@@ -66,7 +66,7 @@ class FitOutcome:
 
     def noted(self, notes: Sequence[str]) -> Self:
         """Return the outcome with these notes before those of the preparation."""
-        all_notes = [in_python(note) for note in (*notes, *self.preparation.notes)]
+        all_notes = [in_python(note) for note in self.preparation.noted(notes).notes]
         preparation = dataclasses.replace(self.preparation, notes=all_notes)
         return dataclasses.replace(self, preparation=preparation)
 

@@ -86,8 +86,7 @@ def prepare(
     _connect(config, population, fed, progress)
     checkpoint = load_checkpoint(folder / CHECKPOINT)
     if checkpoint is None:
-        preparation = prepare_data(fed, _preparing(config), population.names)
-        preparation = dataclasses.replace(preparation, notes=[*population.notes, *preparation.notes])
+        preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes)
         for note in preparation.notes:
             progress.warn(note)
     else:

@@ -63,6 +63,60 @@ def test_slips_counts_grades_and_skewed_values_are_no_codes():
     assert notes([np.zeros((5, 2))]) == []
 
 
+def answers(seed, share, code=99, columns=4, scale=range(1, 6)):
+    rng = np.random.default_rng(seed)
+    given = np.where(rng.random((200, columns)) < share, code, rng.choice([*scale], (200, columns)))
+    return pd.DataFrame(given, columns=[f"q{at + 1}" for at in range(columns)])
+
+
+def test_a_code_among_a_few_grades_is_noted_and_of_many_questions_once():
+    ages = np.random.default_rng(2).integers(18, 90, 200)
+    ages[:5] = 999
+    coded = {"north": answers(0, 0), "south": answers(1, 0.08).assign(age=ages)}
+    assert notes(coded) == [
+        "Columns 'q1', 'q2', 'q3', 'q4' hold 99, far above all other values, in up to 18 rows of south; if it stands "
+        "for a missing value, empty these cells or name it in na_values.",
+        "Column 'age' holds 999, far above all other values, in 5 rows of south; if it stands for a missing value, "
+        "empty these cells or name it in na_values.",
+    ]
+    (wide,) = notes([answers(1, 0.08, columns=40), answers(2, 0.08, columns=40)])
+    assert wide.startswith("Columns 'q1', 'q2', 'q3', 'q4', 'q5', 'q6', 'q7', 'q8' and 32 more hold 99, far above all")
+    assert len(notes([answers(1, 0.08, columns=3)])) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "scale", "place"),
+    [
+        (9, range(1, 6), "far above all other values"),
+        (9, range(4), "far above all other values"),
+        (-9, range(1, 8), "far below all other values"),
+        (-99, range(2), "far below all other values"),
+        (77, range(1, 8), "far above all other values"),
+        (99, (1, 2), "far above all other values"),
+    ],
+)
+def test_codes_beside_scales_are_written_in_nines_or_far_away(code, scale, place):
+    (note,) = notes([answers(1, 0.08, code, 1, scale)])
+    assert note.startswith(f"Column 'q1' holds {code}, {place}, in ")
+
+
+@pytest.mark.parametrize(
+    ("code", "scale"),
+    [
+        (9, (1, 2)),
+        (10, range(1, 6)),
+        (9, range(7)),
+        (255, (0, 17, 64)),
+        (100, (0, 5, 10)),
+        (1, (0,)),
+        (2.5, (0, 0.5, 1)),
+        (50, (1, 2)),
+    ],
+)
+def test_grades_doses_and_status_codes_stand_for_nothing_missing(code, scale):
+    assert notes([answers(1, 0.08, code, 1, scale)]) == []
+
+
 def test_rare_spellings_are_noted_where_they_are():
     towns = ["Ulm"] * 30 + ["ulm"] * 2 + ["Bonn"] * 28
     assert notes({"north": coded(130, town=towns), "south": coded(130, town=["Ulm"] * 60)}) == [

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.range_notes import Range, Spread, notes_on_ranges
+from fedkin.data.preparing.range_words import without_repeats
 
 
 def notes(*clients):
@@ -65,6 +67,22 @@ def test_a_code_below_zero_is_counted():
         "Column 'a' has values at client s2 that are up to 258 times as far from 0 as any other client's, at most 3 of "
         f"them near the farthest, -999; {OR_CODES}"
     ]
+
+
+def test_a_code_that_its_cells_show_is_one_note():
+    speeds = np.random.default_rng(0).normal(1500, 100, (200, 1))
+    coded = speeds.copy()
+    coded[:12] = 65535
+    own = notes(speeds, coded)
+    assert own[0].endswith(f", at most 14 of them near the largest, 65535; {OR_CODES}")
+    seen = [
+        "Column 'a' holds 65535, far above all other values, in 12 rows of s1; if it stands for a missing value, ..."
+    ]
+    assert without_repeats(own, seen) == []
+    for other in (["Column 'a' holds 6553, ..., in 12 rows of s1; "], [seen[0].replace("s1", "s10")], []):
+        assert without_repeats(own, other) == own
+    prepared = Preparation(notes=own)
+    assert prepared.noted(seen).notes == seen
 
 
 def test_of_a_column_that_is_larger_as_a_whole_no_cells_are_counted():

@@ -25,6 +25,9 @@ _REPEATED = 3
 """Cells from which on a value is no single slip."""
 _DISTINCT, _LOOKED_AT = 10, 10_000
 """Other values that a measure has at least, so that codes and grades are none; among so many cells."""
+_LEVELS, _FAR = 3, 10
+"""Fewer other whole numbers are no scale, on which 9 is a code; and times that codes are as far as these reach."""
+_NINES = re.compile(r"-?9+")
 _ROWS, _COLUMNS, _FINE = 20, 3, 0.5
 """A table of fewer rows or columns, or without a column of so many distinct values per row, repeats rows by chance."""
 _ROUNDED = 1e-6
@@ -36,6 +39,8 @@ _MOSTLY = 0.9
 """Two numbers in one cell, and the cells of a column that hold such."""
 _NAMED = 5
 """Clients that a note names."""
+_EACH, _COLUMNS_NAMED = 3, 8
+"""Columns with the same code that have a note each, if they are no more, and columns that one note names."""
 
 Values = npt.NDArray[np.float64]
 Place = Literal["far above all other values", "far below all other values", "its only negative value"]
@@ -156,18 +161,31 @@ def _categories(tables: Mapping[str, Table]) -> Iterator[tuple[str, Column, npt.
 
 
 def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
-    """Return a note for each value that seems to stand for an empty cell, with the clients that have it."""
-    found: dict[tuple[str, str, Place], list[str]] = {}
+    """Return notes on values that seem to stand for empty cells, with the clients that have them.
+
+    The same one in many columns, as in the answers to a questionnaire, is one note.
+    """
+    found: dict[tuple[str, Place], dict[str, dict[str, int]]] = {}
     for client, table in tables.items():
         for column, value, place, rows in _codes(table):
-            found.setdefault((column.name, as_written(value, column.kind), place), []).append(
-                f"{rows} rows of {client}"
+            of_columns = found.setdefault((as_written(value, column.kind), place), {})
+            of_columns.setdefault(column.name, {})[client] = rows
+    notes = []
+    for (written, place), of_columns in found.items():
+        groups = [[*of_columns]] if len(of_columns) > _EACH else [[name] for name in of_columns]
+        for names in groups:
+            most: dict[str, int] = {}
+            for client, rows in (pair for name in names for pair in of_columns[name].items()):
+                most[client] = max(rows, most.get(client, 0))
+            where = listing([f"{rows} rows of {client}" for client, rows in most.items()], _NAMED)
+            some = len(names) > 1
+            quoted = listing([f"'{name}'" for name in names], _COLUMNS_NAMED)
+            holds = f"Columns {quoted} hold" if some else f"Column {quoted} holds"
+            notes.append(
+                f"{holds} {written}, {place}, in {'up to ' if some else ''}{where}; if it stands for a missing value, "
+                "empty these cells or name it in na_values."
             )
-    return [
-        f"Column '{name}' holds {value}, {place}, in {listing(where, _NAMED)}; if it stands for a missing value, empty "
-        "these cells or name it in na_values."
-        for (name, value, place), where in found.items()
-    ]
+    return notes
 
 
 def _codes(table: Table) -> Iterator[tuple[Column, float, Place, int]]:
@@ -189,12 +207,14 @@ def _codes(table: Table) -> Iterator[tuple[Column, float, Place, int]]:
 def _place(own: Values, value: float, is_number: bool) -> Place | None:
     """Return where a value at an end is, if it is farther from all others than 90 % of these are from each other.
 
-    Or if it is the only negative one, as -1 is beside concentrations.
+    Or if it is the only negative one, as -1 is beside concentrations. Of few numbers `_is_code_of_few` judges.
     """
     others = own[own != value]
-    if len(np.unique(others[:_LOOKED_AT])) < _DISTINCT:
-        return None
     below = bool(value < others.min())
+    if len(np.unique(others[:_LOOKED_AT])) < _DISTINCT:
+        if not is_number or 2 * len(others) < len(own) or not _is_code_of_few(np.unique(others), value):
+            return None
+        return "far below all other values" if below else "far above all other values"
     if is_number and value < 0 <= others.min():
         return "its only negative value"
     middle = others[others != (others.max() if below else others.min())]  # a code may be at the other end, too
@@ -202,6 +222,19 @@ def _place(own: Values, value: float, is_number: bool) -> Place | None:
     if 2 * len(others) < len(own) or np.abs(others - value).min() <= most - least:
         return None
     return "far below all other values" if below else "far above all other values"
+
+
+def _is_code_of_few(levels: Values, value: float) -> bool:
+    """Return whether a value is a code beside `levels`, a few whole numbers in order of which at most one is left out.
+
+    Such are grades and answers. A code is then written in nines, as 9 beside 1 to 5 and -99, and not nearer to these
+    than they are to each other; or it is ten times as far.
+    """
+    reach, gap = float(levels[-1] - levels[0]), float(np.abs(levels - value).min())
+    if reach == 0 or len(levels) < reach or not (levels == levels.round()).all():
+        return False
+    in_nines, is_scale = _NINES.fullmatch(f"{value:.15g}") is not None, len(levels) >= _LEVELS
+    return (in_nines or is_scale) and gap >= (reach if in_nines and is_scale else _FAR * reach)
 
 
 def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:

@@ -15,6 +15,7 @@ from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding import Imputation, TableEncoding
 from fedkin.data.preparing.new_rows import notes_on_new_rows
+from fedkin.data.preparing.range_words import without_repeats
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
 from fedkin.data.reading.arrays import plain_numbers
 from fedkin.data.reading.sources import load
@@ -64,6 +65,10 @@ class Preparation:
     scaling: Scaling | None = None
     encoding: TableEncoding | None = None
     notes: list[str] = field(default_factory=list)
+
+    def noted(self, notes: Sequence[str]) -> Self:
+        """Return the preparation with these notes on how data were read before its own, which need not repeat them."""
+        return replace(self, notes=[*notes, *without_repeats(self.notes, notes)])
 
     @property
     def mode(self) -> str:

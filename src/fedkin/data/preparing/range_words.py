@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -35,6 +36,12 @@ _TEMPLATES: dict[Kind, str] = {
 }
 
 
+_CODE = re.compile(
+    r"Column '(?P<name>.*)' has values at client (?P<client>.*) that are up to .* near the (?:largest|farthest), "
+    r"(?P<value>[^;]+); are"
+)
+
+
 class Finding(NamedTuple):
     """What is unlike in a column at some clients.
 
@@ -63,6 +70,21 @@ def in_sentences(found: Sequence[Finding]) -> list[str]:
     for own in alike.values():
         said += [_sentence(own)] if len(own) > _EACH else [_sentence([one]) for one in own]
     return said
+
+
+def without_repeats(notes: Sequence[str], on_cells: Sequence[str]) -> list[str]:
+    """Return `notes` without those on a few values of a client that one on its cells calls a code, with their number.
+
+    `on_cells` are the notes of `fedkin.data.preparing.cell_notes`, where they are known.
+    """
+    kept = []
+    for note in notes:
+        code = _CODE.match(note)
+        named = re.compile(rf".* rows of (?:Client )?{re.escape(code['client'])}[,;]") if code else None
+        begin = f"Column '{code['name']}' holds {code['value']}, " if code else ""
+        if named is None or not any(one.startswith(begin) and named.match(one) for one in on_cells):
+            kept.append(note)
+    return kept
 
 
 def _sentence(found: Sequence[Finding]) -> str:

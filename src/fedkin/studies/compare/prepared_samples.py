@@ -49,7 +49,9 @@ def prepared_samples(population: Population, options: PreparingOptions, seed: in
         blocks = preparation.encoding.blocks
     elif x.ndim == 2:
         blocks = [(f"column {i + 1}", i, i + 1) for i in range(x.shape[1])]
-    return PreparedSamples(replace(population, clients=clients), tuple(blocks), (*population.notes, *preparation.notes))
+    return PreparedSamples(
+        replace(population, clients=clients), tuple(blocks), tuple(preparation.noted(population.notes).notes)
+    )
 
 
 def numbers_of(samples: PreparedSamples, rows: NDArray[np.int64]) -> NDArray[np.float64]:
