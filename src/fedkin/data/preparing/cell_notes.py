@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
+from fedkin.data.preparing.cell_parts import notes_on_parts
 from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
 from fedkin.data.preparing.equal_rows import are_copies, row_hashes
@@ -55,6 +56,7 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
         *_notes_on_spellings(tables),
         *_notes_on_texts(tables),
         *_notes_on_pairs(tables),
+        *notes_on_parts((column, codes) for _, column, codes in _categories(tables)),
         *_on_none(tables),
     ]
 
