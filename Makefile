@@ -14,8 +14,9 @@ run: $(READY) ## Find the clusters in the embedded digits, spread over ten clien
 test: $(READY) ## Run all tests, a few at once
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-pages: $(READY) ## Build the documentation, without running its notebooks, and test its pages
+pages: $(READY) ## Build the documentation, test its pages and run their examples
 	$(BIN)/python -m pytest -q -m pages tests/test_docs_site.py
+	$(BIN)/python -m pytest -q -m pages -n auto --dist worksteal tests/test_docs.py
 
 flower: $(READY) ## Run what stands on Flower with its newest version, where it installs
 	.ci/newest-flower

@@ -26,6 +26,7 @@ from fedkin.experiment.option_models import options_of_section
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+FIRST = ("README.md", "docs/get-started.md", "docs/your-tables.md")
 METHODS = ROOT / "docs" / "methods"
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CELL = re.compile(r"^```\{code-cell\} python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -86,8 +87,13 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def marked(page: Path) -> object:
+    """A page's example runs among all tests if it is the first that a reader meets, else with the pages."""
+    return pytest.param(page, id=named(page), marks=() if named(page) in FIRST else pytest.mark.pages)
+
+
 @pytest.mark.usefixtures("forked_workers")
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=named)
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if examples(page)])
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in one folder: Python, files (their first line is ``# name``), and `fedkin` commands."""
     monkeypatch.chdir(tmp_path)
@@ -107,6 +113,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 run_command(line)
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("page", [page for page in NOTEBOOKS if page.stem not in LONG], ids=named)
 def test_cells_of_notebooks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in this process, which has imported what they need; a slow test has Sphinx run them."""
