@@ -319,10 +319,11 @@ def test_a_client_that_was_never_asked_has_no_model() -> None:
     )
 
 
-def test_what_looks_wrong_is_in_the_notes() -> None:
+def test_what_looks_wrong_is_in_the_notes_and_a_warning() -> None:
     rows = {"age": [*range(40, 58), 999, 999, 999], "ill": ["no", "yes", "No"] * 7}
     clients = {name: pd.DataFrame(rows) for name in ("north", "south")}
-    model = quick("FedAvg", rounds=1).fit(clients, "ill")
+    with pytest.warns(UserWarning, match="^The data look wrong, .* Labels that .* Column 'age' holds 999, .* See prep"):
+        model = quick("FedAvg", rounds=1).fit(clients, "ill")
     assert model.preparation_.notes == [
         "Labels that differ in spelling alone are different classes: 'No', 'no'; spell them alike if they are "
         "the same.",

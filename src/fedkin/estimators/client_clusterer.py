@@ -17,7 +17,7 @@ from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.estimators.by_client import NumbersByClient
 from fedkin.estimators.client_predictor import ClientPredictor
-from fedkin.estimators.estimator import prepared_samples
+from fedkin.estimators.estimator import prepared_samples, warn_of_questions
 from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of, split_off
 from fedkin.estimators.labelled_clients import ClassLabels, clients_of, encoded, notes_on_clients, read_labels
@@ -79,6 +79,8 @@ class ClientClusterer(ClientPredictor):
     ) -> Self:  # fmt: skip
         """Find the clusters, and train their models.
 
+        Warns (`UserWarning`) once if something looks wrong in the data, which are used as they are.
+
         Parameters
         ----------
         clients : sequence, dict, str or Path, or FederatedDataset
@@ -117,14 +119,16 @@ class ClientClusterer(ClientPredictor):
         """
         given = federation_input(clients, y, seek_labels=True)
         made, classes, names = clients_of(given, self._table_options(), self._labels_needed())
-        notes = notes_on_clients(made, classes, names)
+        notes, questions = notes_on_clients(made, classes, names)
         made, held_out = self._judging({"eval": eval, "validation": validation}, made, names, given.label, classes)
         measured = own_metrics(metrics, classes, names, bool(held_out))
         architecture = architecture_of(self.module, loss_function(self.loss))
         options = self._hyper_parameters()
         own, recipe = own_options(type(self).__name__, self.get_params())
         options |= own | ({} if architecture is None else {"module": architecture.name})
-        outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured)).noted(notes)
+        outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured))
+        outcome = outcome.noted(notes, questions)
+        warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
         self._remember(outcome, made, names)
         self._architecture, self._recipe, self._seed, self._label = architecture, recipe, outcome.seed, given.label
         self.classes_ = classes

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_ASKED = 3
+"""Sentences on what looks wrong in a warning."""
 _OWN = {option.name for option in options_of(EstimatorOptions)}
 
 
@@ -64,11 +66,11 @@ class FitOutcome:
     judged: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     forgotten: frozenset[int] = frozenset()
 
-    def noted(self, notes: Sequence[str]) -> Self:
-        """Return the outcome with these notes before those of the preparation."""
-        all_notes = [in_python(note) for note in self.preparation.noted(notes).notes]
-        preparation = dataclasses.replace(self.preparation, notes=all_notes)
-        return dataclasses.replace(self, preparation=preparation)
+    def noted(self, notes: Sequence[str], questions: Sequence[str]) -> Self:
+        """Return the outcome with these notes, some of them questions, before those of the preparation."""
+        noted = self.preparation.noted(notes, questions)
+        said, asked = [in_python(note) for note in noted.notes], tuple(in_python(note) for note in noted.questions)
+        return dataclasses.replace(self, preparation=dataclasses.replace(noted, notes=said, questions=asked))
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -238,6 +240,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
+
+
+def warn_of_questions(preparation: Preparation, stacklevel: int) -> None:
+    """Warn, once and with the first sentences, of what looks wrong in the data and is used as it is."""
+    asked = preparation.questions
+    if asked:
+        more = [f"... and {len(asked) - _ASKED:,} more."] if len(asked) > _ASKED else []
+        said = " ".join([*asked[:_ASKED], *more])
+        warnings.warn(
+            f"The data look wrong, and are used as they are. {said} See preparation_.notes.", stacklevel=stacklevel
+        )
 
 
 def prepared_samples(

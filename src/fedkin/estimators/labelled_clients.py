@@ -17,7 +17,7 @@ from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
 from fedkin.data.inputs.federation_input import FederationInput
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.cell_notes import notes_on_cells
-from fedkin.data.preparing.column_notes import notes_on_labels
+from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_options import TableOptions
@@ -56,11 +56,17 @@ def clients_of(
     return clients, classes, called
 
 
-def notes_on_clients(clients: Sequence[Client], classes: ClassLabels, names: Sequence[str]) -> list[str]:
-    """Return notes on labels and cells of clients, by name, that look wrong."""
+def notes_on_clients(
+    clients: Sequence[Client], classes: ClassLabels, names: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return notes on labels and cells of clients, by name, and those of them that question the data.
+
+    That clients share no labels with others is what clusters of clients are often found for.
+    """
     called = list(zip(names, clients, strict=True))
     own = {name: [str(classes[at]) for at in one.y.unique()] for name, one in called if one.y is not None}
-    return [*notes_on_labels(own), *notes_on_cells({name: one.table for name, one in called if one.table is not None})]
+    on_cells = notes_on_cells({name: one.table for name, one in called if one.table is not None})
+    return [*notes_on_labels(own), *on_cells], [*notes_on_spelt_labels(own), *on_cells]
 
 
 def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:

@@ -21,7 +21,7 @@ from fedkin.data.preparing.cluster_profile import profile_clusters
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient
-from fedkin.estimators.estimator import prepared_samples
+from fedkin.estimators.estimator import prepared_samples, warn_of_questions
 from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of
 from fedkin.estimators.labelled_clients import read_labels
@@ -62,6 +62,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     ) -> Self:  # fmt: skip
         """Find the clusters.
 
+        Warns (`UserWarning`) once if something looks wrong in the data, which are used as they are.
+
         Parameters
         ----------
         X : sequence, dict, str or Path, or FederatedDataset
@@ -98,7 +100,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         given = federation_input(data, y)
         with python_advice():
             population = ClientFiles(given.source, given.label, table=self._table_options()).build()
-        self._read = _Read(population.notes, given.label, _truth(given, population))
+        self._read = _Read(population.notes, population.questions, given.label, _truth(given, population))
         return population.clients, population.names
 
     def _fitted(
@@ -112,7 +114,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         if held_out is not None:
             tests = held_out_of(held_out, "test", "eval", names, self._read.label, self._read_labelled)
         outcome = self._run(clients, names, options, Following(callbacks=callbacks_of(callbacks)))
-        outcome = outcome.noted(self._read.notes)
+        outcome = outcome.noted(self._read.notes, self._read.questions)
+        warn_of_questions(outcome.preparation, 5)  # the caller of what checks the keywords of fit
         self._remember(outcome, clients, names)
         self._label = self._read.label
         self._set_clusters(clients)
@@ -204,9 +207,10 @@ class LatentClusterer(SampleClusterer):
 
 @dataclass(frozen=True)
 class _Read:
-    """Information on the clients besides their samples: notes, label column, and labels."""
+    """Information on the clients besides their samples: notes, the questions among them, label column, labels."""
 
     notes: tuple[str, ...]
+    questions: tuple[str, ...]
     label: str | None
     truth: list[NDArray[Any]] | None
 

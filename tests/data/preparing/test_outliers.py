@@ -101,7 +101,9 @@ def test_clusters_are_found_beside_outliers(model, frames):
     x, truth = clusters()
     parts = [pd.DataFrame(part, columns=list("abcd")) if frames else part for part in np.array_split(x, 3)]
     model = model.__class__(**model.get_params()).set_params(random_state=0)
-    assert adjusted_rand(truth, np.concatenate(model.fit(parts).labels_)) > 0.95
+    with pytest.warns(UserWarning, match="a single value at client 1, 100000") if frames else nullcontext():
+        model.fit(parts)
+    assert adjusted_rand(truth, np.concatenate(model.labels_)) > 0.95
 
 
 def test_scaled_by_standard_deviations_alone_outliers_are_the_clusters():

@@ -110,17 +110,22 @@ def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
 
     Where no two clients share a label, each may have classes of its own, and nothing is said.
     """
-    notes = []
-    if alike := spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own)):
-        listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
-        notes.append(
-            f"Labels that differ in spelling alone are different classes: {listed}; spell them alike if they are the "
-            "same."
-        )
+    notes = notes_on_spelt_labels(by_client)
     if parts := _apart(by_client):
         apart = " and at ".join(f"{clients_in_words(part)} (such as '{by_client[part[0]][0]}')" for part in parts)
         notes.append(f"No label of the other clients is at {apart}; spell labels alike if they mean the same.")
     return notes
+
+
+def notes_on_spelt_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a note on labels, by client, that are different spellings of one."""
+    alike = spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own))
+    if not alike:
+        return []
+    listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
+    return [
+        f"Labels that differ in spelling alone are different classes: {listed}; spell them alike if they are the same."
+    ]
 
 
 def _apart(by_client: Mapping[str, Sequence[str]]) -> list[list[str]]:

@@ -59,16 +59,19 @@ class PreparingOptions:
 class Preparation:
     """Preparation that turns samples as read into samples as methods see them.
 
-    Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user.
+    Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
+    are those on what looks wrong in the data and is used as it is, which are not kept in files.
     """
 
     scaling: Scaling | None = None
     encoding: TableEncoding | None = None
     notes: list[str] = field(default_factory=list)
+    questions: tuple[str, ...] = ()
 
-    def noted(self, notes: Sequence[str]) -> Self:
+    def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
         """Return the preparation with these notes on how data were read before its own, which need not repeat them."""
-        return replace(self, notes=[*notes, *without_repeats(self.notes, notes)])
+        asked = (*questions, *without_repeats(self.questions, notes))
+        return replace(self, notes=[*notes, *without_repeats(self.notes, notes)], questions=asked)
 
     @property
     def mode(self) -> str:

@@ -194,7 +194,8 @@ def _prepared_tables(
     schema, sums = _without_places(schema, sums, reports)
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
-    schema.notes.extend(_notes_on_kept(schema, agreed, sums, by_name, own))
+    questions = _notes_on_kept(schema, agreed, sums, by_name, own)
+    schema.notes.extend(questions)
     schema, sums = _most_frequent(schema, sums)
     silent = replace(
         schema, notes=[], apart=(), reported={}
@@ -203,7 +204,7 @@ def _prepared_tables(
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     features = {name for own in reports.values() for name in own if name != schema.id}
     alone = note_on_only_column([column.name for column in schema.columns], features)
-    return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *alone, *notes])
+    return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *alone, *notes], questions=tuple(questions))
 
 
 def _notes_on_kept(

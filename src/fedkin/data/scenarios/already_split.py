@@ -15,7 +15,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.cell_notes import notes_on_cells
-from fedkin.data.preparing.column_notes import notes_on_labels
+from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.label_columns import notes_on_features, too_many_labels
@@ -63,6 +63,7 @@ class ClientFiles:
                 f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
             )
         tables = {site.name: site.table for site in sites if site.table is not None}
+        classes, on_cells = _classes_at(sites, labelled), notes_on_cells(tables)
         clients, tests = [], []
         for i, site in enumerate(sites):
             rows = torch.arange(len(site))
@@ -81,9 +82,10 @@ class ClientFiles:
             notes=(
                 *_ignored(self.data),
                 *_label_notes(sites, self.label, labelled),
-                *_notes_on_classes(sites, labelled),
-                *notes_on_cells(tables),
+                *notes_on_labels(classes),
+                *on_cells,
             ),
+            questions=(*notes_on_spelt_labels(classes), *on_cells),
         )
 
 
@@ -119,10 +121,11 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
     ]
 
 
-def _notes_on_classes(sites: Sequence[Dataset], labelled: bool) -> list[str]:
+def _classes_at(sites: Sequence[Dataset], labelled: bool) -> dict[str, list[str]]:
+    """Return the classes that each client has, by its name; none without labels, or where most are different."""
     own = {site.name: [site.classes[at] for at in site.y.unique()] for site in sites if site.y is not None}
     many = too_many_labels(len(sites[0].classes), sum(map(len, sites)))
-    return notes_on_labels(own) if labelled and not many else []
+    return own if labelled and not many else {}
 
 
 def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:
