@@ -123,6 +123,34 @@ def test_counts_and_amounts_that_are_mostly_zero_are_in_no_other_unit():
     assert notes(*rain, 0.2 * np.eye(200)[:, :1]) == []
 
 
+def test_a_column_with_one_value_amid_those_of_others_is_noticed():
+    stuck = normal(2, 5)
+    stuck[:, 0] = 0.5
+    assert notes(normal(0, 5), stuck) == [
+        "Column 'a' has a single value at client s1, 0.5, amid those of the others; is it measured there?"
+    ]
+    stuck[:, :4] = [0.5, 0.0, 1.0, 0.7]
+    assert notes(normal(0, 5), normal(1, 5), stuck) == [
+        "Columns 'a', 'b', 'c', 'd' have a single value at client s2, amid those of the others; are they measured "
+        "there?"
+    ]
+    assert notes(normal(0, 5)[:, :1], stuck[:19, :1]) == [], "too few rows"
+
+
+def test_columns_of_which_nearly_all_cells_are_one_value_are_not_stuck():
+    rng = np.random.default_rng(4)
+    none, rows = np.zeros((200, 1)), (200, 1)
+    flags = [(rng.random(rows) < 0.5) * 1.0 for _ in range(2)]
+    changes = [(rng.random(rows) < 0.04) * rng.choice([-5.5, 5.5], rows) for _ in range(2)]
+    amounts = [(rng.random(rows) < 0.5) * rng.exponential(9, rows) for _ in range(2)]
+    answers = [rng.integers(1, 6, rows) * 1.0 for _ in range(2)]
+    for others in (flags, changes, amounts):
+        assert notes(*others, none) == []
+    assert notes(*answers, none + 3) == []
+    assert notes(none[:9] + 0.5, none[:9] + 0.5, none + 0.5) == []
+    assert notes(amounts[0], none + 4, none + 5, none + 6) == [], "most clients have one value"
+
+
 @pytest.mark.parametrize(("low", "high"), [(-1e308, 1e308), (1.0, 1.0 + 1e-15), (0.0, 5e-324)])
 def test_no_number_that_a_client_sends_stops_the_notes(low, high):
     for mean in (low, high, 1e300, -1e300, 0.0):

@@ -21,6 +21,9 @@ _LEAST = 1e-300
 """Ratio below which its inverse is hardly a number."""
 _PARTS = 3
 """Notes on clients that are apart from the others in one column."""
+_STUCK, _GRADES, _UNEQUAL = 20, 10, 0.05
+"""Equal values from which on a client's column is stuck, the range of whole numbers below which it is not, and the part
+of others' values that are not equal to it, at least."""
 _NEAR, _SHARE = 0.9, 0.2
 """Of a client's farthest value, those that count as near it, and of its values, those that are a few."""
 
@@ -48,6 +51,18 @@ class Range(NamedTuple):
     high: float
     mean: float
     spread: Spread | None = None
+
+    @property
+    def filled(self) -> float:
+        """Number of values; 0 if it is not known."""
+        return 0.0 if self.spread is None else self.spread.filled
+
+    def square_around(self, value: float) -> float:
+        """Return the mean square distance of values from `value`, in [0, inf]; 0 if the spread is not known."""
+        if self.spread is None:
+            return 0.0
+        away = self.spread.center - value
+        return self.spread.squares / self.spread.filled + away * (2 * (self.mean - self.spread.center) + away)
 
     @property
     def size(self) -> float:
@@ -117,7 +132,7 @@ def notes_on_ranges(
 def _found_in(name: str, found: Mapping[str, Range], parts: Sequence[Sequence[str]], has_unit: bool) -> list[Finding]:
     """Return what is unlike in the ranges of one column, some of whose `parts` have several clients."""
     if len(parts) == 1:
-        return (_beyond(name, found) or _within(name, found)) if has_unit else []
+        return (_beyond(name, found) or _within(name, found) or _stuck(name, found)) if has_unit else []
     return [_outside(name, own, found, parts[0], has_unit) for own in parts[1 : _PARTS + 1]]
 
 
@@ -162,6 +177,30 @@ def _within(name: str, found: Mapping[str, Range]) -> list[Finding]:
     if times <= _TIMES**2 or own.low == 0 or (own.low.is_integer() and own.high.is_integer()):
         return []
     return [Finding("within", clients_in_words([least]), name, times=times)]
+
+
+def _stuck(name: str, found: Mapping[str, Range]) -> list[Finding]:
+    """Return what there is to say of clients, fewer than half, that have one value amid those of the others.
+
+    Nothing is said of few whole numbers, as grades are, nor if nearly all values of the others may be the same: as
+    each is at most so far from it, their mean square says how many are not.
+    """
+    stuck = [client for client, own in found.items() if own.low == own.high and own.filled >= _STUCK]
+    others = [own for client, own in found.items() if client not in stuck]
+    if not 0 < len(stuck) < max(2, len(found) / 2):
+        return []
+    low, high = min(own.low for own in others), max(own.high for own in others)
+    if high - low < _GRADES and low.is_integer() and high.is_integer():
+        return []
+    said = []
+    for client in stuck:
+        value = found[client].low
+        if not low < value < high:
+            continue
+        reach = max(high - value, value - low)
+        if sum(own.square_around(value) / reach / reach for own in others) >= _UNEQUAL * len(others):
+            said.append(Finding("stuck", clients_in_words([client]), name, value=as_written(value, "number")))
+    return said
 
 
 def _times(found: Mapping[str, Range], own: Sequence[str], others: Sequence[str]) -> float | None:

@@ -11,7 +11,7 @@ from fedkin.core.errors import listing
 _EACH, _NAMED = 3, 8
 """Columns that have a sentence each where the same is said of no more, and columns that a sentence names."""
 
-Kind = Literal["apart", "ratio", "farther", "nearer", "beyond", "single", "within"]
+Kind = Literal["apart", "ratio", "farther", "nearer", "beyond", "single", "within", "stuck"]
 How = Literal["above", "below", "as large", "as far from 0"]
 
 _OUTSIDE = "All values of {columns} at {where} are {how} those of the others"
@@ -33,6 +33,7 @@ _TEMPLATES: dict[Kind, str] = {
         "All values of {columns} at {where} are at least {least} times nearer to 0 than the farthest of any other "
         f"client; {_UNIT}"
     ),
+    "stuck": "{have} a single value at {where}{stuck}, amid those of the others; {are} measured there?",
 }
 
 
@@ -46,7 +47,8 @@ class Finding(NamedTuple):
     """What is unlike in a column at some clients.
 
     By `kind` all values are "apart" from those of other clients, or also in another "ratio", "farther" from 0 or
-    "nearer"; some or a "single" one are far "beyond" those of any other; or all are so near 0 that they are "within".
+    "nearer"; some or a "single" one are far "beyond" those of any other; all are so near 0 that they are "within"; or
+    all are one value amid others', "stuck".
     `where` names the clients, and `how` says in which direction or sense. `times` is how many times as much. Of the
     value farthest from 0, `value` is how it is written, and `near` how many others are near it at most, if that is
     known.
@@ -106,6 +108,8 @@ def _sentence(found: Sequence[Finding]) -> str:
         times=least if least == most else f"{least} to {most}",
         each=" each" if some else "",
         value="" if some else f", {first.value},",
+        stuck="" if some else f", {first.value}",
+        are="are they" if some else "is it",
         upto="up to " if some else "",
         near="" if some or first.near is None else f", at most {first.near:,} of them near {extreme}, {first.value}",
     )
