@@ -16,7 +16,7 @@ test: $(READY) ## Run all tests, a few at once
 
 pages: $(READY) ## Build the documentation, test its pages and run their examples
 	$(BIN)/python -m pytest -q -m pages tests/test_docs_site.py
-	$(BIN)/python -m pytest -q -m pages -n auto --dist worksteal tests/test_docs.py
+	$(BIN)/python -m pytest -q -m pages -n auto --dist worksteal tests/test_docs.py tests/test_docs_versions.py
 
 flower: $(READY) ## Run what stands on Flower with its newest version, where it installs
 	.ci/newest-flower

@@ -57,10 +57,9 @@ def scores(x: NDArray[np.float32], y: NDArray[np.int64], features: str, p: int, 
     """Indices of the clusters found and given, and the number found."""
     order = np.random.default_rng(seed).permutation(len(x))
     parts = [np.flatnonzero(y == own) for own in np.unique(y)] if p else np.array_split(order, clients)
-    truth, found = np.concatenate([y[part] for part in parts]), []
-    for number in ("auto", len(np.unique(y))):
-        model = fedkin.KinGraph(n_clusters=number, features=features, random_state=seed).fit([x[own] for own in parts])
-        found.append(np.concatenate(model.labels_))
+    truth = np.concatenate([y[part] for part in parts])
+    model = fedkin.KinGraph(features=features, random_state=seed).fit([x[own] for own in parts])
+    found = [np.concatenate(one.labels_) for one in (model, model.cut(len(np.unique(y))))]
     ari, given = (adjusted_rand_score(truth, own) for own in found)
     nmi = normalized_mutual_info_score(truth, found[0])
     return f"{ari:.2f} / {given:.2f}, {nmi:.2f} ({len(np.unique(found[0]))})"

@@ -42,6 +42,7 @@ def commit(folder: Path, tag: str) -> None:
     git(folder, "tag", tag)
 
 
+@pytest.mark.pages
 def test_every_release_with_docs_is_built_once_and_listed_newest_first(repository: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
@@ -58,6 +59,7 @@ def test_every_release_with_docs_is_built_once_and_listed_newest_first(repositor
     assert 'url=v0.10.0/"' in (site / "index.html").read_text()  # the newest that is no candidate
 
 
+@pytest.mark.pages
 def test_a_version_that_cannot_be_built_ends_it(repository: Path, tmp_path: Path) -> None:
     shutil.rmtree(repository / "src")
     with pytest.raises(subprocess.CalledProcessError):

@@ -93,10 +93,11 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         stranger = deployed.start_site(unknown.parent.name)
         add_impostor(deployed, files["site-1"])
         run = deployed.run()
+        deployed.hears(stranger, "fedkin: The server did not let this site in: it has not registered", 300)
+        stranger.kill()  # for it would go on trying
         said = deployed.hears(run, DONE, 300)
         refused = "Site 'site-1' has another key than 'federation.keys' lists for it."
         assert f"Refused: {refused}" in said
-        deployed.hears(stranger, "fedkin: The server did not let this site in: it has not registered", 300)
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
         assert same_clusters(deployed, local, list(files)) == 1.0
         results = deployed.app / "results"

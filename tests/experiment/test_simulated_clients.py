@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import forked
 from fedkin.core import FedkinError
 from fedkin.core.trees import load_tree
 from fedkin.experiment.config import load_config
@@ -31,14 +33,16 @@ def run(folder: Path, engine: str, *more: str, method: str = "fedcref") -> Path:
     return execute(load_config(method, [*settings, *more, f"engine.name={engine}"]), folder).folder
 
 
-def fedkin(*words: str | Path, wait: bool = True) -> subprocess.Popen[bytes]:
-    """The command in a process of its own, for Ray leaves threads and processes behind in its caller's."""
+def ended(folder: Path, words: Sequence[str | Path]) -> tuple[int, str]:
+    """How the command ends, and its errors: in a process of its own, for Ray leaves threads and processes behind."""
+    code, _, errors = forked.Program(folder, folder / "log", forked.fedkin, [str(word) for word in words]).ended(600)
+    return code, errors
+
+
+def started(*words: str | Path) -> subprocess.Popen[bytes]:
+    """The command, as a user starts it."""
     command = [sys.executable, "-m", "fedkin", *map(str, words)]
-    child = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    if wait:
-        _, errors = child.communicate(timeout=600)
-        assert child.returncode == 0, errors.decode()
-    return child
+    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
 
 
 def simulated(folder: Path, method: str = "fedcref") -> list[str | Path]:
@@ -50,7 +54,8 @@ def simulated(folder: Path, method: str = "fedcref") -> list[str | Path]:
 @pytest.mark.parametrize("method", ["kfed", pytest.param("fedcref", marks=pytest.mark.slow)])
 def test_a_simulation_finds_what_the_local_engine_finds(method: str, tmp_path: Path) -> None:
     local, flower = run(tmp_path / "local", "local", method=method), tmp_path / "flower"
-    fedkin(*simulated(flower, method))
+    code, errors = ended(tmp_path, simulated(flower, method))
+    assert code == 0, errors
     assert files(local) == files(flower)
     assert load_tree(flower / "checkpoint.safetensors")["clients"] == {}
     assert len(list(flower.glob("clients/*/0/memory-*.safetensors"))) >= 4
@@ -64,27 +69,27 @@ def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     """Its nodes have been there already."""
     data = sites(tmp_path / "data", labelled=False)
     words = ["fedavg", "--scenario", "files", "--data", data, "--engine", "flower", "--set", "engine.workers=1"]
-    child = fedkin("run", *words, "--out", tmp_path / "runs" / "one", wait=False)
-    _, errors = child.communicate(timeout=600)
-    *others, last = errors.decode().splitlines()  # on a busy machine Ray has something to say, too
-    assert child.returncode == 2
+    code, errors = ended(tmp_path, ["run", *words, "--out", tmp_path / "runs" / "one"])
+    *others, last = errors.splitlines()  # on a busy machine Ray has something to say, too
+    assert code == 2
     assert "Client 0 has no labels, which FedAvg needs" in last
     assert not any("Traceback" in line for line in others)
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "log"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path: Path, how: signal.Signals) -> None:
     straight, folder = run(tmp_path / "straight", "local"), tmp_path / "stopped"
-    child = fedkin(*simulated(folder), wait=False)
+    child = started(*simulated(folder))
     while not (folder / "records.jsonl").exists():
         assert child.poll() is None
         time.sleep(0.01)
     (os.killpg if how == signal.SIGKILL else os.kill)(child.pid, how)
-    _, errors = child.communicate(timeout=600)
-    assert how == signal.SIGKILL or (child.returncode == 130 and b"resume with `fedkin resume" in errors)
-    fedkin("resume", folder)
+    _, said = child.communicate(timeout=600)
+    assert how == signal.SIGKILL or (child.returncode == 130 and b"resume with `fedkin resume" in said)
+    code, errors = ended(tmp_path, ["resume", folder])
+    assert code == 0, errors
     assert files(folder) == files(straight)
 
 

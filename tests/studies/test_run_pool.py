@@ -53,7 +53,7 @@ def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path
     assert all(text.startswith("row,cluster\n") for text in files)
 
 
-def test_a_run_that_was_stopped_is_resumed(tmp_path: Path, toy: None) -> None:
+def test_a_run_that_was_stopped_is_resumed(tmp_path: Path, toy: None, forked_workers: None) -> None:
     config = load_config("toy", [*TOY, "method.rounds=3", "method.pause=0.5"])
 
     class Interrupter(Steps):
@@ -61,7 +61,7 @@ def test_a_run_that_was_stopped_is_resumed(tmp_path: Path, toy: None) -> None:
             raise KeyboardInterrupt
 
     with RunWorker() as worker:
-        assert not worker.run(config, tmp_path / "run", 300, 0.05, Steps())  # it has not even started
+        assert not worker.run(config, tmp_path / "run", 300, 0.0, Steps())  # it has not even started
         assert worker._process is None
         assert not (tmp_path / "run").exists()
         with pytest.raises(KeyboardInterrupt):
