@@ -68,18 +68,37 @@ def test_a_site_file_that_is_refused_is_reported_to_the_site_alone(
     assert "site.toml" in caplog.text
 
 
-def test_what_looks_wrong_in_its_table_is_told_to_the_site_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_looks_wrong_in_its_table_is_told_to_the_site_once_and_to_nobody_else(
+    exists: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    private = tmp_path / "site" / "private"
+    if exists:
+        private.mkdir(parents=True)
+        private.chmod(0o755)
     nodes = node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 3 else row},{row % 7}\n" for row in range(40)))
     assert len(Roster(nodes).greet()) == 1
     note = "Column 'a' holds 9999, far above all other values, in 3 rows of north; if it stands for a missing value, "
     assert capsys.readouterr().out == f"fedkin: {note}empty these cells or name it in na_values.\n"
-    assert (
-        tmp_path / "site" / "private" / "notes.txt"
-    ).read_text() == f"{note}empty these cells or name it in na_values.\n"
+    assert (private / "notes.txt").read_text() == f"{note}empty these cells or name it in na_values.\n"
+    assert private.stat().st_mode & 0o777 == 0o700
     assert len(Roster(nodes).greet()) == 1
     assert capsys.readouterr().out == ""
+
+
+def test_notes_are_never_in_a_folder_that_others_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even until the site says who it is."""
+    seen, private = [], tmp_path / "site" / "private"
+
+    def written(path: Path, text: str) -> None:
+        seen.append(path.parent.stat().st_mode & 0o777)
+
+    monkeypatch.setattr("fedkin.deploy.site_app.write_atomically", written)
+    nodes = node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 3 else row},{row % 7}\n" for row in range(40)))
+    private.mkdir()
+    private.chmod(0o755)
+    Roster(nodes).greet()
+    assert seen == [0o700]
 
 
 def test_where_its_files_are_is_the_sites_own_affair(

@@ -286,11 +286,33 @@ def test_the_first_two_processes_at_a_site_hold_the_same_file(tmp_path: Path, mo
             pass
 
 
-def test_what_a_site_keeps_is_its_owners_alone(tmp_path):
-    site = Site("a", tmp_path / "private", torch.rand(5, 3))
-    assert (tmp_path / "private" / "identity").exists() or site.identity
-    site.answer(Request("ab", 0, 0, 1, 0, send_key.name), {})
+@task
+def spend(clients, payloads):
+    for client in clients:
+        client.state["lasting_spent"] = torch.ones(1)
+    return [{} for _ in clients]
+
+
+def modes(folder: Path) -> dict[str, str]:
+    """Of a folder and of all in it but locks, which hold nothing."""
+    found = [folder, *(path for path in folder.rglob("*") if path.name != "lock")]
+    return {str(path.relative_to(folder)): f"{path.stat().st_mode & 0o777:o}" for path in found}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("first", ["identity", "task"])
+def test_what_a_site_keeps_is_its_owners_alone(first: str, exists: bool, tmp_path: Path) -> None:
     folder = tmp_path / "private"
-    assert (folder / "identity").stat().st_mode & 0o777 == 0o600
-    assert (folder / "ab").stat().st_mode & 0o777 == 0o700
-    assert (folder / "ab" / "memory-1.safetensors").stat().st_mode & 0o777 == 0o600
+    if exists:
+        (folder / "ab").mkdir(parents=True)
+        folder.chmod(0o755)
+        (folder / "ab").chmod(0o755)
+    site, expected = Site("a", folder, torch.rand(5, 3), packages=None), {".": "700"}
+    if first == "identity":
+        assert site.identity
+        expected |= {"identity": "600"}
+        assert modes(folder) == ({"ab": "755"} if exists else {}) | expected
+    site.answer(Request("ab", 0, 0, 1, 0, send_key.name), {})
+    site.answer(Request("ab", 0, 0, 2, 0, spend.name), {})
+    memory = {"ab": "700"} | {f"ab/{name}": "600" for name in ("key", "lasting.safetensors", "memory-1.safetensors")}
+    assert modes(folder) == expected | memory

@@ -1,16 +1,22 @@
 """Runs that are killed, stopped, or start where another is at work."""
 
 import errno
+import html
+import json
 import os
 import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 import forked
 import killing
-from fedkin.core import FedkinError
+from fedkin.core import FedkinError, Payload, Task
 from fedkin.core.files import folder_lock, write_atomically
+from fedkin.core.trees import load_tree
+from fedkin.data.preparing.scaling import moments
+from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume
 from fuzzing import CASES
@@ -199,3 +205,50 @@ def test_a_folder_that_is_being_run_is_left_alone(tmp_path: Path) -> None:
     with folder_lock(folder), pytest.raises(FedkinError, match="Another process is at work in"):
         resume(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+LIAR, LIE = 1, "'scaled' is not what it should be"
+HONEST = ["scenario.clients=5", "engine.drop_rate=0"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tasks that a client is asked to do, which lies of its samples as a run begins."""
+    real, asked = LocalFederation.deliver, list[str]()
+
+    def deliver(
+        fed: LocalFederation, task: Task, payloads: Mapping[int, Payload]
+    ) -> Iterator[tuple[int, Payload | str]]:
+        asked.extend(task.name for client in payloads if client == LIAR)
+        for client, reply in real(fed, task, payloads):
+            lies = client == LIAR and task is moments and isinstance(reply, dict)
+            yield client, {**reply, "scaled": "perhaps"} if lies else reply
+
+    monkeypatch.setattr(LocalFederation, "deliver", deliver)
+    return asked
+
+
+@pytest.mark.filterwarnings(f"ignore:Client {LIAR} is left out of the run")
+def test_every_record_and_the_report_name_who_lied_as_the_run_began(tmp_path: Path, asked: list[str]) -> None:
+    folder = run(tmp_path / "run", *HONEST).folder
+    assert set(asked) == {moments.name}
+    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    assert [record["missing"] for record in records] == [{str(LIAR): LIE}] * 4
+    page = html.unescape((folder / "report.html").read_text())
+    assert [f"Step {step}: client {LIAR} was missing ({LIE})." in page for step in range(1, 5)] == [True] * 4
+
+
+@pytest.mark.filterwarnings(f"ignore:Client {LIAR} is left out of the run")
+def test_who_was_left_out_stays_so_when_the_run_resumes(
+    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "whole", *HONEST)
+    with monkeypatch.context() as patched:
+        patched.setenv("TOY_INTERRUPT", "2")
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run", *HONEST)
+    asked.clear()
+    resume(tmp_path / "run")
+    assert asked == []
+    assert load_tree(tmp_path / "run" / "checkpoint.safetensors")["left_out"] == {str(LIAR): LIE}
+    assert files(tmp_path / "run") == files(tmp_path / "whole")

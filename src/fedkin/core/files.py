@@ -59,6 +59,17 @@ def write_secret(path: Path, content: bytes) -> None:
         os.umask(before)
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder if it is absent, with its parents, and let nobody but its owner into it: mode 0700.
+
+    Errors are left to what is then written there. A folder of somebody else's keeps its mode.
+    """
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o777 != 0o700:
+            folder.chmod(0o700)
+
+
 def append(path: Path, text: str) -> None:
     """Append `text` to a file and flush it to disk; the file is made if it is absent.
 

@@ -10,7 +10,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 
 from fedkin.core import FedkinError, Payload
-from fedkin.core.files import write_atomically
+from fedkin.core.files import make_private, write_atomically
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import expanded
 from fedkin.deploy.site_file import read_site
@@ -68,6 +68,7 @@ def site_of(context: Context) -> Site:
     torch.set_num_threads(file.threads)
     site = file.site(place)
     if site.table is not None:
+        make_private(site.folder)
         _say_once(notes_on_cells({site.name: site.table}), site.folder / NOTES)
     return site
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.device import on
 from fedkin.core.errors import RefusalError
-from fedkin.core.files import FileError, write_secret
+from fedkin.core.files import FileError, make_private, write_secret
 from fedkin.core.noise import Secret
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
@@ -37,9 +37,10 @@ _log = logging.getLogger(__name__)
 class Site:
     """A site's data and private folder, and how it runs tasks on them.
 
-    Names are unique in a federation. The private `folder` has its memory, identity and results; nobody else writes
-    there. Samples `x` are as in `Client`; `y`, int64 ``(n,)``, are indices into `classes`, and `features` names of a
-    table's columns; both may be empty. `table` is as it was read, as `reading` says.
+    Names are unique in a federation. The private `folder` has its memory, identity and results; it is made its owner's
+    alone, and nobody else writes there. Samples `x` are as in `Client`; `y`, int64 ``(n,)``, are indices into
+    `classes`, and `features` names of a table's columns; both may be empty. `table` is as it was read, as `reading`
+    says.
 
     Its client has the state `begins_with` before the first exchange. `prepare` is called with the client before a task,
     whenever its state has been loaded, to repeat what the state says was done to the data, such as scaling.
@@ -76,6 +77,7 @@ class Site:
 
         Raises FileError if its file is damaged.
         """
+        make_private(self.folder)
         path = self.folder / _IDENTITY
         if not path.exists():
             write_secret(path, secrets.token_hex(16).encode())
@@ -143,7 +145,8 @@ class Site:
         return client
 
     def memory(self, run: str) -> Memory:
-        """Return the memory in which the site keeps its state of a run."""
+        """Return the memory in which the site keeps its state of a run, within its private folder."""
+        make_private(self.folder)
         return Memory(self.folder / run)
 
     def _labels(self, classes: Sequence[str]) -> Tensor | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.client import LASTING
-from fedkin.core.files import file_lock, write_secret
+from fedkin.core.files import file_lock, make_private, write_secret
 from fedkin.core.noise import KEY
 from fedkin.core.trees import load_tree, owned, to_bytes, with_checksum
 from fedkin.engines.site_request import Request
@@ -39,9 +38,7 @@ class Memory:
         self._content = b""
 
     def __enter__(self) -> Memory:
-        with suppress(OSError):  # the lock says what is wrong
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
+        make_private(self.folder)
         self._lock = file_lock(self.folder / "lock")
         self._lock.__enter__()
         return self

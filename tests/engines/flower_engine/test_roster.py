@@ -186,6 +186,19 @@ def test_a_node_has_one_seat_and_the_others_go_on(tmp_path: Path) -> None:
     assert sorted(roster.members) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("field", ["name", "identity", "key", "features", "classes"])
+def test_who_introduces_itself_with_half_a_character_is_refused(field: str, tmp_path: Path) -> None:
+    """A lone surrogate cannot be written: not to the log, which would be silent from then on, nor to a record."""
+    reports: list[str] = []
+    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"))
+    half = "a\ud800"
+    liar(nodes, 2)[field] = [half] if field in ("features", "classes") else half
+    roster = Roster(nodes, report=reports.append)
+    assert [member.name for member in roster.gather(2, 5)] == ["a", "b"]
+    assert roster.refused == [f"Node {nodes.node(2)} does not introduce itself as sites of fedkin do."]
+    assert all(text.isprintable() for text in reports)
+
+
 def test_two_names_cannot_share_a_folder(tmp_path: Path) -> None:
     nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "1", "b"), site(tmp_path / "3", "c"))
     nodes.away = {1}

@@ -82,4 +82,4 @@ def _is_typed(one: Member) -> bool:
     if not (is_name(one.name) and is_name(one.identity) and is_text(one.key)):
         return False
     words = [*one.features, *one.classes]
-    return all(isinstance(word, str) for word in words) and all(type(size) is int for size in one.shape)
+    return all(map(is_text, words)) and all(type(size) is int for size in one.shape)

@@ -7,14 +7,14 @@ import torch
 
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand, pooled
-from fedkin.core import Client
+from fedkin.core import Client, FedkinError
 from fedkin.data.preparing.discrete_blocks import common_blocks
 from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_space import described, send_columns
+from fedkin.methods.samples.kingraph.kingraph_space import client_features, client_points, described, send_columns
 
 
 def blocks_of(frames, **options):
@@ -200,3 +200,38 @@ def test_random_categories_hide_no_clusters(levels: int):
         state, _ = method.step(fed, state)
     found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["clusters"] for c in clients]))
     assert found > 0.95
+
+
+SPACES = "fedkin.methods.samples.kingraph.kingraph_space"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda rows: torch.cat([rows, rows[:1]]),
+        lambda rows: rows[1:],
+        lambda rows: rows.repeat(2, 1),
+        lambda rows: rows[:, None],
+        lambda rows: rows[:, 0],
+    ],
+    ids=["one more", "one less", "twice as many", "three dimensions", "one dimension"],
+)
+def test_features_that_are_not_one_row_per_sample_are_refused(spoil, monkeypatch: pytest.MonkeyPatch):
+    """A sample with two rows would weigh twice in every sum, whatever a privacy budget allows."""
+    space = {"features": "unit", "projection": None, "bound": 1.0}
+    client = Client(0, torch.rand(6, 3))
+    monkeypatch.setattr(f"{SPACES}.features_of", lambda space, x: spoil(x))
+    with pytest.raises(FedkinError, match=r"^Features 'unit' are not one row of numbers per sample\.$"):
+        client_features(client, space)
+    monkeypatch.setattr(f"{SPACES}.features_of", lambda space, x: x)
+    assert client_features(client, space).shape == (6, 3)  # what was refused was not kept
+
+
+@pytest.mark.parametrize("rows", [2, 40])
+def test_a_mean_of_several_rows_makes_no_more_points_of_a_sample(rows: int):
+    """The server names the mean; with one sample its rows would become as many points."""
+    space = {"features": "raw", "projection": None, "bound": None, "directions": torch.eye(3)}
+    client = Client(0, torch.rand(1, 3))
+    with pytest.raises(FedkinError, match=rf"^Points of 1 samples have shape \({rows}, 3\), not one row each\.$"):
+        client_points(client, space | {"mean": torch.zeros(rows, 3)})
+    assert client_points(client, space | {"mean": torch.zeros(3)}).shape == (1, 3)
