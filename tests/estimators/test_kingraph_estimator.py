@@ -23,8 +23,14 @@ SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
 TRUTH = np.concatenate([Y[Y != 2], Y[Y != 0], Y[Y != 1]])
 
 
-def test_it_needs_no_argument():
-    model = KinGraph(random_state=0).fit(SITES)
+@pytest.fixture(scope="module")
+def fitted():
+    """A model of the sites that was told nothing; nobody may change it."""
+    return KinGraph(random_state=0).fit(SITES)
+
+
+def test_it_needs_no_argument(fitted):
+    model = fitted
     assert model.n_clusters_ == 3
     assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
     assert adjusted_rand_score(Y, model.predict(X)) == 1.0
@@ -145,8 +151,8 @@ def test_other_features_are_refused():
 @pytest.mark.parametrize(
     ("options", "numbers"), [({}, (1, 2, 5)), ({"broadcast_nodes": False}, (2,)), ({"features": twice}, (5,))]
 )
-def test_a_cut_has_the_labels_of_a_fit_that_was_given_the_number(options, numbers):
-    model = KinGraph(random_state=0, **options).fit(SITES)
+def test_a_cut_has_the_labels_of_a_fit_that_was_given_the_number(fitted, options, numbers):
+    model = KinGraph(random_state=0, **options).fit(SITES) if options else fitted
     before = [labels.copy() for labels in model.labels_]
     for n_clusters in numbers:
         cut = pickle.loads(pickle.dumps(model)).cut(n_clusters)
@@ -163,8 +169,8 @@ def test_a_cut_has_the_labels_of_a_fit_that_was_given_the_number(options, number
     assert model.cut(2).cut(3).labels_[0].tolist() == before[0].tolist()
 
 
-def test_a_cut_may_be_by_resolution_and_scales_show_what_there_is():
-    model = KinGraph(random_state=0).fit(SITES)
+def test_a_cut_may_be_by_resolution_and_scales_show_what_there_is(fitted):
+    model = fitted
     fine = model.cut(resolution=8.0)
     assert fine.n_clusters_ > 3
     (chosen,) = [scale for scale in model.scales_ if scale["chosen"]]
@@ -173,15 +179,14 @@ def test_a_cut_may_be_by_resolution_and_scales_show_what_there_is():
 
 
 @pytest.mark.parametrize("given", [{}, {"n_clusters": 2, "resolution": 1.0}, {"n_clusters": 0}, {"resolution": -1.0}])
-def test_a_cut_needs_one_number(given):
-    model = KinGraph(random_state=0).fit(SITES)
+def test_a_cut_needs_one_number(fitted, given):
     with pytest.raises(FedkinError):
-        model.cut(**given)
-    assert model.n_clusters_ == 3
+        fitted.cut(**given)
+    assert fitted.n_clusters_ == 3
 
 
-def test_more_clusters_than_micro_clusters_are_refused_by_cut_and_noted_by_fit():
-    model = KinGraph(random_state=0).fit(SITES)
+def test_more_clusters_than_micro_clusters_are_refused_by_cut_and_noted_by_fit(fitted):
+    model = fitted
     most = len(model.result_["centroids"])
     said = f"n_clusters is 5,000; here there can be at most {most}, the number of micro-clusters."
     with pytest.raises(FedkinError) as error:

@@ -1,6 +1,7 @@
 """What every method that clusters samples promises, whatever its algorithm."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def run(name: str, clients: list[Client], **options: Any) -> tuple[Any, LocalFed
     return method, fed, state
 
 
+@cache
+def reference(name: str) -> tuple[Any, LocalFederation, Any]:
+    """A run from beginning to end, which nobody may change."""
+    return run(name, make_clients())
+
+
 def clusters_of(fed: LocalFederation) -> Tensor:
     return torch.cat([client.state["clusters"] for client in fed.clients.values()])
 
@@ -90,8 +97,8 @@ def assert_memberships(method: SampleMethod, result: Any, clients: list[Client])
 
 def test_the_greatest_membership_is_that_of_the_cluster_predicted() -> None:
     for name in sorted(SOFT - {"kin-graph"}):  # whose nearest node alone decides where it is very near
-        clients = make_clients()
-        method, _, state = run(name, clients)
+        method, fed, state = reference(name)
+        clients = fed.clients.values()
         result = method.result(state)
         x = torch.cat([client.x for client in clients])
         assert torch.equal(method.memberships(result, x).argmax(1), method.predict(result, x))
@@ -112,8 +119,8 @@ def test_synthetic_samples_have_memberships_where_their_clusters_are_fuzzy() -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_sample_gets_a_cluster_and_the_same_seed_the_same_one(name):
-    clients = make_clients()
-    method, fed, state = run(name, clients)
+    method, fed, state = reference(name)
+    clients = list(fed.clients.values())
     assert isinstance(method, SampleMethod)
     result = method.result(state)
     for client in clients:
@@ -144,7 +151,7 @@ def test_a_reply_does_not_depend_on_who_else_is_asked(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_stopped_after_any_step_it_goes_on_as_if_nothing_had_been(name, tmp_path: Path):
-    method, fed, state = run(name, make_clients())
+    method, fed, state = reference(name)
     other = LocalFederation(make_clients(), seed=3)
     resumed = method.init(other)
     while not resumed.finished:

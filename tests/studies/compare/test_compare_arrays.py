@@ -61,11 +61,15 @@ def test_tables_are_kept_with_their_columns(tmp_path: Path) -> None:
         fedkin.compare(["a.csv", "b.csv"], out=tmp_path, **OPTIONS)
 
 
-@pytest.mark.parametrize("kind", [pd.Series, list, np.array])
-def test_labels_may_be_names(tmp_path: Path, kind: type) -> None:
-    names = [kind([("sick", "well")[label] for label in own]) for own in TRUTH]
-    found = fedkin.compare(SITES, names, out=tmp_path, **OPTIONS)
+def test_labels_may_be_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = [[("sick", "well")[label] for label in own] for own in TRUTH]
+    found = fedkin.compare(SITES, names, out=tmp_path / "list", **OPTIONS)
     assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
+    monkeypatch.setattr("fedkin.studies.compare.compare_arrays.compared", lambda asked, *_: asked)
+    for kind in (pd.Series, np.array):
+        fedkin.compare(SITES, [kind(own) for own in names], out=tmp_path / kind.__name__, **OPTIONS)
+        for path in (tmp_path / "list" / "data").iterdir():
+            assert (tmp_path / kind.__name__ / "data" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_clients_are_kept_in_every_form_that_fit_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
