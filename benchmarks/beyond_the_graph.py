@@ -6,9 +6,10 @@ Appends to OUT a line of JSON per table and seed that it lacks, and prints the m
 clusters of kin-graph at three clients, with and without `small_clusters` and `compact_clusters` of `fedkin.clustering`,
 and of k-means of all rows, with the number found and given. *Clouds* are normal or uniform, of the same or of different
 sizes and widths, in 2, 4, 7 and 15 columns; *categories* are two to six latent classes, of which each has its own
-frequent ones, with no, one or two numbers; *none* are samples of one distribution, of which the index is 1 where one
-cluster is found; *suite*, where FEDKIN_DATA is set, are parts of the sets with fifteen clusters or more of the standard
-suite. k-means is tried with up to 50 clusters.
+frequent ones, with no, one or two numbers; *beside* are two to four clusters that lie three standard deviations apart
+in one, two or four numbers, beside one to three categories that name the cluster of 70 or 90 % of the rows; *none* are
+samples of one distribution, of which the index is 1 where one cluster is found; *suite*, where FEDKIN_DATA is set, are
+parts of the sets with fifteen clusters or more of the standard suite. k-means is tried with up to 50 clusters.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ from tables import POOLED, by_silhouette, prepared
 Drawn = tuple[NDArray[np.float64] | pd.DataFrame, NDArray[np.int64]]
 
 METHODS = ("with, found", "without, found", "with, given", "without, given", "k-means, silhouette", "k-means, given")
-GROUPS = ("clouds", "categories", "none", "suite")
+GROUPS = ("clouds", "categories", "beside", "none", "suite")
 FORMS = ("round", "unequal", "stretched", "uniform")
 COLUMNS, CLUSTERS, ROWS_EACH = (2, 4, 7, 15), (10, 20, 40), (20, 35)
 CLASSES, CATEGORIES, NUMBERS, PURITY, CATEGORY_ROWS = (2, 3, 4, 6), (3, 5, 10), (0, 1, 2), (0.75, 0.9), (450, 1500)
+BESIDE = ((2, 3, 4), (1, 2, 3), (1, 2, 4), (0.7, 0.9), (300, 900))
+"""Clusters, categories, numbers, the fraction of rows whose category is their cluster's, and rows."""
 NONE, NONE_ROWS = ("normal", "uniform", "correlated", "lognormal", "ring", "answers"), (300, 900)
 SETS = ("a1", "a2", "a3", "birch1", "birch2", "d31", "r15", "s1", "s2", "s3", "s4", "worms_2")
 SET_ROWS = (500, 1000)
@@ -73,6 +76,9 @@ def tables(group: str) -> Iterator[tuple[str, Callable[[int], Drawn]]]:
     elif group == "categories":
         for of in product(CLASSES, CATEGORIES, NUMBERS, PURITY, CATEGORY_ROWS):
             yield ", ".join(map(str, of)), partial(latent_classes, *of)
+    elif group == "beside":
+        for of in product(*BESIDE):
+            yield "beside, " + ", ".join(map(str, of)), partial(numbers_beside, *of)
     elif group == "none":
         for form, width, rows in product(NONE, COLUMNS, NONE_ROWS):
             yield f"{form}, {width}, {rows}", partial(without_clusters, form, width, rows)
@@ -113,6 +119,19 @@ def latent_classes(classes: int, categories: int, numbers: int, purity: float, r
         columns[f"category {at}"] = np.array(list("abcde"))[drawn]
     for at in range(numbers):
         columns[f"number {at}"] = rng.normal(0, 2, classes)[truth] + rng.standard_normal(rows)
+    return pd.DataFrame(columns), truth
+
+
+def numbers_beside(clusters: int, categories: int, numbers: int, own: float, rows: int, seed: int) -> Drawn:
+    """Draw numbers whose clusters lie three standard deviations apart, and categories that mostly tell the cluster."""
+    rng = np.random.default_rng([clusters, categories, numbers, int(own * 100), rows, seed, 3])
+    truth = rng.integers(0, clusters, rows)
+    columns = {}
+    for at in range(categories):
+        drawn = np.where(rng.random(rows) < own, rng.permutation(clusters)[truth], rng.integers(0, clusters, rows))
+        columns[f"category {at}"] = np.array(list("abcd"))[drawn]
+    for at in range(numbers):
+        columns[f"number {at}"] = 3 * rng.permutation(clusters)[truth] + rng.standard_normal(rows)
     return pd.DataFrame(columns), truth
 
 
@@ -189,6 +208,8 @@ def part_of(line: dict) -> str:
     *_, number, each = of = line["table"].split(", ")
     if line["group"] == "categories":
         return f"{of[1]} categories, {of[2] if int(of[2]) else 'no'} number{'s' * (of[2] != '1')}"
+    if line["group"] == "beside":
+        return f"{of[3]} number{'s' * (of[3] != '1')} beside {of[2]} categor{'y' if of[2] == '1' else 'ies'}"
     return f"{number} clouds of {each} rows" if line["group"] == "clouds" else f"{line['group']}, {each} rows"
 
 

@@ -1,4 +1,4 @@
-"""Compact clusters of nodes in few dimensions, of which some are made of discrete columns."""
+"""Compact clusters of nodes in a space of which discrete columns give some dimensions."""
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,16 @@ def test_groups_of_places_are_clusters(number: int | None, every: bool) -> None:
     assert evidence["compact"] is True
     assert ("silhouette" in evidence) == (number is None)
     assert [(one["n_clusters"], one["samples"]) for one in evidence["scales"]] == [(3, [180, 180, 180])]
+
+
+def test_in_more_dimensions_a_given_number_is_of_compact_clusters_and_none_is_found() -> None:
+    points, group = places(4, columns=5)
+    clusters, evidence = found_in(points, 4, False, graph=9)
+    assert adjusted_rand(group, clusters) == 1
+    assert evidence["compact"] is True
+    clusters, evidence = found_in(points, None, False, graph=9)
+    assert int(clusters.max()) + 1 == 9
+    assert "compact" not in evidence
 
 
 def test_of_discrete_columns_alone_there_are_no_more_than_dimensions_and_one() -> None:
@@ -83,3 +93,15 @@ def test_few_categories_with_and_without_a_number(options: dict[str, int], numbe
     assert model.n_clusters_ == 3
     assert adjusted_rand(kind, np.concatenate(model.labels_)) > 0.85
     assert model.records_[-1].get("compact", not numbers and not options)
+
+
+def test_a_given_number_divides_numbers_beside_categories() -> None:
+    """The graph takes the places of categories for clusters: its cut into four has an index of 0.6 to 0.7."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 4, 900)
+    columns = {name: np.where(rng.random(900) < 0.7, truth, rng.integers(0, 4, 900)) for name in "ab"}
+    table = pd.DataFrame({name: np.array(list("wxyz"))[column] for name, column in columns.items()})
+    for name in "cd":
+        table[name] = 4 * rng.permutation(4)[truth] + rng.standard_normal(900)
+    clusters = fedkin.KinGraph(n_clusters=4, random_state=0).fit([table.iloc[i::3] for i in range(3)]).labels_
+    assert adjusted_rand(np.concatenate([truth[i::3] for i in range(3)]), np.concatenate(clusters)) > 0.85

@@ -56,3 +56,11 @@ def test_little_evidence_changes_little_and_none_nothing():
     torch.testing.assert_close(whitened(directions, scatter, 100, 0.0), directions)
     assert torch.equal(whitened(directions, torch.zeros(2, 2, dtype=torch.float64), 0, 1.0), directions)
     assert torch.equal(whitened(directions, torch.zeros(2, 2, dtype=torch.float64), 100, 1.0), directions)
+
+
+def test_with_ties_no_direction_grows_without_end():
+    scatter, directions = torch.diag(torch.tensor([1e-6, 1.0, 1.0], dtype=torch.float64)), torch.eye(3)
+    free, tied = (whitened(directions, scatter, 10_000, 1.0, ties).diagonal() for ties in (False, True))
+    torch.testing.assert_close(tied[1:], free[1:])
+    assert free[0] > 20
+    assert float(tied[0]) == pytest.approx(5**0.5)

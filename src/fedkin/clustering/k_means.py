@@ -70,9 +70,9 @@ def k_means(
         # Sums over several threads depend on which is first.
         warnings.simplefilter("ignore", ConvergenceWarning)  # points that are alike only about a mean far away
         search.fit(points.numpy(), sample_weight=None if weights is None else weights.double().numpy())
-    kept, labels = np.unique(search.labels_, return_inverse=True)
+    kept, label = np.unique(search.labels_, return_inverse=True)
     centres = torch.from_numpy(search.cluster_centers_[kept]).float()
-    return Partition(centres, torch.from_numpy(labels.astype(np.int64)), int(search.n_iter_))
+    return Partition(centres, torch.from_numpy(label.astype(np.int64)), int(search.n_iter_))
 
 
 def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition:

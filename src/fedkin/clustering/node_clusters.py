@@ -1,7 +1,7 @@
 """Clusters of the nodes of kin-graph's graph, by the method that suits their number and dimensions.
 
 They are communities of the graph; for few nodes, or clusters of few nodes each, those of Ward's method; compact where
-discrete columns give some of few dimensions; and on a line the modes of the density.
+discrete columns give some dimensions; and on a line the modes of the density.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def node_clusters(
         Whether positions and samples are exact. Then nodes on a line are clustered by `clusters_by_modes`, and few
         others, see `FEW_NODES`, by Ward's method, unless a resolution is given.
     discrete : {"none", "some", "all"}
-        Whether directions are made of the discrete columns of a table. In up to three dimensions clusters are then
-        compact, see `compact_clusters`; on a line of discrete columns alone there are at most two.
+        Whether directions are made of the discrete columns of a table. Clusters may then be compact, see
+        `compact_clusters`; on a line of discrete columns alone there are at most two.
     """
     graph = neighbour_graph(points, counts, neighbours)
     by_graph = resolution is not None or not exact
@@ -65,15 +65,15 @@ def node_clusters(
         evidence["modularity"] = modularity(graph, clusters.numpy())
     else:
         clusters, evidence = communities(graph, points, counts, n_clusters, rng, resolution=resolution)
-        flat = points.shape[1] <= FEW_DIMENSIONS
-        few = len(clusters) <= (FEW_NODES if flat else FEW_IN_SPACE)
+        few = len(clusters) <= (FEW_NODES if points.shape[1] <= FEW_DIMENSIONS else FEW_IN_SPACE)
         if few and not by_graph and not evidence["by_density"]:
             clusters, evidence = clusters_of_few(points, counts, n_clusters, clusters, evidence)
-        if flat and not few and not by_graph and discrete != "none":
+        compact = not few and discrete != "none"
+        if not by_graph and not (compact and points.shape[1] <= FEW_DIMENSIONS):
+            clusters, evidence = small_clusters(points, counts, neighbours, n_clusters, clusters, evidence, rng)
+        if compact and not by_graph and "linkage" not in evidence:
             every = discrete == "all"
             clusters, evidence = compact_clusters(points, counts, n_clusters, every, clusters, evidence, rng)
-        elif not by_graph:
-            clusters, evidence = small_clusters(points, counts, neighbours, n_clusters, clusters, evidence, rng)
     values = {"nodes": len(clusters), "edges": int(graph.nnz // 2), "clusters": int(clusters.max()) + 1, **evidence}
     return clusters, values | _remark(values, points.shape[1], n_clusters, resolution)
 

@@ -19,6 +19,8 @@ _FEWEST, _ENOUGH = 10, 64
 _MAX_NEIGHBOURS = 15
 _QUERIES = 1_000
 """Maximum number of points whose neighbours are searched."""
+_LEAST_WITH_TIES = 0.2
+"""Minimum variance of neighbours along a direction, relative to the mean, with ties. More spoils real tables."""
 
 
 def fewest_samples(dimensions: int) -> int:
@@ -45,12 +47,13 @@ def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
     return total / near.numel()
 
 
-def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float) -> Tensor:
+def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float, ties: bool = False) -> Tensor:
     """Divide directions by a power of the standard deviation of neighbours along them.
 
     `directions` are float32 ``(width, d)``, and are returned unchanged if neighbours do not differ. `scatter`, float64
     ``(d, d)``, is the mean of `local_scatter` over so many `samples`; it is shrunk towards a multiple of the identity
-    with the weight of d samples. `power` is in [0, 1].
+    with the weight of d samples. `power` is in [0, 1]. With `ties` nearest neighbours have the same categories, where
+    samples of a cluster need not, so that no variance counts as less than a fifth of the mean.
     """
     d = len(scatter)
     mean = scatter.trace() / d
@@ -58,7 +61,7 @@ def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float) ->
         return directions
     weight = samples / (samples + d)
     variances, axes = torch.linalg.eigh(weight * scatter + (1 - weight) * mean * torch.eye(d, dtype=scatter.dtype))
-    scale = (variances.clamp_min(0) / mean).pow(-power / 2)
+    scale = (variances.clamp_min(_LEAST_WITH_TIES * mean if ties else 0.0) / mean).pow(-power / 2)
     scaled: Tensor = directions.double() @ (axes * scale) @ axes.T
     return scaled.float()
 

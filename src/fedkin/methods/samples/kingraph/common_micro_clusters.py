@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedkin.clustering.cell_splitting import CellMoments, cell_deviations, cell_scatter, scatter_pairs, split_cells
 from fedkin.clustering.nearest import nearest_centroids
-from fedkin.clustering.whitening import fewest_samples, local_scatter, whitened
+from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import doubles, positive, reals, whole
 from fedkin.data.preparing.fixed_point import SCALED_UNITS, of_digits, to_digits
@@ -173,7 +173,7 @@ class SumsPath:
         found = summed_differences(sums, state.space)
         if found is None:
             return None, {}
-        return replace(state, whitened=True, directions=whitened(state.directions, *found, self.local_whitening)), {}
+        return state.without_differences(*found, self.local_whitening), {}
 
     def _nodes(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
         found = common_micro_clusters(sums, state.space, self.min_members, min(self.max_nodes, _MAX_CENTRES))

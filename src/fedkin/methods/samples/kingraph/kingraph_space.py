@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from fedkin.clustering.community_joining import FEW_DIMENSIONS
 from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.node_clusters import Discrete
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
+from fedkin.clustering.whitening import whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, State, client_task
 from fedkin.core.replies import (
     MAX_COUNT,
@@ -115,6 +117,12 @@ class KinGraphState(State):
     def at(self, found: Components) -> KinGraphState:
         """Return the state with the principal components `found`."""
         return replace(self, mean=found.mean, directions=found.directions, variances=found.variances)
+
+    def without_differences(self, scatter: Tensor, samples: int, power: float) -> KinGraphState:
+        """Return the state with directions `whitened` by the mean `scatter` between neighbours of so many samples."""
+        ties = self.discrete != "none" and len(scatter) <= FEW_DIMENSIONS
+        directions = whitened(self.directions, scatter, samples, power, ties)
+        return replace(self, whitened=True, directions=directions)
 
     @property
     def discrete(self) -> Discrete:

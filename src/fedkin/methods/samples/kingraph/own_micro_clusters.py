@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.node_clusters import largest_client_share
-from fedkin.clustering.whitening import fewest_samples, local_scatter, whitened
+from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import Expected, counts_to, doubles, is_count, reals, whole, within
 from fedkin.features.pca import FeatureMoments, moments
@@ -162,8 +162,7 @@ class OwnPath:
         large_missing = not samples and not set(state.large).isdisjoint(record.missing)
         if not answered or (large_missing and state.steps < _DIFFERENCES_ATTEMPTS):
             return None, record
-        directions = whitened(state.directions, scatter / max(samples, 1), samples, self.local_whitening)
-        return replace(state, whitened=True, directions=directions), record
+        return state.without_differences(scatter / max(samples, 1), samples, self.local_whitening), record
 
     def _nodes(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
         expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": whole("nodes")}
