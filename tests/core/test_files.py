@@ -12,6 +12,7 @@ from fedkin.core.files import (
     append,
     file_lock,
     folder_lock,
+    make_private,
     read_json,
     read_tables,
     similar_path,
@@ -20,6 +21,18 @@ from fedkin.core.files import (
 from fedkin.core.trees import load_tree
 from fedkin.experiment.run_folder import read_lines, read_timing
 from fuzzing import damaged_bytes, fuzzed
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 0o700), (0o755, 0o700), (0o500, 0o700), (0o1777, 0o1777)])
+def test_a_private_folder_is_its_owners_alone_unless_all_may_write_there(
+    before: int | None, after: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / "private"
+    if before is not None:
+        folder.mkdir()
+        folder.chmod(before)
+    make_private(folder)
+    assert folder.stat().st_mode & 0o7777 == after
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -62,11 +63,13 @@ def write_secret(path: Path, content: bytes) -> None:
 def make_private(folder: Path) -> None:
     """Make a folder if it is absent, with its parents, and let nobody but its owner into it: mode 0700.
 
-    Errors are left to what is then written there. A folder of somebody else's keeps its mode.
+    Errors are left to what is then written there. A folder of somebody else's keeps its mode, and so does one that all
+    may write to, such as ``/tmp``.
     """
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o777 != 0o700:
+        mode = folder.stat().st_mode
+        if mode & 0o777 != 0o700 and not mode & stat.S_ISVTX:
             folder.chmod(0o700)
 
 
