@@ -65,11 +65,12 @@ def node_clusters(
         evidence["modularity"] = modularity(graph, clusters.numpy())
     else:
         clusters, evidence = communities(graph, points, counts, n_clusters, rng, resolution=resolution)
-        few = len(clusters) <= (FEW_NODES if points.shape[1] <= FEW_DIMENSIONS else FEW_IN_SPACE)
+        flat = points.shape[1] <= FEW_DIMENSIONS
+        few = len(clusters) <= (FEW_NODES if flat else FEW_IN_SPACE)
         if few and not by_graph and not evidence["by_density"]:
             clusters, evidence = clusters_of_few(points, counts, n_clusters, clusters, evidence)
         compact = not few and discrete != "none"
-        if not by_graph and not (compact and points.shape[1] <= FEW_DIMENSIONS):
+        if not by_graph and not (compact and flat):
             clusters, evidence = small_clusters(points, counts, neighbours, n_clusters, clusters, evidence, rng)
         if compact and not by_graph and "linkage" not in evidence:
             every = discrete == "all"

@@ -1,0 +1,58 @@
+"""Settings that must agree with each other: the clients of a federation, by name or key."""
+
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.experiment.config import load_config
+
+KEY = (
+    "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlz"
+    "dHAyNTYAAABBBIdDw+s7fBft4h6QKziAStYoMKsc7XLErW4dKso9HeTtOtJAbcfA499BLVVaO9xDqRNEtpJ4UYDH+Od4VoOlOhw="
+)
+
+
+def test_the_clients_of_a_federation_are_listed_by_name_or_key(tmp_path: Path) -> None:
+    assert load_config("kfed").federation.listed == {}
+    assert load_config("kfed", ["federation.clients=['b', 'a']"]).federation.listed == {"b": "", "a": ""}
+    path = tmp_path / "mine.toml"
+    path.write_text(f'[federation.keys]\nnorth = "{KEY} site at north\\n"\n')
+    config = load_config(path)
+    assert config.federation.listed == {"north": KEY}
+    assert load_config(path, ["federation.clients=['north', 'a']"]).federation.listed == {"north": KEY, "a": ""}
+    path.write_text(config.to_toml())
+    assert load_config(path) == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["federation.clients=['a', 'b', 'a']"], "'federation.clients' lists 'a' twice."),
+        (
+            ["federation.clients=['a']", f"federation.keys.b='{KEY}'"],
+            "'federation.keys' has a key of 'b', which 'federation.clients' does not list.",
+        ),
+        (
+            ["federation.keys.a=sites/a.pub"],
+            "'federation.keys' has no public key of 'a'; give the line of its site.key.pub, ecdsa-...",
+        ),
+        (
+            [f"federation.keys.a='{KEY}'", f"federation.keys.b='{KEY} of b'"],
+            "'federation.keys' has one key for 'a' and 'b'; each has its own.",
+        ),
+        (["federation.clients=['a']", "engine.sites=2"], "'engine.sites' is 2, but [federation] lists 1 clients."),
+        (
+            ["federation.clients='a'"],
+            "'federation.clients' is 'a' on the command line; it should be a list, such as ['a'].",
+        ),
+        (
+            ["federation.client=['a']"],
+            "Unknown key on the command line: 'federation.client'; did you mean 'federation.clients'?",
+        ),
+    ],
+)
+def test_lists_of_clients_that_contradict_themselves_are_refused(settings: list[str], sentence: str) -> None:
+    with pytest.raises(FedkinError) as caught:
+        load_config("kfed", settings)
+    assert str(caught.value) == sentence
