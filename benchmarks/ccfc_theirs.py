@@ -40,9 +40,9 @@ from torch.nn.functional import normalize
 
 from ccfc_round import LATENT, SITES, _EnoughError, _module, _torchvision
 from fedkin.data.scenarios.partition_scenario import load_labelled
+from fedkin.methods.samples.ccfc.contrastive import Design
+from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.aggregation import Means
-from fedkin.nn.contrastive import Design
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.optimisers import AdamMoments
 from fedkin.nn.resident import vector_of
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 import second_device
 from fedkin.core.device import on, placed
-from fedkin.nn.augmentation import augmentation_for
+from fedkin.methods.samples.ccfc.augmentation import augmentation_for
+from fedkin.methods.samples.ccfc.contrastive import Backbone, Design
+from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.client_stack import Job, can_stack, descend_all
-from fedkin.nn.contrastive import Backbone, Design
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
 from fedkin.nn.deep_clustering import DeepEmbeddedClustering
 from fedkin.nn.descent import Descent, descend

@@ -19,8 +19,8 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.estimators.by_client import of_each
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.labelled_clients import data_and_labels, read_labels
-from fedkin.experiment.cluster_words import remarks, sentences
-from fedkin.experiment.column_words import described
+from fedkin.experiment.report_content.cluster_words import remarks, sentences
+from fedkin.experiment.report_content.column_words import described
 
 if TYPE_CHECKING:
     import pandas as pd

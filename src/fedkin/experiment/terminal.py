@@ -9,8 +9,6 @@ from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import client_name
-from fedkin.experiment.cluster_words import remarks, sentences
-from fedkin.experiment.column_words import described
 from fedkin.experiment.measure_titles import (
     Measure,
     formed,
@@ -23,6 +21,8 @@ from fedkin.experiment.measure_titles import (
     written,
 )
 from fedkin.experiment.outputs import load_profile
+from fedkin.experiment.report_content.cluster_words import remarks, sentences
+from fedkin.experiment.report_content.column_words import described
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.run_loop import RunOutcome
 from fedkin.experiment.terminal_tables import in_shell, print_table, sentence_text

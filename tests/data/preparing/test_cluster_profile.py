@@ -17,7 +17,7 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile, cluster_cells,
 from fedkin.data.preparing.preparation import remember
 from fedkin.data.preparing.prepare import prepare
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.column_words import described
+from fedkin.experiment.report_content.column_words import described
 
 COLUMNS = (Column("length"), Column("town", "category", ("Bonn", "Ulm")), Column("smokes", "boolean", ("no", "yes")))
 

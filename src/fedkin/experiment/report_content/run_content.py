@@ -12,7 +12,6 @@ from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population, client_name
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
-from fedkin.experiment.cluster_words import descriptions
 from fedkin.experiment.config import Config
 from fedkin.experiment.measure_titles import (
     MEASURES,
@@ -33,6 +32,7 @@ from fedkin.experiment.measure_titles import (
 from fedkin.experiment.report_content.association_content import graphs
 from fedkin.experiment.report_content.change_content import changes, timeline
 from fedkin.experiment.report_content.client_content import client_clusters, client_spread, has_client_clusters
+from fedkin.experiment.report_content.cluster_words import descriptions
 from fedkin.experiment.report_content.clustering_content import clustering_of, scales_of
 from fedkin.experiment.report_content.finding_content import (
     client_finding,

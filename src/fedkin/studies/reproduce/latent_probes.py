@@ -20,8 +20,8 @@ from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import open_federation
 from fedkin.experiment.run_folder import run_config
 from fedkin.methods.samples.ccfc import ccfc_tasks
+from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import describe_clients
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 
 _OF_A_CLASS = 100
 

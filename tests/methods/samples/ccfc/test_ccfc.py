@@ -11,11 +11,11 @@ from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import Client, Federation, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ccfc import ccfc_tasks
+from fedkin.methods.samples.ccfc.augmentation import augmentation_for
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, SCFCMethod
 from fedkin.methods.samples.ccfc.ccfc_tasks import initial_model
-from fedkin.nn.augmentation import augmentation_for
-from fedkin.nn.contrastive_training import Contrastive
-from fedkin.nn.pillow_augmentation import PillowAugmentation
+from fedkin.methods.samples.ccfc.contrastive_training import Contrastive
+from fedkin.methods.samples.ccfc.pillow_augmentation import PillowAugmentation
 
 TINY: dict[str, Any] = {
     "n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 8, "latent": 6, "restarts": 2

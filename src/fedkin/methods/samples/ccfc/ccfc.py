@@ -36,13 +36,13 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import updates
 from fedkin.methods.samples.ccfc import ccfc_tasks
+from fedkin.methods.samples.ccfc.augmentation import Views, augmentation_for
 from fedkin.methods.samples.ccfc.ccfc_state import CCFCState
+from fedkin.methods.samples.ccfc.contrastive import Backbone, Design, Form, Normalization
+from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining, Precision
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, cluster_first
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
-from fedkin.nn.augmentation import Views, augmentation_for
-from fedkin.nn.contrastive import Backbone, Design, Form, Normalization
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Precision
 
 Start = Literal["own", "common"]
 Guide = Literal["latents", "kin-graph"]

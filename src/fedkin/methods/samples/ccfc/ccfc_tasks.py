@@ -30,9 +30,9 @@ from fedkin.core.replies import (
     reals,
     updates,
 )
+from fedkin.methods.samples.ccfc.augmentation import augmentation_for
+from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import assign_samples
-from fedkin.nn.augmentation import augmentation_for
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.network_forms import CONTRASTIVE_TRAINING, DESIGN, MANY
 from fedkin.nn.optimisers import AdamMoments
 

@@ -3,7 +3,7 @@ import torch
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.experiment.column_words import _how_often, described
+from fedkin.experiment.report_content.column_words import _how_often, described
 
 
 def test_words_of_shares_are_true():

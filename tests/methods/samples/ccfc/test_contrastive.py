@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.functional import cosine_similarity, one_hot
 
 from fedkin.core import FedkinError
-from fedkin.nn.contrastive import (
+from fedkin.methods.samples.ccfc.contrastive import (
     ContrastiveNetwork,
     Design,
     cluster_contrast,
@@ -14,7 +14,7 @@ from fedkin.nn.contrastive import (
     model_contrast,
     negative_cosine,
 )
-from fedkin.nn.contrastive_training import Contrastive
+from fedkin.methods.samples.ccfc.contrastive_training import Contrastive
 
 
 def test_the_network_for_mnist_is_that_of_the_authors_code():

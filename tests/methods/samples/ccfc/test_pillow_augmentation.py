@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 from torch import Tensor
 
-from fedkin.nn.pillow_augmentation import PillowAugmentation, blurred, crop_boxes, cropped, drawn_crops, turned
+from fedkin.methods.samples.ccfc.pillow_augmentation import (
+    PillowAugmentation,
+    blurred,
+    crop_boxes,
+    cropped,
+    drawn_crops,
+    turned,
+)
 
 BILINEAR, NEAREST = Image.Resampling.BILINEAR, Image.Resampling.NEAREST
 SIDES = st.integers(1, 40)

@@ -7,9 +7,15 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, one_hot
 
-from fedkin.nn.augmentation import Augmentation, augmentation_for
-from fedkin.nn.contrastive import ContrastiveNetwork, Design, cluster_contrast, mean_correlation, negative_cosine
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
+from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for
+from fedkin.methods.samples.ccfc.contrastive import (
+    ContrastiveNetwork,
+    Design,
+    cluster_contrast,
+    mean_correlation,
+    negative_cosine,
+)
+from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.optimisers import AdamMoments
 from fedkin.nn.resident import vector_of
 

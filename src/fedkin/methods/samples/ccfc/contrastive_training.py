@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
 from fedkin.core.device import device
-from fedkin.nn.architecture import Architecture
-from fedkin.nn.augmentation import Augmentation, Views
-from fedkin.nn.contrastive import (
+from fedkin.methods.samples.ccfc.augmentation import Augmentation, Views
+from fedkin.methods.samples.ccfc.contrastive import (
     ContrastiveNetwork,
     Design,
     Form,
@@ -28,8 +27,9 @@ from fedkin.nn.contrastive import (
     model_contrast,
     negative_cosine,
 )
+from fedkin.methods.samples.ccfc.pillow_augmentation import Draws, PillowAugmentation
+from fedkin.nn.architecture import Architecture
 from fedkin.nn.optimisers import AdamMoments
-from fedkin.nn.pillow_augmentation import Draws, PillowAugmentation
 from fedkin.nn.recording import Recorded
 from fedkin.nn.resident import Resident
 

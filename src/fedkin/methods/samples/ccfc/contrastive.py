@@ -50,7 +50,7 @@ class Design:
     normalization: Normalization = "batch"
 
     def spec(self) -> dict[str, Any]:
-        """Return the design as a payload for `fedkin.nn.contrastive_training.Contrastive.of`."""
+        """Return the design as a payload for `fedkin.methods.samples.ccfc.contrastive_training.Contrastive.of`."""
         return asdict(self) | {"shape": list(self.shape)}
 
     def decided(self) -> Design:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.nn.augmentation import Augmentation, augmentation_for, blurred
-from fedkin.nn.pillow_augmentation import PillowAugmentation, drawn_crops
+from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for, blurred
+from fedkin.methods.samples.ccfc.pillow_augmentation import PillowAugmentation, drawn_crops
 
 STILL = Augmentation(crop=1.0, turn=0.0, blur=0.0)
 
@@ -42,7 +42,7 @@ def test_a_whole_crop_without_a_turn_changes_little_but_the_ratio_of_sides():
 
 
 def test_a_mirror_image_of_a_mirror_image_is_the_image(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fedkin.nn.augmentation.RATIO", 0.0)
+    monkeypatch.setattr("fedkin.methods.samples.ccfc.augmentation.RATIO", 0.0)
     x = images()
     assert torch.allclose(views(STILL, x, rng()), x, atol=1e-4)
     always = Augmentation(crop=1.0, turn=0.0, blur=0.0, mirror=1.0)
@@ -50,7 +50,7 @@ def test_a_mirror_image_of_a_mirror_image_is_the_image(monkeypatch: pytest.Monke
 
 
 def test_a_turn_goes_round_the_middle_by_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fedkin.nn.augmentation.RATIO", 0.0)
+    monkeypatch.setattr("fedkin.methods.samples.ccfc.augmentation.RATIO", 0.0)
     x = torch.zeros(200, 1, 41, 41)
     x[:, :, 20, 36] = 1.0  # 16 pixels to the right of the middle
     seen = views(Augmentation(crop=1.0, turn=30.0, blur=0.0), x, rng())[:, 0]

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.pillow_augmentation import BLUR, RATIO, Draws, PillowAugmentation, between, drawn_crops
+from fedkin.methods.samples.ccfc.pillow_augmentation import BLUR, RATIO, Draws, PillowAugmentation, between, drawn_crops
 
 Views = Literal["affine", "pillow"]
 

@@ -8,8 +8,8 @@ import torch
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.experiment.cluster_words import contrasts, descriptions, remarks, sentences
-from fedkin.experiment.column_words import described
+from fedkin.experiment.report_content.cluster_words import contrasts, descriptions, remarks, sentences
+from fedkin.experiment.report_content.column_words import described
 
 COLUMNS = (
     SchemaColumn("age", "number"),
