@@ -120,7 +120,7 @@ def test_models_are_modules_that_say_what_predict_says(model: ClientClusterer) -
     cluster = int(model.client_labels_[4])
     assert not model.models_[cluster].training
     with torch.no_grad():
-        logits = model.models_[cluster](model.preparation_.apply(torch.from_numpy(x).float()))
+        logits = model.models_[cluster](model.preparation_.apply(x))
     probabilities = model.predict_proba(x, client=4)
     assert probabilities.shape == (100, 10)
     np.testing.assert_allclose(probabilities.sum(1), 1)

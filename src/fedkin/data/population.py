@@ -174,10 +174,10 @@ class Population:
         """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
         columns = [None if client.table is None else client.table.columns for client in self.clients]
         tests = [
-            (preparation.apply(x, own, f"The test part of client {i}", self.clients[i].table), y)
+            (preparation.prepared(x, own, f"The test part of client {i}", self.clients[i].table), y)
             for i, ((x, y), own) in enumerate(zip(self.tests, columns, strict=False))
         ]
-        common = self.common_test and (preparation.apply(self.common_test[0], columns[0]), self.common_test[1])
+        common = self.common_test and (preparation.prepared(self.common_test[0], columns[0]), self.common_test[1])
         return dataclasses.replace(self, tests=tests, common_test=common)
 
 

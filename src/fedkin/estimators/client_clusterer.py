@@ -55,8 +55,9 @@ class ClientClusterer(ClientPredictor):
         Membership of each client in each cluster, rows summing to 1; only of methods with soft clusters. A client
         then predicts with all models, weighted by membership; `client_labels_` are the clusters of highest membership.
     models_ : list of nn.Module
-        Models from prepared samples, ``preparation_.apply(x)``, to logits; one per cluster, in evaluation mode.
-        They are copies: changes to them do not change what `predict` returns.
+        Models from prepared samples to logits, one per cluster, in evaluation mode. Samples are prepared by
+        ``preparation_.apply(x)``, which takes a DataFrame, an array or a tensor:
+        ``models_[0](preparation_.apply(df))``. They are copies: changes to them do not change what `predict` returns.
     classes_ : ndarray, (n_classes,)
         All clients' labels, sorted; the order of logits and probabilities.
     n_clusters_ : int

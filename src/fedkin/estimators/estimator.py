@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -25,8 +24,6 @@ from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.preparation import Preparation, PreparingOptions
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.reading.arrays import as_dataset
-from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.figures import client_panels, figure_of, sample_panels
@@ -88,7 +85,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Names of the clients, in the order of `fit`, which is that of all lists by client. They are texts, also of
         clients that a dict has under numbers.
     preparation_ : Preparation
-        How samples were prepared; its ``notes`` say what was done to tables.
+        How samples were prepared. ``preparation_.apply(x)`` prepares new ones, a DataFrame, an array and so on, and
+        returns the tensor that models take; its ``notes`` say what was done to tables.
     n_features_in_ : int
         Columns of DataFrames, or numbers per sample.
     feature_names_in_ : ndarray of str
@@ -260,15 +258,9 @@ def prepared_samples(
 
     With `warns` there is a warning for each column in which they are unlike those of `fit`.
     """
-    reading = preparation.reading
-    labels = [name for name in (label, given.label) if name is not None]
-    reading = dataclasses.replace(reading, drop=[*reading.drop, *labels])
     with python_advice():
-        if isinstance(given.x, str | Path):
-            data, where = read_file(expanded(str(given.x)), options=reading), f"'{given.x}'"
-        else:
-            data = as_dataset(given.x, where, where, options=reading)
-        x = preparation.apply(data.x, None if data.table is None else data.table.columns, where)
+        data, where = preparation.read_again(given, where, [] if label is None else [label])
+        x = preparation.prepared(data.x, None if data.table is None else data.table.columns, where)
     for note in preparation.notes_on(data.table, where) if warns else ():
         warnings.warn(in_python(note), stacklevel=3)
     return x

@@ -128,4 +128,4 @@ def split_off(
 def _samples_of(client: Client, donors: Table | None) -> Samples:
     columns = None if client.table is None else client.table.columns
     assert client.y is not None
-    return lambda preparation: preparation.apply(client.x, columns, f"Client {client.id}", donors), client.y
+    return lambda preparation: preparation.prepared(client.x, columns, f"Client {client.id}", donors), client.y

@@ -113,8 +113,8 @@ def test_new_rows_take_medians_one_by_one():
     preparation = prepare(fed)
     new = torch.tensor([[0.6, NAN], [90.0, 40.0]], dtype=torch.float64)
     columns = fed.clients[0].table.columns
-    both = preparation.apply(new, columns)
-    assert torch.equal(both[:1], preparation.apply(new[:1], columns))
+    both = preparation.prepared(new, columns)
+    assert torch.equal(both[:1], preparation.prepared(new[:1], columns))
     assert float(both[0, 1]) == pytest.approx(
         float((preparation.encoding.fill[1] - preparation.encoding.mean[1]) / preparation.encoding.scale[1]), abs=1e-4
     )

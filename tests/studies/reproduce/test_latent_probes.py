@@ -29,7 +29,7 @@ def test_scores_are_of_the_samples_and_of_the_latents(tmp_path: Path) -> None:
     assert population.truth is not None
     x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
     saved = load_found(found.folder)
-    x = saved.preparation.apply(x)
+    x = saved.preparation.prepared(x)
     expected = calinski_harabasz_score(x.flatten(1), y)
     assert measured(found, "separation/samples") == pytest.approx(expected, rel=1e-4)
     latents = saved.method.embed(saved.result, x)

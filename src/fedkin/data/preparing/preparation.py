@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
@@ -12,12 +13,15 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.table import Column, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
+from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding import Imputation, TableEncoding
 from fedkin.data.preparing.new_rows import notes_on_new_rows
 from fedkin.data.preparing.range_words import without_repeats
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
-from fedkin.data.reading.arrays import plain_numbers
+from fedkin.data.reading.arrays import as_dataset, plain_numbers
+from fedkin.data.reading.client_files import expanded, read_file
+from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, NO_OPTIONS, TableOptions
 
@@ -100,14 +104,52 @@ class Preparation:
         """Options by which a new table is read with columns of the same kinds."""
         return NO_OPTIONS if self.encoding is None else self.encoding.schema.reading
 
-    def apply(
+    def apply(self, x: Any, where: str = "The data given") -> Tensor:
+        """Prepare new samples as in training: the float32 tensor ``(n, *shape)`` that models take.
+
+        Parameters
+        ----------
+        x : array-like
+            One client's samples in any form that ``fit`` takes: a DataFrame, an array, a tensor, a file and so on, not
+            prepared yet. Labels in them are ignored, and so are columns that the clients' tables did not have. `x`
+            itself is not changed.
+        where : str
+            What to call the samples, at the beginning of error messages.
+
+        Returns
+        -------
+        Tensor
+            float32 ``(n, *shape)``. Empty cells have the median or most frequent value of all clients.
+
+        Raises
+        ------
+        FedkinError
+            If `x` is in no such form, is of another shape than in training, lacks a column or holds something else in
+            it, or is a table with names where the clients had arrays and cannot be one of numbers.
+        """
+        data, where = self.read_again(client_input(x, where), where)
+        return self.prepared(data.x, None if data.table is None else data.table.columns, where)
+
+    def read_again(self, given: ClientInput, where: str, labels: Sequence[str] = ()) -> tuple[Dataset, str]:
+        """Read one client's new samples with columns of the same kinds, and say what to call them.
+
+        They are called `where`, or by their file; `labels` are columns of a table to leave out. Raises FedkinError if
+        they cannot be used.
+        """
+        left_out = [*labels, *([] if given.label is None else [given.label])]
+        reading = replace(self.reading, drop=[*self.reading.drop, *left_out])
+        if isinstance(given.x, str | Path):
+            return read_file(expanded(str(given.x)), options=reading), f"'{given.x}'"
+        return as_dataset(given.x, where, where, options=reading), where
+
+    def prepared(
         self,
         x: Tensor,
         columns: Sequence[Column] | None = None,
         where: str = "The table",
         donors: Table | None = None,
     ) -> Tensor:
-        """Prepare samples as in training, float32 ``(n, *shape)``; `x` itself is not changed.
+        """Prepare samples that were read, float32 ``(n, *shape)``; `x` itself is not changed.
 
         `x` is as it was read: an array, or the values of a table, see `fedkin.core.table.Table`, with its `columns`;
         without these, it must be numbers in the order of the original table's columns. `where` names the source, at the
@@ -136,7 +178,9 @@ class Preparation:
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""
         if client.table is None or self.encoding is None:
-            return self.apply(client.x, None if client.table is None else client.table.columns, f"Client {client.id}")
+            return self.prepared(
+                client.x, None if client.table is None else client.table.columns, f"Client {client.id}"
+            )
         return self.encoding.apply(client.table, f"Client {client.id}", client.table)
 
     def notes_on(self, table: Table | None, where: str) -> list[str]:
@@ -144,9 +188,16 @@ class Preparation:
         return [] if table is None or self.encoding is None else notes_on_new_rows(table, self.encoding, where)
 
     def read(self, source: str) -> Tensor:
-        """Read samples by name or path, see `fedkin.data.reading.sources.load`, and prepare them."""
+        """Read samples by name or path, see `fedkin.data.reading.sources.load`, and prepare them.
+
+        Raises FedkinError if there are none, they do not fit, or `source` is no text.
+        """
+        if not isinstance(source, str):
+            raise FedkinError(
+                f"read takes a name or a path, not a {type(source).__name__}; apply(x) takes DataFrames and arrays."
+            )
         data = load(source, options=self.reading, must_have=False)
-        return self.apply(data.x, None if data.table is None else data.table.columns, f"'{source}'")
+        return self.prepared(data.x, None if data.table is None else data.table.columns, f"'{source}'")
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""

@@ -52,13 +52,13 @@ def knn(folder: Path) -> Figures:
     """
     found = load_found(folder)
     x, y, held_out = _samples(folder)
-    return _by_neighbours(found.method.embed(found.result, found.preparation.apply(x)), y, held_out)
+    return _by_neighbours(found.method.embed(found.result, found.preparation.prepared(x)), y, held_out)
 
 
 def knn_samples(folder: Path) -> Figures:
     """Return the k-nearest-neighbour accuracy as `knn` does, among the samples themselves."""
     x, y, held_out = _samples(folder)
-    return _by_neighbours(load_found(folder).preparation.apply(x).flatten(1), y, held_out)
+    return _by_neighbours(load_found(folder).preparation.prepared(x).flatten(1), y, held_out)
 
 
 def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
