@@ -14,6 +14,8 @@ from fedkin.core import FedkinError
 from fedkin.deploy import certificates
 from fedkin.deploy.app_folder import init
 from fedkin.deploy.certificates import make_key, new_certificates, write_certificates
+from fedkin.deploy.flower_hub_folder import init_hub
+from fedkin.deploy.site_file import read_site
 from fedkin.experiment.config import load_config
 
 
@@ -182,3 +184,16 @@ def test_scripts_are_sh_and_the_experiment_is_whole(tmp_path: Path) -> None:
         assert "sites = 4" in text
         assert "fed.example.org:8443" in (folder / "flwr.sh").read_text() + (folder / "start-site.sh").read_text()
         assert "$" not in (folder / "README.md").read_text()
+
+
+def test_what_an_experiment_says_of_columns_is_in_the_file_that_sites_begin_with(tmp_path: Path) -> None:
+    settings = ["data.label=Purchase", "data.drop=['nr', 'store id']", "data.na_values={age=[-9]}", "data.scaling=none"]
+    init(tmp_path / "app", "kfed", 3, settings, "127.0.0.1", 8000, True)
+    example = tmp_path / "app" / "site.example.toml"
+    one = read_site(example)
+    assert (one.label, one.drop, one.na_values) == ("Purchase", ["nr", "store id"], {"age": [-9]})
+    init(tmp_path / "plain", "kfed", 3, [], "127.0.0.1", 8000, True)
+    assert read_site(tmp_path / "plain" / "site.example.toml").label is None
+    assert "as in the experiment" not in (tmp_path / "plain" / "site.example.toml").read_text()
+    init_hub(tmp_path / "hub", "kfed", settings, "me")
+    assert '\nlabel = "Purchase"\n' in (tmp_path / "hub" / "README.md").read_text()

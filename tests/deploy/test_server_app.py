@@ -271,3 +271,42 @@ def test_a_second_server_in_the_same_folder_is_refused(data: Path, tmp_path: Pat
         with pytest.raises(FedkinError, match=r"Another process is at work in .*out; wait for it, or stop it first"):
             serve(grid(data, tmp_path), config("fedavg", *OPTIONS), tmp_path / "out")
         assert [file.name for file in (tmp_path / "out").iterdir()] == [".fedkin.lock"]
+
+
+def shops(folder: Path, **files: str) -> Nodes:
+    """Sites whose files are as given, by name, with tables of two columns, of which west lacks the second."""
+    rows = [(row % 9 + row / 7, "CH" if row % 2 else "MM") for row in range(40)]
+    made = []
+    for name, more in files.items():
+        head, bought = ("age,bought\n", True) if name != "west" else ("age\n", False)
+        cells = [f"{age},{kind}" if bought else f"{age}" for age, kind in rows]
+        (folder / f"{name}.csv").write_text(head + "\n".join(cells) + "\n")
+        path = folder / f"{name}.toml"
+        path.write_text(f'name = "{name}"\ndata = "{name}.csv"\nfolder = "{name}"\n{more}')
+        made.append(read_site(path).site(path))
+    return nodes_of(made, keep)
+
+
+SHOPS = ["method.rounds=1", "engine.sites=3", "engine.patience=0.3", "data.label=bought"]
+
+
+def test_a_column_of_labels_that_sites_do_not_know_is_no_feature(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asks = load_config("ocfl", [*FEDERATED[:-1], *SHOPS])
+    with pytest.raises(FedkinError, match=r"0\.3 seconds 2 of 3 sites are there: east, west"):
+        serve(shops(tmp_path, north="", east='label = "bought"', west=""), asks, tmp_path / "out")
+    said = "Site 'north' has columns otherwise than the experiment says; its site.toml lacks label = \"bought\"."
+    assert said in capsys.readouterr().out
+
+
+def test_sites_without_labels_are_named_and_where_they_say_which_column_has_them(tmp_path: Path) -> None:
+    asks, own = load_config("ocfl", [*FEDERATED[:-1], *SHOPS]), 'label = "bought"'
+    with pytest.raises(FedkinError) as error:
+        serve(shops(tmp_path, north=own, east=own, west=""), asks, tmp_path / "out")
+    assert str(error.value) == (
+        "Client west has no labels, which OCFL needs; 'label' in a site's own site.toml names their column, and sites "
+        "without labels cannot take part."
+    )
+    with pytest.raises(FedkinError, match=r"^Clients east, west have no labels, which OCFL needs; "):
+        serve(shops(tmp_path, north=own, east='drop = ["bought"]', west=""), asks, tmp_path / "two")

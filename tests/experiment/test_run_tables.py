@@ -145,7 +145,7 @@ def test_new_rows_that_lack_columns_are_told_of_all_and_runs_of_the_nearest(tabl
 
 def test_clients_go_by_the_names_of_their_files_in_errors_and_commands(tables, tmp_path):
     here = [f"data.source='{tables}'", "scenario.name=files", "evaluation.map=none", "method.rounds=1"]
-    with pytest.raises(FedkinError, match=r"^Client north has no labels, which IFCA needs;"):
+    with pytest.raises(FedkinError, match=r"^Clients north, south, west have no labels, which IFCA needs;"):
         ran(load_config("ifca", here), tmp_path / "unlabelled")
     lost = ["engine.failures=[[" + "],[".join(f"{at},{client}" for at in range(1, 80) for client in range(3)) + "]]"]
     with pytest.raises(FedkinError, match=r"Client (north|south|west) "):

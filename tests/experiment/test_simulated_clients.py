@@ -72,7 +72,7 @@ def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     code, errors = ended(tmp_path, ["run", *words, "--out", tmp_path / "runs" / "one"])
     *others, last = errors.splitlines()  # on a busy machine Ray has something to say, too
     assert code == 2
-    assert "Client 0 has no labels, which FedAvg needs" in last
+    assert "Clients 0, 1, 2 have no labels, which FedAvg needs" in last
     assert not any("Traceback" in line for line in others)
     assert {path.name for path in tmp_path.iterdir()} == {"data", "log"}
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, listing
 from fedkin.core.payload import Payload, Traffic, payload_bytes
 from fedkin.core.refusals import Refusal, Unusable
 from fedkin.core.replies import Expected
@@ -24,6 +24,8 @@ MAX_UNUSABLE = 5
 """Unusable replies after which a client is not asked again in the same step."""
 MIN_CLIENTS = 2
 """Clients that a run can begin with, by default; all, if there are fewer."""
+_NAMED = 5
+"""Clients that a sentence names."""
 
 Wanted = Expected | Callable[[int], Expected]
 """What replies must contain, the same for all clients or a function of the client's id."""
@@ -69,6 +71,8 @@ class Federation(ABC):
         Minimum number of clients that a run goes on with when others give no usable reply.
     requested, usable : int
         Requests made and usable replies received since both were last set to 0, as `fedkin.core.steps.do_step` does.
+    labels_advice : str
+        How a client gets labels, as the end of a sentence on one that has none.
     on_left_out : callable
         Called with a sentence about every client that is left out.
     secure_sums : bool
@@ -106,6 +110,10 @@ class Federation(ABC):
         self.min_clients = MIN_CLIENTS
         self.requested = 0
         self.usable = 0
+        self.labels_advice = (
+            "name their column with 'data.label', or choose a scenario that gives labels to clients (`fedkin list "
+            "scenarios`)"
+        )
         self.on_left_out: Callable[[str], None] = lambda sentence: None
         self.secure_sums = False
         self.keys: dict[int, Tensor] = {}
@@ -263,6 +271,11 @@ class Federation(ABC):
         """Return the client's name, or "Client" and its id if it has none, as the beginning of a sentence."""
         name = self.client_names[client] if client < len(self.client_names) else str(client)
         return f"Client {name.removeprefix('Client ')}"
+
+    def called_together(self, clients: Sequence[int]) -> str:
+        """Return several clients by name, of which only the first few are named, as the beginning of a sentence."""
+        names = [self.called(client).removeprefix("Client ") for client in clients]
+        return f"Client{'s' if len(names) > 1 else ''} {listing(names, _NAMED)}"
 
     def called_inside(self, client: int) -> str:
         """Return the client's name, as `called` does, within a sentence."""

@@ -6,13 +6,15 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+"""Keys that TOML has without quotation marks."""
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", re.MULTILINE)
 _BOUNDS = ((Gt, "gt", ">"), (Ge, "ge", ">="), (Lt, "lt", "<"), (Le, "le", "<="))
@@ -70,8 +72,14 @@ def first_sentences(made: type[Any]) -> str:
 
 
 def toml_text(value: Any) -> str:
-    """Return a value as TOML writes it."""
-    return json.dumps("none" if value is None else value)
+    """Return a value as TOML writes it, on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_key(name)} = {toml_text(own)}' for name, own in value.items())}}}"
+    return json.dumps("none" if value is None else value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else toml_text(name)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -9,6 +9,7 @@ from string import Template
 
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
+from fedkin.core.options import toml_text
 from fedkin.deploy.certificates import in_ascii, new_certificates, write_certificates
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run_folder import check_empty
@@ -52,6 +53,7 @@ def init(
         "port": str(port),
         "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
         "method": config.method_name,
+        "columns": columns_of_sites(config),
         "sites": str(sites),
         "connection": "insecure = true" if insecure else 'root-certificates = "$here/certificates/ca.crt"',
         "server_options": _INSECURE if insecure else _SECURE,
@@ -80,6 +82,12 @@ def write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, st
     write_atomically(folder / "experiment.toml", config.to_toml())
 
 
+def columns_of_sites(config: Config) -> str:
+    """Return lines of a site's file that say of columns what the experiment says, with a comment before them."""
+    lines = [f"{key} = {toml_text(given)}\n" for key, given in config.data.of_columns.items()]
+    return "".join([_COLUMNS, *lines]) if lines else ""
+
+
 def check_federated(config: Config) -> None:
     """Check that an experiment's method is not a centralised baseline, for which sites would send their samples.
 
@@ -92,6 +100,7 @@ def check_federated(config: Config) -> None:
         )
 
 
+_COLUMNS = "# of columns, as in the experiment; change what is called or written otherwise here\n"
 _INSECURE = "--insecure"
 _SECURE = (
     "--ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\\n"

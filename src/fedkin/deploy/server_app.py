@@ -88,13 +88,14 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         engine, order = config.engine, list(ledger.sites)
         wanted = engine.sites or len(listed)
         names = {order[one] if isinstance(one, int) and one < len(order) else str(one) for one in engine.forgotten}
-        roster = Roster(grid, ledger.sites, progress.phase, labels, ledger.keys, listed, engine.newcomers, names)
+        asked = config.data.of_columns
+        seats = (ledger.keys, listed, engine.newcomers, names)
+        roster = Roster(grid, ledger.sites, progress.phase, labels, *seats, asked)
         members = roster.gather(wanted, engine.patience)
         order = order or [member.name for member in members]
         _keep_ledger(folder, ledger.run, roster, order)
         members = [member for member in members if member.name in order]  # the others join in the next step
-        everyone = all(member.classes for member in members)
-        classes = in_order(name for member in members for name in member.classes) if everyone else []
+        classes = in_order(name for member in members for name in member.classes)
         roster.classes = classes
         fed = FlowerFederation(
             roster,
@@ -107,6 +108,9 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             newcomers=max(0, wanted + engine.newcomers - len(order)),
             quorum=engine.quorum,
             counts_late=engine.late == "count",
+        )
+        fed.labels_advice = (
+            "'label' in a site's own site.toml names their column, and sites without labels cannot take part"
         )
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.files import read_tables
 from fedkin.core.validation import validation_sentence
 from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.reading.asked_columns import lines_lacking
 from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.dataset_names import HUB
 from fedkin.data.reading.sources import load
@@ -83,6 +85,7 @@ class SiteFile(BaseModel):
             reading=table,
             key=here / KEY if (here / KEY).exists() else None,
             listed=listed,
+            lacks=partial(lines_lacking, table=read.table, options=table, named=self.label, taken=read.label),
             packages=tuple(self.packages),
             device=device,
             reserve=None if self.epsilon is None else Account(folder, self.epsilon, self.delta).reserve,

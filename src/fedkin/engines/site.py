@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from fedkin.core.table import Table
 from fedkin.core.task import Task, known_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
+from fedkin.data.reading.asked_columns import check_asked
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.site_memory import Memory
 from fedkin.engines.site_request import Request
@@ -51,7 +53,8 @@ class Site:
     privacy budget: called with a run's token and mu, whether the run may spend it, see `Client.reserve`; the site then
     refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
     site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; empty:
-    anybody.
+    anybody. `lacks` is called with what an experiment says of columns, and returns lines that the site's own file lacks
+    to agree with it, see `fedkin.data.reading.asked_columns.lines_lacking`.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Site:
     reading: TableOptions = field(default_factory=TableOptions)
     key: Path | None = None
     listed: Mapping[str, str] = field(default_factory=dict)
+    lacks: Callable[[Mapping[str, Any]], list[str]] = lambda asked: []
 
     @property
     def identity(self) -> str:
@@ -86,11 +90,14 @@ class Site:
             raise FileError(f"{path} is damaged; put it back, or remove it to take part in new runs as another site.")
         return token
 
-    def introduction(self, labels: bool) -> Payload:
+    def introduction(self, labels: bool, asked: Mapping[str, Any] | None = None) -> Payload:
         """Return what a server needs to know before a run begins; names of classes only if it asks for `labels`.
 
-        They are never sent under a privacy budget: a class may be that of a single sample.
+        They are never sent under a privacy budget: a class may be that of a single sample. `asked` is what the
+        experiment says of columns; it never changes how the site reads them. Raises FedkinError if the site's own file
+        is ignorant of it.
         """
+        check_asked(self.lacks(asked or {}), self.name)
         return {
             "name": self.name,
             "identity": self.identity,
@@ -158,7 +165,8 @@ class Site:
         index = {name: at for at, name in enumerate(classes)}
         unknown = [name for name in self.classes if name not in index]
         if unknown:
-            raise FedkinError(f"Site '{self.name}' has the class '{unknown[0]}', which the run does not know.")
+            which = f"the class '{unknown[0]}'" if self.reserve is None else "a class"
+            raise FedkinError(f"Site '{self.name}' has {which}, which the run does not know.")
         return self.y.new_tensor([index[name] for name in self.classes])[self.y]
 
 

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.encoding import Imputation
 from fedkin.data.preparing.preparation import PreparingOptions
+from fedkin.data.reading.asked_columns import COLUMN_KEYS
 from fedkin.data.reading.table_options import AUTO, NA_VALUES, TableOptions, are_na_values
 from fedkin.secure_aggregation.signatures import public_keys
 
@@ -106,6 +107,13 @@ class DataSection(BaseModel):
     def labels(self) -> str | None:
         """The column of labels as `fedkin.data.reading.sources.load` takes it."""
         return None if self.label == AUTO else self.label
+
+    @property
+    def of_columns(self) -> dict[str, Any]:
+        """What is said of columns and differs from the default; each site's own file says it for a real federation."""
+        return {
+            key: given for key in COLUMN_KEYS if (given := getattr(self, key)) != type(self).model_fields[key].default
+        }
 
     @property
     def table(self) -> TableOptions:

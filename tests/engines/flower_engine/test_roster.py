@@ -345,3 +345,20 @@ def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(chang
     nodes.app = odd  # type: ignore[assignment]
     assert [member.name for member in Roster(nodes, report=reports.append).gather(1, 5)] == ["a"]
     assert f"Refused: Node {nodes.node(1)} does not introduce itself as sites of fedkin do." in reports
+
+
+def test_a_site_that_does_not_know_what_the_experiment_says_of_columns_is_refused(tmp_path: Path) -> None:
+    reports: list[str] = []
+    ignorant = site(tmp_path / "a", "a", 2, ("x", "bought"))
+    nodes = grid(
+        tmp_path,
+        replace(ignorant, lacks=lambda asked: [f"label = {asked['label']!r}"] if asked else []),
+        site(tmp_path / "b", "b", 1, ("x",)),
+    )
+    roster = Roster(nodes, report=reports.append, columns={"label": "bought", "ordinal": {"pain": ["no", "some"]}})
+    assert [member.name for member in roster.gather(1, 5)] == ["b"]
+    assert reports[0] == (
+        f"Refused: Node {nodes.node(0)}: Site 'a' has columns otherwise than the experiment says; its site.toml lacks "
+        "label = 'bought'."
+    )
+    assert len(Roster(nodes).gather(2, 5)) == 2

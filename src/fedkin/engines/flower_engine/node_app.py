@@ -43,7 +43,7 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         asked, site = read(message.content), _site(site_of, context)
         kind = asked.text("kind")
         if kind == HELLO:
-            return content(site.introduction(asked.facts.get("labels") == 1))
+            return content(site.introduction(asked.facts.get("labels") == 1, asked.tree()))
         request = Request.from_json(asked.text("request"))
         if kind == TASK:
             reply, seconds = site.answer(request, asked.tree())

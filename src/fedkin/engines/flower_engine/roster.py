@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -32,7 +33,8 @@ class Roster:
     of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
     So many `newcomers` may join after `gather`. Sites that are `forgotten` are asked for nothing: nobody waits for
     them, and their names stay theirs. `report` is given a sentence whenever something changes: which sites are
-    connected, and which are refused and why. `labels` says whether sites send the names of their classes.
+    connected, and which are refused and why. `labels` says whether sites send the names of their classes. `columns` is
+    what the experiment says of columns; a site whose own file is ignorant of it refuses to take part.
 
     `members` are by name, including those that are not connected now; `classes` are names of classes that newcomers may
     have, set by whoever knows them, once the sites have gathered. `refused` has a sentence about every node that was
@@ -49,10 +51,12 @@ class Roster:
         listed: Mapping[str, str] | None = None,
         newcomers: int = 0,
         forgotten: Collection[str] = (),
+        columns: Mapping[str, Any] | None = None,
     ) -> None:
         self.grid, self.known, self.report, self.labels = grid, dict(known or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
         self.newcomers, self.classes, self.forgotten = newcomers, list[str](), set(forgotten)
+        self.columns = dict(columns or {})
         self._open = 0
         self._gathered, self._aside = False, list[Member]()
         self.members: dict[str, Member] = {}
@@ -65,8 +69,9 @@ class Roster:
         nodes = {node.node_id: node for node in self.grid.get_nodes()}
         new = [number for number, node in nodes.items() if self._greeted.get(number) != node.last_activated_at]
         if new:
+            asked = self.columns or None
             hello = {
-                node: Message(content(kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
+                node: Message(content(asked, kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
                 for node in new
             }
             self._asked |= push(self.grid, hello)

@@ -131,16 +131,17 @@ class ClientMethod(Method[Any]):
     def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
         """Return the shape of the clients' samples and the number of classes: 0 if a client has no labels.
 
-        Raises FedkinError if clients differ in the shape of their samples, or labels are needed and a client has none.
+        Raises FedkinError if clients differ in the shape of their samples, or labels are needed and too many clients
+        have none.
         """
         replies = fed.ask_until_all_reply(describe, {})
         without = [client for client, reply in replies.items() if reply["classes"] == 0] if labels_needed else []
-        if len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):
-            for client in without:
-                raise FedkinError(
-                    f"{fed.called(client)} has no labels, which {display_name(type(self))} needs; name their column "
-                    "with 'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
-                )
+        if without and len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):
+            have = "has" if len(without) == 1 else "have"
+            raise FedkinError(
+                f"{fed.called_together(without)} {have} no labels, which {display_name(type(self))} needs; "
+                f"{fed.labels_advice}."
+            )
         fed.leave_out(dict.fromkeys(without, "it has no labels"))
         replies = fed.agreeing({client: reply for client, reply in replies.items() if client not in without})
         known = [reply["classes"] for reply in replies.values()]
