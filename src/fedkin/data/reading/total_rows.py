@@ -26,6 +26,8 @@ _ROWS, _LAST = 4, 3
 """Rows of a table in which the last may be none, and last rows among which one of totals or means is."""
 _ROUNDED = 1e-4
 """Relative difference from a sum that rounding of many numbers makes."""
+_COARSE = 0.25
+"""Half of the last decimal of a mean, in standard deviations of the column, beyond which being near it is by chance."""
 _BELOW = re.compile(
     r"(?:export|generat|creat|print|download|source|note|report|legend|page\b|end of|erstell|gedruckt|quelle|stand\b|"
     r"hinweis|seite\b|ende\b|généré|créé|imprimé|©|\*|https?:)|"
@@ -39,17 +41,18 @@ _LINES = 5
 def check_no_totals(frame: pd.DataFrame, where: str) -> None:
     """Refuse a last row that is called a total or mean, and is that of half of the columns of numbers or more.
 
-    It may be the last but one or two, with deviations or medians below it.
+    It may be the last but one or two, with deviations or medians below it. A word that other rows have in the same
+    column, as *average* beside *generous*, is a category.
     """
     from pandas.api import types
 
     kinds = [types.is_integer_dtype(kind) or types.is_float_dtype(kind) for kind in frame.dtypes]
     for below in range(min(_LAST, len(frame) - _ROWS + 1)):
         cells = frame.iloc[-1 - below].tolist()
-        texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+        texts = {at: cell.strip() for at, cell in enumerate(cells) if isinstance(cell, str)}
         for form, what in ((_TOTAL, "totals"), (_MEAN, "means")):
-            called = next((text for text in texts if form.fullmatch(text.rstrip(":"))), None)
-            if called is None:
+            at, called = next(((at, text) for at, text in texts.items() if form.fullmatch(text.rstrip(":"))), (0, ""))
+            if not called or _rows_with(called, frame.iloc[:, at]) > 1:
                 continue
             values = frame.iloc[: len(frame) - below, kinds].to_numpy(dtype=np.float64, na_value=np.nan)
             if _are_of(what, values[:-1], values[-1]):
@@ -58,14 +61,30 @@ def check_no_totals(frame: pd.DataFrame, where: str) -> None:
                 raise FedkinError(f"{row} of {mid_sentence(where)} is one of {what} ('{called}'); delete {them}.")
 
 
+def _rows_with(word: str, cells: pd.Series) -> int:
+    """Return in how many cells a word stands, in any case and with a colon or without."""
+    return sum(isinstance(cell, str) and _plain(cell) == _plain(word) for cell in cells)
+
+
+def _plain(word: str) -> str:
+    return word.strip().rstrip(":").casefold()
+
+
 def _are_of(what: str, values: npt.NDArray[np.float64], known: npt.NDArray[np.float64]) -> bool:
-    """Return whether half of the numbers in a row, of those that are not 0, are totals or means of those above."""
+    """Return whether half of the numbers in a row, of those that are not 0, are totals or means of those above.
+
+    Means that are written too coarsely to be told from other values do not count.
+    """
+    coarse = np.zeros(len(known), dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers too large for a sum, which have an error of theirs
         found, rounding = np.nansum(values, axis=0), np.zeros(len(known))
         if what == "means":
-            found = found / np.maximum((~np.isnan(values)).sum(0), 1)
+            filled = np.maximum((~np.isnan(values)).sum(0), 1)
+            found = found / filled
             rounding = np.array([_half_a_digit(number) for number in known.tolist()])
-        counted = ~np.isnan(known) & (known != 0)
+            away = np.sqrt(np.nansum(np.square(values - found), axis=0) / filled)
+            coarse = (rounding > _COARSE * away) & (np.abs(found - known) <= rounding)
+        counted = ~np.isnan(known) & (known != 0) & ~coarse
         right = np.isclose(found[counted], known[counted], rtol=_ROUNDED, atol=rounding[counted])
     return bool(right.any() and 2 * right.sum() >= counted.sum())
 
