@@ -18,7 +18,8 @@ def of_samples(cohesion: float, stability: float | None = 1.0, moved: float = 10
     measures = {"cohesion": cohesion} | ({} if stability is None else {"stability": stability})
     labels = (np.array(more.get("labels", [0, 0, 1, 1, 2, 2])),)
     spread = more.get("spread")
-    return CandidateScore(measures, more.get("truth", {}), (), more.get("clusters", (3, 3)), moved, 1.0, labels, spread)
+    clusters, found = more.get("clusters", (3, 3)), more.get("found", False)
+    return CandidateScore(measures, more.get("truth", {}), (), clusters, moved, 1.0, labels, spread, found)
 
 
 def of_clients(scores: list[float | None], stability: float = 1.0, moved: float = 1000) -> CandidateScore:
@@ -40,6 +41,21 @@ def test_among_equals_the_stable_are_taken_and_among_these_the_cheap() -> None:
         Candidate("fedcref"): of_samples(0.5, 1.0, 1),
     }
     assert chosen(SAMPLES, verdicts) == Choice(KIN_GRAPH, 2, 1, pytest.approx(0.2))
+
+
+def test_a_number_that_was_found_counts_half_as_much_again() -> None:
+    curved, pieces = of_samples(0.41, found=True), of_samples(0.6, labels=[0, 1, 2, 3, 4, 5])
+    four, given = Candidate("kin-graph", 4), of_samples(0.6, labels=[0, 1, 2, 3, 4, 5])
+    assert best_numbers("samples", {KIN_GRAPH: curved, four: given}) == {"kin-graph": KIN_GRAPH}
+    assert chosen(SAMPLES, {KIN_GRAPH: curved, KFED: pieces}) == Choice(KIN_GRAPH, 0, 0, None)
+    less = of_samples(0.39, found=True)
+    assert best_numbers("samples", {KIN_GRAPH: less, four: given}) == {"kin-graph": four}
+    assert chosen(SAMPLES, {KIN_GRAPH: less, KFED: pieces}) == Choice(KFED, 0, 0, pytest.approx(0.21))
+
+
+def test_the_same_clusters_with_a_given_number_are_no_worse() -> None:
+    verdicts = {KIN_GRAPH: of_samples(0.7, found=True), KFED: of_samples(0.69, 1.0, 10), FFCM: of_samples(0.67, 1.0, 1)}
+    assert chosen(SAMPLES, verdicts) == Choice(KFED, 1, 1, pytest.approx(0.02))
 
 
 def test_who_forms_other_clusters_is_no_equal() -> None:

@@ -21,7 +21,7 @@ from fedkin.studies.compare.candidates import Candidate, Selection, selection_of
 from fedkin.studies.compare.comparison import PAGE, Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_page import page_of
 from fedkin.studies.compare.comparison_terminal import shown
-from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore, Judge
+from fedkin.studies.compare.judging import CandidateScore, Judge
 from fedkin.studies.compare.prepared_samples import prepared_samples
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import chosen, chosen_by_truth, known_truth, score_of, truth_of
@@ -172,8 +172,10 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
     why = "no method that finished may be recommended, or none found more than one cluster"
     if choice:
         why = comparison_words.reason(question.family, choice, best[choice.candidate], options.by == "truth")
+    score = truth_of if options.by == "truth" else score_of
+    ranks = {each.method: score(question.family, verdict) for each, verdict in best.items()}
     lines = [_line(schedule, name, numbers.get(name), best) for name in selection.methods]
-    lines.sort(key=lambda line: _rank(line, question, options))
+    lines.sort(key=lambda line: (not line.runs, not take or line.method != take.method, -ranks.get(line.method, -1.0)))
     return Comparison(
         question=question.description,
         family=question.family,
@@ -209,13 +211,6 @@ def _warnings(
     sentences = [comparison_words.one_column(column)] if column is not None else []
     sentences += [] if chance.passed else [comparison_words.by_chance(chance)]
     return tuple(sentences), chance
-
-
-def _rank(line: ComparisonRow, question: Question, options: Options) -> tuple[bool, float]:
-    """Return the sort key of a row."""
-    by_truth = line.truth.get(TRUTH[question.family][0])
-    value = by_truth if options.by == "truth" else line.measures.get(SCORE[question.family])
-    return line.runs == 0, -(value if value is not None else -1.0)
 
 
 def _line(

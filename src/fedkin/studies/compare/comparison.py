@@ -90,7 +90,7 @@ class Comparison:
         What was asked.
     family : {"samples", "clients"}
     lines : tuple of ComparisonRow
-        Rows in order of rank, the best first; those without a finished run last.
+        Rows in order of rank, the recommended one first; those without a finished run last.
     recommended : str or None
         Name of the recommended method; ``None`` if there is none.
     reason : str

@@ -31,6 +31,8 @@ _SAME = 0.9
 def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bool) -> str:
     """Explain why a candidate is recommended, as the rest of a sentence that begins with "it"."""
     parts = [_best(family, choice, verdict, by_truth)]
+    if verdict.found and not by_truth:
+        parts.append("finds the number of clusters itself")
     stable = verdict.measures.get("stability")
     if stable is not None:
         parts.append(_stable(stable, choice.stable < choice.rivals))

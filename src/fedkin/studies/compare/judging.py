@@ -37,7 +37,8 @@ class CandidateScore:
     with a single run. `truth` is agreement with it; empty without one. `clients` are accuracies of each client's own
     model on its own tests; empty where samples are clustered. `clusters` are their numbers in each run. `labels`, int64
     ``(m,)`` by run, are the clusters, of samples those that are looked at, -1 for none. `spread` is the standard error
-    of the cohesion, over halves of the samples that are looked at.
+    of the cohesion, over halves of the samples that are looked at. `found` says whether the method found the number of
+    clusters of samples.
     """
 
     measures: dict[str, float]
@@ -48,6 +49,7 @@ class CandidateScore:
     seconds: float
     labels: tuple[Labels, ...] = field(compare=False, repr=False)
     spread: float | None = None
+    found: bool = False
 
 
 class Judge:
@@ -62,8 +64,8 @@ class Judge:
         """Subset of the samples on which clusters are scored; made when first needed."""
         return space_of(self.samples.population, self.seed)
 
-    def verdict(self, runs: Sequence[Done]) -> CandidateScore:
-        """Score the finished runs of a candidate, of which there must be one."""
+    def verdict(self, runs: Sequence[Done], found: bool = False) -> CandidateScore:
+        """Score the finished runs of a candidate, of which there must be one; `found` says if it found its number."""
         seen = [self._looked_at(run) for run in runs]
         measures, spread = {"accuracy": _mean(runs, "personal_accuracy")}, None
         if self.family == "samples":
@@ -80,6 +82,7 @@ class Judge:
             mean(run.seconds for run in runs),
             tuple(seen),
             spread,
+            found and self.family == "samples",
         )
 
     def explaining_column(self, taken: CandidateScore) -> str | None:

@@ -16,6 +16,8 @@ NEAR, ALIKE = 0.02, 0.7
 (ARI) by no less than the second. Where they disagree there is more at stake than the stabler method is worth."""
 AS_STABLE = 0.05
 """Stability by which two methods are as stable as each other."""
+FOUND = 1.5
+"""Factor of the cohesion of clusters whose number their method found: it looked at more than nearest neighbours."""
 
 Verdicts = Mapping[Candidate, CandidateScore]
 Score = Callable[[Family, CandidateScore], float]
@@ -24,6 +26,11 @@ Score = Callable[[Family, CandidateScore], float]
 
 def score_of(family: Family, verdict: CandidateScore) -> float:
     """Return the score that ranks candidates without truth; minus infinity if it is not known."""
+    return _measured(family, verdict) * (FOUND if verdict.found else 1.0)
+
+
+def _measured(family: Family, verdict: CandidateScore) -> float:
+    """Return the measure behind the score, however the number of clusters came about."""
     return verdict.measures.get(SCORE[family], -math.inf)
 
 
@@ -47,9 +54,9 @@ class Choice:
     """Recommended candidate, with the facts that decided.
 
     `rivals` is the number of others that are as good by the score, and `stable` the number of these that are as stable,
-    too. `ahead` is the lead of the candidate's score over the best candidate that is not as good; ``None`` if there is
-    none, or no lead. `undecided` are others (for samples) whose score differs from its own by less than both standard
-    errors, the best first.
+    too. `ahead` is the lead of the candidate's measure over the best candidate that is not as good; ``None`` if there
+    is none, or no lead. `undecided` are others (for samples) whose score differs from its own by less than both
+    standard errors, the best first.
     """
 
     candidate: Candidate
@@ -74,11 +81,12 @@ def known_truth(selection: Selection, verdicts: Verdicts) -> dict[Candidate, flo
 def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     """Choose the candidate to recommend without the truth; ``None`` if none can be recommended.
 
-    Samples: of those whose cohesion is within `NEAR` of the best and whose clusters are `ALIKE`, those whose stability
-    is within `AS_STABLE` of the most stable, and of these the one that moves the fewest bytes. Clients: the same with
-    accuracy on clients' own tests, within one standard error of the difference between clients, and fewer clusters
-    before fewer bytes; one that forms no clusters is chosen only if none that forms some is as good. Where stability is
-    unknown because every candidate has run only once, the best score decides.
+    Samples: the best is the most cohesive, where cohesion counts `FOUND` times if the method found the number of
+    clusters. Of those whose cohesion is within `NEAR` of the best's and whose clusters are `ALIKE`, those whose
+    stability is within `AS_STABLE` of the most stable, and of these the one that moves the fewest bytes. Clients: the
+    same with accuracy on clients' own tests, within one standard error of the difference between clients, and fewer
+    clusters before fewer bytes; one that forms no clusters is chosen only if none that forms some is as good. Where
+    stability is unknown because every candidate has run only once, the best score decides.
 
     `selection` says which methods may be recommended, and `verdicts` has one candidate per method.
     """
@@ -95,15 +103,15 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     clusters = {each: mean(verdict.clusters) if family == "clients" else 0 for each, verdict in stable.items()}
     unsteady = {each: -score[each] if most < 0 else 0.0 for each in stable}
     take = min(stable, key=lambda each: (unsteady[each], clusters[each], stable[each].bytes, each.method))
-    others = [score[each] for each in able_ones if each not in equals]
-    ahead = score[take] - max(others) if others else 0.0
+    others = [_measured(family, verdict) for each, verdict in able_ones.items() if each not in equals]
+    ahead = _measured(family, able_ones[take]) - max(others) if others else 0.0
     return Choice(take, len(close) - 1, len(stable) - 1, ahead if ahead > 0 else None, _undecided(take, able_ones))
 
 
 def _undecided(take: Candidate, able_ones: Verdicts) -> tuple[Candidate, ...]:
     """Return the candidates whose score does not differ from the chosen one's by more than standard errors."""
     score = {each: score_of("samples", verdict) for each, verdict in able_ones.items()}
-    error = {each: verdict.spread or 0.0 for each, verdict in able_ones.items()}
+    error = {each: (verdict.spread or 0.0) * (FOUND if verdict.found else 1.0) for each, verdict in able_ones.items()}
     close = [each for each in score if abs(score[each] - score[take]) < error[take] + error[each] and each != take]
     return tuple(sorted(close, key=lambda each: -score[each]))
 
@@ -120,7 +128,7 @@ def _near_samples(best: CandidateScore, other: CandidateScore) -> bool:
     """Return whether cohesion is within `NEAR` of the best, and clusters are `ALIKE`."""
     if best is other:
         return True
-    close = score_of("samples", best) - score_of("samples", other) <= NEAR
+    close = _measured("samples", best) - _measured("samples", other) <= NEAR
     return close and (consensus(best.labels, {"other": other.labels}) or 0.0) >= ALIKE
 
 

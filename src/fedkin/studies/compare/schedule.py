@@ -105,7 +105,8 @@ class Schedule:
         """Return the scores of every candidate that has a finished run."""
         for each, runs in (found := self.finished()).items():
             if (each, len(runs)) not in self._verdicts:
-                self._verdicts[each, len(runs)] = self.judge.verdict(runs)
+                by_itself = self.clusters is None and each.number is None
+                self._verdicts[each, len(runs)] = self.judge.verdict(runs, by_itself)
         return {each: self._verdicts[each, len(runs)] for each, runs in found.items()}
 
     def began(self, candidate: Candidate) -> bool:
