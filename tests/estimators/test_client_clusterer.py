@@ -257,7 +257,17 @@ PLAIN = "they should be integers, booleans or strings"
         ([(A, B[:, None])], "Client 0 has labels of shape (100, 1) for 100 samples; it needs one for each."),
         ([(A[:2], [1, [2]])], "Client 0 has labels that do not form an array; it needs one for each of its samples."),
         ([(A, B), (A[:2], [1, np.nan])], f"Client 1 has the label nan; {PLAIN}, none missing."),
-        ([(A[:2], [1, 0.25])], f"Client 0 has the label 0.25; {PLAIN}, none missing."),
+        ([(A[:2], [1, 0.25])], "Client 0 has labels that are fractions, such as 0.25; labels must be classes"),
+        (
+            [(A, B), (A[:2], [1, 0.25]), (A[:1], [0.5]), (A[:1], [1.5])],
+            "Client 1 has labels that are fractions, such as 0.25, and so have 2 more clients; labels must be classes, "
+            "for regression is not supported.",
+        ),
+        (
+            [(A, np.arange(100) // 2 * 500), (A[:2], [1, 2])],
+            "The labels are 52 different numbers in 102 rows; labels must be classes, such as ranges of these numbers, "
+            "for regression is not supported.",
+        ),
         (
             [(A[:2], [1, None])],
             "Client 0 has the label None; they should be all numbers or all strings, none missing.",

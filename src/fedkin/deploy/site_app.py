@@ -13,6 +13,7 @@ from fedkin.core import FedkinError, Payload
 from fedkin.core.files import make_private, write_atomically
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import expanded
+from fedkin.data.reading.label_columns import note_on_many_classes
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.site import Site
@@ -69,7 +70,8 @@ def site_of(context: Context) -> Site:
     site = file.site(place)
     if site.table is not None:
         make_private(site.folder)
-        _say_once(notes_on_cells({site.name: site.table}), site.folder / NOTES)
+        many = note_on_many_classes(site.classes, len(site.x))
+        _say_once([*many, *notes_on_cells({site.name: site.table})], site.folder / NOTES)
     return site
 
 

@@ -19,7 +19,8 @@ from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_cl
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_files import expanded, read_file
-from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.dataset import Dataset, fractions, fractions_once
+from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame
 from fedkin.data.scenarios.partition_scenario import client_of
@@ -47,10 +48,11 @@ def clients_of(
     _check_all_labelled(labels, called, labels_needed)
     of_each = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
     problems = [line for own in of_each for line in raised_by(read_labels, *own)]
-    refuse(problems)
+    refuse(fractions_once(problems))
     check_kinds(read, options)
     arrays = [read_labels(*own) for own in of_each]
     classes = classes_of(arrays)
+    check_are_classes([str(name) for name in classes.tolist()], sum(map(len, read)), given.label)
     for client, own, name in zip(clients, arrays, called, strict=True):
         client.y = encoded(own, classes, name)
     return clients, classes, called
@@ -66,7 +68,8 @@ def notes_on_clients(
     called = list(zip(names, clients, strict=True))
     own = {name: [str(classes[at]) for at in one.y.unique()] for name, one in called if one.y is not None}
     on_cells = notes_on_cells({name: one.table for name, one in called if one.table is not None})
-    return [*notes_on_labels(own), *on_cells], [*notes_on_spelt_labels(own), *on_cells]
+    many = note_on_many_classes([str(one) for one in classes], sum(len(one.x) for one in clients))
+    return [*many, *notes_on_labels(own), *on_cells], [*many, *notes_on_spelt_labels(own), *on_cells]
 
 
 def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:
@@ -148,6 +151,8 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
     if array.dtype.kind == "f":
         strange = array[~(np.isfinite(array) & (array == np.floor(array)))]
         if len(strange):
+            if np.isfinite(strange[0]):
+                raise fractions(where, strange[0])
             raise FedkinError(
                 f"{where} has the label {strange[0]}; they should be integers, booleans or strings, none missing."
             )

@@ -28,7 +28,10 @@ def test_labels_of_any_plain_type_become_indices(values, indices, classes):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ([1.5, 2.0], "It holds fractions, which cannot be class labels."),
+        (
+            [2.0, 1.5],
+            "It has labels that are fractions, such as 1.5; labels must be classes, for regression is not supported.",
+        ),
         ([1.0, np.nan], "It lacks 1 of 2 labels; every sample needs one, or none may have any."),
         (np.array(["a", None], dtype=object), "It lacks 1 of 2 labels; every sample needs one, or none may have any."),
         (

@@ -8,6 +8,7 @@ import torch
 from fedkin.core import FedkinError
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.data.scenarios.partition_scenario import load_labelled
 
 
 def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
@@ -174,7 +175,9 @@ def test_columns_taken_for_labels_are_told(tmp_path):
         "Column 'label' is called like labels, but has 2,000 different values in 2,000 rows, so it is a feature; if it "
         "holds labels, name it with data.label.",
     )
-    assert ClientFiles(str(tmp_path), label="label").build().notes == ()
+    assert ClientFiles(str(tmp_path), label="label").build().notes == (
+        "Labels are 2,000 different values in 2,000 rows, and each is a class of its own.",
+    )
     (tmp_path / "a.csv").write_text("v,class\n1,x\n2,y\n")
     (tmp_path / "b.csv").write_text("v\n1\n2\n")
     built = ClientFiles(str(tmp_path)).build()
@@ -191,6 +194,15 @@ def test_codes_of_missing_values_are_told():
         "Column 'a' holds 9999, far above all other values, in 3 rows of n; if it stands for a missing value, empty "
         "these cells or name it in na_values.",
     )
+
+
+def test_a_measured_number_is_no_class(tmp_path):
+    for name, first in (("a", 0), ("b", 7)):
+        rows = "".join(f"{row},{90_000 + 37 * row + first}\n" for row in range(60))
+        (tmp_path / f"{name}.csv").write_text(f"v,salary\n{rows}")
+    for build in (ClientFiles(str(tmp_path), label="salary").build, lambda: load_labelled(f"{tmp_path}/a.csv", "salary")):
+        with pytest.raises(FedkinError, match=r"^Column 'salary' has 1?[26]0 different numbers in 1?[26]0 rows; labels"):
+            build()
 
 
 def test_labels_that_differ_in_spelling_alone_are_told():

@@ -13,7 +13,7 @@ from typing import Any
 from fedkin.core.errors import FedkinError, listing, raised_by
 from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
-from fedkin.data.reading.dataset import Dataset, in_order
+from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
 from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
@@ -95,7 +95,7 @@ def load_clients(
             complete = False
     problems += _at_odds(clients, read, options, label, complete)
     if problems:
-        raise ClientsError(problems, read)
+        raise ClientsError(fractions_once(problems), read)
     if label is None and (features := no_labels_after_all(of_files)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
     classes = in_order(name for client in clients for name in client.classes)

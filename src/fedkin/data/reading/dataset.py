@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -27,6 +27,9 @@ def usual_label(columns: Iterable[str]) -> str | None:
     spelt = {name.lower(): name for name in reversed(names) if len(name) > 1} | {name: name for name in names}
     return next((spelt[name] for name in LABEL_NAMES if name in spelt), None)
 
+
+_NO_CLASSES = "; labels must be classes, for regression is not supported."
+"""End of a sentence on labels that are quantities."""
 
 NO_LABELS = "none"
 """Name of a column of labels that says that there are none, whatever columns are called."""
@@ -112,13 +115,28 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
             f"{where} lacks {missing} of {len(labels)} labels; every sample needs one, or none may have any."
         )
     if array.dtype.kind == "f":
-        if not all(label.is_integer() for label in labels):
-            raise FedkinError(f"{where} holds fractions, which cannot be class labels.")
+        if (strange := next((label for label in labels if not label.is_integer()), None)) is not None:
+            raise fractions(where, strange)
         labels = [int(label) for label in labels]
     names = [composed(label) for label in labels]
     classes = in_order(names)
     index = {name: i for i, name in enumerate(classes)}
     return torch.tensor([index[name] for name in names], dtype=torch.int64), classes
+
+
+def fractions(where: str, example: object) -> FedkinError:
+    """Return the error on labels that are fractions, such as `example`."""
+    return FedkinError(f"{where} has labels that are fractions, such as {example}{_NO_CLASSES}")
+
+
+def fractions_once(problems: Sequence[str]) -> list[str]:
+    """Return problems with clients, of which those of labels that are fractions are one; see `fractions`."""
+    alike = [problem for problem in problems if problem.endswith(_NO_CLASSES)]
+    if len(alike) < 2:
+        return list(problems)
+    more = "so has 1 more client" if len(alike) == 2 else f"so have {len(alike) - 1:,} more clients"
+    one = f"{alike[0].removesuffix(_NO_CLASSES)}, and {more}{_NO_CLASSES}"
+    return [one if problem == alike[0] else problem for problem in problems if problem not in alike[1:]]
 
 
 def _is_missing(label: Any) -> bool:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _FEW, _SOME, _SHARE = 20, 100, 0.1
 """Different labels that are never too many, and so many that are if they are more than this share of the rows."""
+_ONCE_OR_TWICE = 3
+"""Fewer rows to each of many numbers than this are too few for classes."""
 
 
 def label_of(
@@ -55,6 +57,35 @@ def _can_be_labels(cells: pd.Series, decimal: str) -> bool:
 def too_many_labels(classes: int, rows: int) -> bool:
     """Return whether so many different values are more than classes of so many rows can be, as free texts are."""
     return classes > max(_FEW, rows / 2) or classes > max(_SOME, _SHARE * rows)
+
+
+def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> None:
+    """Check that labels which a user has named, of all clients together, are no measured numbers.
+
+    They are if they are numbers of which most come once or twice. Raises FedkinError if they are.
+    """
+    if len(classes) > max(_FEW, rows / _ONCE_OR_TWICE) and _are_numbers(classes):
+        named = "The labels are" if column is None else f"Column '{column}' has"
+        raise FedkinError(
+            f"{named} {len(classes):,} different numbers in {rows:,} rows; labels must be classes, such as ranges of these "
+            "numbers, for regression is not supported."
+        )
+
+
+def note_on_many_classes(classes: Sequence[str], rows: int) -> list[str]:
+    """Return a note if there are fewer than ten rows to each of many classes."""
+    if len(classes) <= max(_FEW, _SHARE * rows):
+        return []
+    are = "numbers" if _are_numbers(classes) else "values"
+    end = ", for regression is not supported" if are == "numbers" else ""
+    return [f"Labels are {len(classes):,} different {are} in {rows:,} rows, and each is a class of its own{end}."]
+
+
+def _are_numbers(classes: Sequence[str]) -> bool:
+    try:
+        return bool(np.isfinite([float(name) for name in classes]).all())
+    except ValueError:
+        return False
 
 
 def no_labels_after_all(clients: Sequence[Dataset]) -> list[str]:

@@ -18,7 +18,7 @@ from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.label_columns import notes_on_features, too_many_labels
+from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes, notes_on_features, too_many_labels
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
@@ -57,7 +57,9 @@ class ClientFiles:
         """
         sites = load_agreeing_clients(self.data, self.label, self.table)
         check_kinds(sites, self.table)
-        labelled = all(site.y is not None for site in sites)
+        labelled, rows = all(site.y is not None for site in sites), sum(map(len, sites))
+        if labelled and self.label is not None:
+            check_are_classes(sites[0].classes, rows, sites[0].label)
         if self.test_fraction > 0 and not labelled:
             raise FedkinError(
                 f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
@@ -82,6 +84,7 @@ class ClientFiles:
             notes=(
                 *_ignored(self.data),
                 *_label_notes(sites, self.label, labelled),
+                *(note_on_many_classes(sites[0].classes, rows) if labelled else []),
                 *notes_on_labels(classes),
                 *on_cells,
             ),

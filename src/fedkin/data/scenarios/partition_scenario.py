@@ -21,6 +21,7 @@ from fedkin.data.reading.arrays import check_same_shape
 from fedkin.data.reading.client_files import READERS, holds_clients
 from fedkin.data.reading.common_columns import united
 from fedkin.data.reading.dataset import Dataset, SplitError, in_order
+from fedkin.data.reading.label_columns import check_are_classes
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
@@ -99,10 +100,12 @@ class PartitionScenario(DataSetScenario):
 def load_labelled(source: str, label: str | None = None, options: TableOptions = NO_OPTIONS) -> Labelled:
     """Load a data set with labels, and its split ``test`` if it has one.
 
-    Raises FedkinError if it cannot be loaded, or has no labels.
+    Raises FedkinError if it cannot be loaded, or has no labels, or those that are named are measured numbers.
     """
     train, test = load(source, label, options=options), _test_split(source, label, options)
     y = labels_of(train)
+    if label is not None:
+        check_are_classes(train.classes, len(train), train.label)
     if test is None:
         return Labelled(train.name, train.x, y, train.classes, train.table)
     if train.table is not None and test.table is not None:
