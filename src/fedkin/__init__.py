@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Sattler,
     )
     from fedkin.experiment.early_stopping import EarlyStopping
+    from fedkin.experiment.saved_models import load_models
     from fedkin.studies.compare.compare_arrays import compare
 
 __version__ = "0.2.0"
@@ -84,6 +85,7 @@ __all__ = [
     "Sattler",
     "__version__",
     "compare",
+    "load_models",
 ]
 
 
@@ -92,6 +94,7 @@ _FROM = {
     "EarlyStopping": "fedkin.experiment.early_stopping",
     "FedkinError": "fedkin.core.errors",
     "compare": "fedkin.studies.compare.compare_arrays",
+    "load_models": "fedkin.experiment.saved_models",
 }
 """The module of each name that is no estimator."""
 
@@ -117,7 +120,7 @@ _ELSEWHERE = {
     "Method": "it is in fedkin.core",
     "methods": "`fedkin list` shows them, and each is a class of this module, such as fedkin.KinGraph",
     "list_methods": "`fedkin list` shows them, and each is a class of this module, such as fedkin.KinGraph",
-    "load": "pickle.load or joblib.load reads a saved estimator",
+    "load": "pickle.load or joblib.load reads a saved estimator, and load_models the models of a run's folder",
     "save": "pickle.dump or joblib.dump saves an estimator",
     "load_data": _DATA,
     "datasets": _DATA,

@@ -21,6 +21,7 @@ from fedkin.engines.site_request import Request
 from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
+from fedkin.experiment.saved_models import load_models
 from fedkin.methods.samples.centralized import send_samples
 from nodes import Nodes, federation
 
@@ -181,6 +182,12 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     assert prediction.predict(kept, new, client=0) == prediction.predict(outcome.folder, new, client=1)
     with pytest.raises(FedkinError, match=r"ab12 is .*, the model of one cluster; assign with the run's folder"):
         prediction.assign(kept, new)
+    own = load_models(kept)
+    assert own.clusters == {"north": 0}
+    with torch.no_grad():
+        classes = own.models[0](own.preparation.apply(new)).argmax(1).tolist()
+    said = prediction.predict(kept, new, client=0).splitlines()[1:]
+    assert [own.classes[one] for one in classes] == [line.split(",")[-1] for line in said]
 
 
 def test_a_site_reads_new_rows_as_it_read_its_table(tmp_path: Path) -> None:

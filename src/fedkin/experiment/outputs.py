@@ -105,7 +105,7 @@ class SavedResult:
 
     def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
         """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
-        how = self._how_it_was_read() | {name: value for name, value in options.items() if value is not None}
+        how = self.how_it_was_read() | {name: value for name, value in options.items() if value is not None}
         return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
 
     @property
@@ -115,7 +115,7 @@ class SavedResult:
         label = own["data"].get("label") if isinstance(own.get("data"), dict) else None
         return label if isinstance(label, str) and label not in (AUTO, NO_LABELS) else None
 
-    def _how_it_was_read(self) -> dict[str, Any]:
+    def how_it_was_read(self) -> dict[str, Any]:
         """Return the options for reading new rows that a client's share of a run has, or the run's folder."""
         for path in (self.folder / READING, self.folder / "config.toml"):
             check_sum(self.folder, path.name)

@@ -64,13 +64,15 @@ class Preparation:
     """Preparation that turns samples as read into samples as methods see them.
 
     Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
-    are those on what looks wrong in the data and is used as it is, which are not kept in files.
+    are those on what looks wrong in the data and is used as it is, which are not kept in files. `files` are options of
+    `TableOptions` by which files of new samples are read, such as ``decimal``, where the clients' were read by them.
     """
 
     scaling: Scaling | None = None
     encoding: TableEncoding | None = None
     notes: list[str] = field(default_factory=list)
     questions: tuple[str, ...] = ()
+    files: Mapping[str, Any] = field(default_factory=dict)
 
     def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
         """Return the preparation with these notes on how data were read before its own, which need not repeat them."""
@@ -102,7 +104,8 @@ class Preparation:
     @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
-        return NO_OPTIONS if self.encoding is None else self.encoding.schema.reading
+        own = NO_OPTIONS if self.encoding is None else self.encoding.schema.reading
+        return replace(own, **self.files)
 
     def apply(self, x: Any, where: str = "The data given") -> Tensor:
         """Prepare new samples as in training: the float32 tensor ``(n, *shape)`` that models take.
