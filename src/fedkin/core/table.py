@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 import torch
 from torch import Tensor
 
-Kind = Literal["number", "boolean", "ordinal", "category", "date"]
+Kind = Literal["number", "boolean", "ordinal", "category", "date", "log", "log1p"]
 """What a column holds."""
+
+LOGARITHMS: Final = ("log", "log1p")
+"""Kinds of columns of positive numbers x, held as log(x), or as log(1 + x) where some are 0."""
+MEASURED: Final = ("number", "date", *LOGARITHMS)
+"""Kinds of columns with a mean and a standard deviation."""
+IN_WORDS: dict[Kind, str] = {
+    "number": "numbers", "boolean": "truth values", "ordinal": "levels", "category": "categories", "date": "dates",
+    "log": "numbers on a logarithmic scale (log)", "log1p": "numbers on a logarithmic scale (log1p)",
+}  # fmt: skip
+"""What columns of each kind hold, for sentences."""
 
 
 @dataclass(frozen=True)
 class Column:
     """One column of a client's table.
 
-    Numbers are held as they are, dates as days since 1970-01-01 with fractions, all others as indices into
-    `categories`: the client's own values of a boolean, ordinal or category column, in order; empty for others. `asked`
-    is whether the user has said that the column is one of categories.
+    Numbers are held as they are, or as natural logarithms where the kind is one of `LOGARITHMS`, dates as days since
+    1970-01-01 with fractions, all others as indices into `categories`: the client's own values of a boolean, ordinal or
+    category column, in order; empty for others. `asked` is whether the user has said that the column is one of
+    categories.
     """
 
     name: str

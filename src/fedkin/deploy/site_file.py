@@ -51,6 +51,8 @@ class SiteFile(BaseModel):
     id: str = Field(default=AUTO, min_length=1)
     categorical: Names = []
     ordinal: dict[str, list[str]] = {}
+    log: Names = []
+    log1p: Names = []
     decimal: Literal[".", ","] = "."
     encoding: str = "utf-8"
     na_values: NaValues = []
@@ -65,7 +67,8 @@ class SiteFile(BaseModel):
         here = path.parent
         try:
             own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
-            table = TableOptions(*own, encoding=self.encoding, na_values=self.na_values)
+            others = (self.encoding, self.na_values, self.log, self.log1p)
+            table = TableOptions(*own, "drop", *others)
         except FedkinError as error:
             raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
         device = device_named(self.device, f"'device' in {path}")

@@ -38,6 +38,10 @@ class EstimatorOptions:
         Columns whose values are names, also where they are numbers.
     ordinal : dict of str to list of str, or None
         By column, its levels in order, from the lowest.
+    log : list of str
+        Columns of numbers above 0 that are compared by their logarithms, so by ratios instead of differences.
+    log1p : list of str
+        The same for columns with zeros: the logarithms are those of 1 + x.
     lacking : {"drop", "impute"}
         What happens to a column that a client lacks or that is mostly empty.
     imputation : {"neighbours", "median"}
@@ -58,6 +62,8 @@ class EstimatorOptions:
     id: str = "auto"
     categorical: Sequence[str] = ()
     ordinal: Mapping[str, Sequence[str]] | None = None
+    log: Sequence[str] = ()
+    log1p: Sequence[str] = ()
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Literal["neighbours", "median"] = "neighbours"
     indicator: bool = False

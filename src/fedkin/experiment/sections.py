@@ -67,6 +67,10 @@ class DataSection(BaseModel):
         Columns that hold names, even where they look like numbers.
     ordinal : dict of str to list of str
         Columns of levels, from the lowest.
+    log : list of str
+        Columns of numbers above 0 that are compared by their logarithms, so by ratios instead of differences.
+    log1p : list of str
+        The same for columns with zeros: the logarithms are those of 1 + x.
     decimal : {".", ","}
         Decimal separator of numbers in text.
     encoding : str
@@ -94,6 +98,8 @@ class DataSection(BaseModel):
     id: _Name = "auto"
     categorical: Names = []
     ordinal: dict[_Name, list[_Name]] = {}
+    log: Names = []
+    log1p: Names = []
     decimal: Literal[".", ","] = "."
     encoding: _Name = "utf-8"
     na_values: NaValues = []
@@ -119,7 +125,7 @@ class DataSection(BaseModel):
     def table(self) -> TableOptions:
         """Options for reading the columns of tables."""
         kinds = (self.drop, self.id, self.categorical, self.ordinal)
-        return TableOptions(*kinds, self.decimal, self.lacking, self.encoding, self.na_values)
+        return TableOptions(*kinds, self.decimal, self.lacking, self.encoding, self.na_values, self.log, self.log1p)
 
     @property
     def preparing(self) -> PreparingOptions:

@@ -13,7 +13,8 @@ _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 
 _NAMED_OPTION = re.compile(r"\b(set )?(lacking|id|scaling|decimal|encoding) = '([^']*)'")
 _IN_OPTION = re.compile(
-    r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values)(?=[,.; ]|$)"
+    r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values|log or log1p|log|log1p)"
+    r"(?=[,.; ]|$)"
 )
 
 

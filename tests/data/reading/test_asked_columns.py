@@ -25,6 +25,7 @@ PAIN = {"pain": ["no", "much"]}
         ({"label": "none"}, []),
         ({"drop": ["ward", "name"], "decimal": ","}, ['drop = ["ward"]']),
         ({"categorical": ["ward"], "ordinal": PAIN}, ['categorical = ["ward"]', 'ordinal = {pain = ["no", "much"]}']),
+        ({"log": ["age", "dose"], "log1p": "ward"}, ['log = ["age"]', 'log1p = ["ward"]']),
         ({"na_values": [-9, "?"]}, ['na_values = [-9, "?"]']),
         ({"na_values": {"age": [-9], "weight": [0]}}, ["na_values = {age = [-9]}"]),
         ({"na_values": {"weight": [0]}, "id": "age"}, []),
@@ -42,6 +43,12 @@ def test_what_a_file_says_itself_is_what_counts_there() -> None:
     asked = {"drop": ["pain"], "categorical": ["ward"], "ordinal": PAIN, "na_values": [-9], "label": "kind"}
     assert lines_lacking(asked, TABLE, own, "outcome", "outcome") == []
     assert lines_lacking({"label": "bought"}, TABLE, own, "none", None) == ['drop = ["bought"]']
+
+
+def test_that_a_value_is_none_does_not_say_what_the_others_are() -> None:
+    own = TableOptions(na_values={"age": [0]})
+    assert lines_lacking({"log": ["age"]}, TABLE, own, None, None) == ['log = ["age"]']
+    assert lines_lacking({"log": ["age"]}, TABLE, TableOptions(log1p="age"), None, None) == []
 
 
 def test_labels_that_a_site_finds_by_their_name_are_none_if_the_experiment_says_so() -> None:

@@ -1,9 +1,11 @@
+import math
+
 import pytest
 import torch
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.experiment.report_content.column_words import _how_often, described
+from fedkin.experiment.report_content.column_words import _how_often, contrasted, described
 
 
 def test_words_of_shares_are_true():
@@ -42,21 +44,48 @@ def test_a_small_difference_between_large_values_is_one():
     assert numbers([1e9 - 1, 1e9 + 1] * 9, [1e9 + 9, 1e9 + 11] * 9).effect > 0.9
 
 
-def numbers(*clusters, name="weight", rounding=0.0):
-    """The one column of a profile whose clusters hold these numbers."""
+def test_logarithms_are_shown_as_the_numbers_they_are_of():
+    low, high = [3.0, 4.0, 5.0] * 30, [6.0, 7.0, 8.0] * 30  # exp(4) is 55 and exp(7) is 1097
+    column = numbers(low, high, name="amount", kind="log")
+    assert column.cells == ["55 (24 to 120)", "1,100 (480 to 2,500)"]
+    assert column.values == pytest.approx([math.exp(4), math.exp(7)])
+    assert column.typical == ["55", "1,100"]
+    assert column.typical_values() == [55.0, 1100.0]
+    assert [phrase for _, phrase in column.phrases] == [
+        "low amount (geometric mean 55 against 240)", "high amount (geometric mean 1,100 against 240)",
+    ]  # fmt: skip
+    assert (column.effect, column.shifts) == (numbers(low, high).effect, numbers(low, high).shifts)
+
+
+def test_zeros_are_shown_beside_numbers_of_which_the_logarithm_is_taken_after_1_is_added():
+    column = numbers([0.0] * 30, [math.log1p(99.0), math.log1p(101.0)] * 15, name="visits", kind="log1p")
+    assert column.cells == ["0 (0 to 0)", "100.00 (99.00 to 101.0)"]
+    assert column.values == pytest.approx([0.0, 99.995], rel=1e-5)
+
+
+def test_two_clusters_are_contrasted_by_geometric_means():
+    (_, phrase), *_ = contrasted(profile([3.0, 5.0] * 9, [6.0, 8.0] * 9, name="amount", kind="log"))
+    assert phrase == "lower amount (geometric mean 55 against 1,100)"
+
+
+def numbers(*clusters, **options):
+    """The one column of `profile`, described."""
+    return described(profile(*clusters, **options))[0]
+
+
+def profile(*clusters, name="weight", rounding=0.0, kind="number"):
+    """A profile of one column whose clusters hold these numbers."""
     values = [torch.tensor(own, dtype=torch.float64)[:, None] for own in clusters]
     filled = torch.tensor([[len(own)] for own in clusters])
     around = torch.cat(values).mean(0)
     squares = torch.stack([(own - around).square().sum(0) for own in values])
     sums = torch.stack([own.sum(0) for own in values])
     sums *= 1 + rounding * torch.arange(len(sums))[:, None]
-    columns = (SchemaColumn(name, "number"),)
-    return described(
-        ClusterProfile(
-            columns, filled[:, 0], filled, around, sums, squares, torch.zeros(len(values), 0, dtype=torch.int64),
-            filled, sums, torch.zeros(len(values), 0, dtype=torch.int64),
-        )
-    )[0]  # fmt: skip
+    columns = (SchemaColumn(name, kind),)
+    return ClusterProfile(
+        columns, filled[:, 0], filled, around, sums, squares, torch.zeros(len(values), 0, dtype=torch.int64),
+        filled, sums, torch.zeros(len(values), 0, dtype=torch.int64),
+    )  # fmt: skip
 
 
 def test_digits_are_those_that_the_spread_of_all_or_a_far_smaller_one_of_the_cluster_justifies():

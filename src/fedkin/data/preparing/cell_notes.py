@@ -19,6 +19,7 @@ from fedkin.data.preparing.cell_parts import notes_on_parts
 from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
 from fedkin.data.preparing.equal_rows import are_copies, row_hashes
+from fedkin.data.reading.logarithms import as_numbers
 from fedkin.data.reading.table_options import NONE
 from fedkin.data.reading.text_values import NUMBER
 
@@ -49,6 +50,7 @@ Place = Literal["far above all other values", "far below all other values", "its
 
 def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
     """Return notes on the tables of clients, which are given by name."""
+    tables = {client: as_numbers(table) for client, table in tables.items()}
     return [
         *_on_copies(tables),
         *_on_sums(tables),

@@ -51,11 +51,11 @@ class ClusterProfile:
     """Profile of clusters: sums over clients by cluster and column.
 
     By cluster, `samples`, int64 ``(k,)``, are as many as clients report, see `reportable`. By cluster and column, ``(k,
-    columns)``, `filled`, int64, counts cells that are not empty; `sum` and `squares`, float64, are of values, dates
-    being days since 1970-01-01 and booleans and levels their positions, and of squared distances from `around`, float64
-    ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs, one
-    column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike, of
-    the rows in the middle of the clusters alone; empty if unknown.
+    columns)``, `filled`, int64, counts cells that are not empty; `sum` and `squares`, float64, are of values as
+    `fedkin.core.table.Column` has them, booleans and levels being positions, and of squared distances from `around`,
+    float64 ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs,
+    one column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike,
+    of the rows in the middle of the clusters alone; empty if unknown.
 
     `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
     are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is

@@ -14,7 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from fedkin.core.errors import listing
-from fedkin.core.table import Kind
+from fedkin.core.table import LOGARITHMS, Kind
+from fedkin.data.reading.logarithms import original
 
 _NAMED, _PARTS, _COLUMNS = 5, 3, 8
 """Clients that a note names, notes on clients that are apart from the others in one column, and columns of a note."""
@@ -144,15 +145,16 @@ def _spelt(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) -> str:
 
 
 def as_written(value: float, kind: Kind) -> str:
-    """Return a value as it stands in the table, or nearly; a date's is days since 1970-01-01."""
+    """Return a value as it stands in the table, or nearly: the day of a date, and the number of a logarithm."""
     if kind == "date":
         return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
+    value = float(f"{original(value, kind):.12g}") if kind in LOGARITHMS else value
     return f"{value:.15g}"
 
 
 def rounded(value: float, kind: Kind) -> str:
     """Return a number of four digits with thousands apart, or the day of a date."""
-    return as_written(value, kind) if kind == "date" else f"{float(f'{value:.4g}'):,.15g}"
+    return as_written(value, kind) if kind == "date" else f"{float(f'{original(value, kind):.4g}'):,.15g}"
 
 
 def _connected(known: Mapping[str, set[str]]) -> list[list[str]]:

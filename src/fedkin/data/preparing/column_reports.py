@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ MAX_CATEGORIES = 50
 """Named categories of a column; others are pooled."""
 
 _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
-_KINDS = ("number", "boolean", "ordinal", "category", "date")
+_KINDS = get_args(Kind)
 _MIN_ROWS, _NEARLY = 20, 0.9
 """Distinct values per row from which a column names its rows, if there are so many; of fewer, all must differ."""
 _ID_NAME = re.compile(
@@ -78,8 +78,8 @@ def reports_of(table: Table, min_members: int) -> dict[str, Any]:
 def moments_of(table: Table) -> dict[str, Any]:
     """Return sums over a client's table, by column: ``filled``, ``sum``, ``min`` and ``max``, float64 ``(columns,)``.
 
-    ``filled`` counts the cells that are not empty. The others are of numbers, dates, and the indices of booleans and
-    ordinals; 0 for categories and empty columns.
+    ``filled`` counts the cells that are not empty. The others are of numbers, logarithms, dates, and the indices of
+    booleans and ordinals; 0 for categories and empty columns.
     """
     values = table.values
     empty = values.isnan()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import listing, mid_sentence, refuse
-from fedkin.core.table import Column, Table
+from fedkin.core.table import IN_WORDS, LOGARITHMS, Column, Kind, Table
 from fedkin.data.preparing.column_notes import spelt_as
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
@@ -127,12 +127,6 @@ class TableEncoding:
         return cls(schema, **{name: known[name] for name in ("mode", "imputes", "imputation", *_TENSORS)})
 
 
-_IN_WORDS = {
-    "number": "numbers", "boolean": "truth values", "ordinal": "levels", "category": "categories", "date": "dates",
-}  # fmt: skip
-"""What columns of each kind hold, for sentences."""
-
-
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:
     """Return a table's values in the order and categories of a schema's columns, float64 ``(n, columns)``.
 
@@ -160,8 +154,8 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
             continue
         if not own.is_coded or column.kind not in ("category", "ordinal"):
             problems.append(
-                f"Column '{column.name}' of {mid_sentence(where)} holds {_IN_WORDS[own.kind]}{_such_as(own, column)}; "
-                f"in the clients' tables it holds {_IN_WORDS[column.kind]}."
+                f"Column '{column.name}' of {mid_sentence(where)} holds {IN_WORDS[own.kind]}{_such_as(own, column)}; "
+                f"in the clients' tables it holds {IN_WORDS[column.kind]}{_on_their_scale(own.kind, column.kind)}."
             )
             continue
         index = {name: float(code) for code, name in enumerate(column.categories)}
@@ -198,6 +192,13 @@ def _no_truths(values: Tensor, column: SchemaColumn, where: str) -> list[str]:
         f"Column '{column.name}' of {mid_sentence(where)} holds numbers from {float(known.min()):.15g} to "
         f"{float(known.max()):.15g}; in the clients' tables it holds truth values."
     ]
+
+
+def _on_their_scale(own: Kind, kind: Kind) -> str:
+    """Return what to do with a column of numbers that is not on the scale of the schema's."""
+    if not {own, kind} <= {"number", *LOGARITHMS}:
+        return ""
+    return f", so name it in {kind}, too" if kind in LOGARITHMS else f", so do not name it in {own}"
 
 
 def _such_as(own: Column, column: SchemaColumn) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedkin.core import Federation
 from fedkin.core.errors import listing
+from fedkin.core.table import LOGARITHMS, MEASURED
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES
 from fedkin.data.preparing.column_scales import constant, in_unit, note_on_unit, scale_of
 from fedkin.data.preparing.encoding import OTHER, Imputation, Mode, TableEncoding
@@ -16,6 +17,7 @@ from fedkin.data.preparing.outliers import NO_LIMITS, Limits, find_limits, note_
 from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.schema import Schema, SchemaColumn, are_numbers
 from fedkin.data.preparing.schema_notes import note_on_marks
+from fedkin.data.preparing.skewed_columns import note_on_skewed
 from fedkin.data.preparing.statistics import ColumnSums, histograms_of, medians
 
 _IMPUTED: dict[Imputation, str] = {
@@ -43,6 +45,7 @@ def fitted_encoding(
     limits, outliers = NO_LIMITS, list[str]()
     if scaling == "auto" and mode in ("standard", "common"):
         limits, outliers = _limits(fed, columns, sums, ~shared)
+    skewed = [] if scaling == "none" else note_on_skewed(columns, sums, limits)
     center, spread = limits.within(sums.mean, spread)
     means, scales = [], []
     for at in range(len(columns)):
@@ -66,17 +69,17 @@ def fitted_encoding(
     imputes = options.lacking == "impute"
     encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, options.imputation)
     in_one_unit = note_on_unit([f"'{column.name}'" for column in columns], shared, ~constant(sums.mean, sums.spread))
-    return encoding, [*_notes(columns, sums, encoding), *in_one_unit, *outliers]
+    return encoding, [*_notes(columns, sums, encoding), *in_one_unit, *outliers, *skewed]
 
 
 def _limits(
     fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, among: Tensor
 ) -> tuple[Limits, list[str]]:
-    """Return limits of columns of numbers and dates with outliers, where minimum and maximum are known, and a note."""
+    """Return limits of measured columns with outliers, where minimum and maximum are known, and a note."""
     if sums.low is None or sums.high is None:
         return NO_LIMITS, []
     names = [f"'{column.name}'" for column in columns]
-    measured = torch.tensor([column.kind in ("number", "date") for column in columns]) & (sums.filled > 0)
+    measured = torch.tensor([column.kind in MEASURED for column in columns]) & (sums.filled > 0)
     limits = find_limits(histograms_of(fed, columns), sums.mean, sums.spread, sums.low, sums.high, among & measured)
     return limits, note_on_outliers(names, limits, sums.low, sums.high, [column.kind for column in columns])
 
@@ -105,7 +108,7 @@ def _mode(columns: Sequence[SchemaColumn], scaling: str, sums: ColumnSums) -> tu
         return "none", torch.ones_like(sums.spread), shared
     if sums.low is None or sums.high is None:
         return "standard", torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread), shared
-    numbers = all(column.kind == "number" for column in columns)
+    numbers = all(column.kind in ("number", *LOGARITHMS) for column in columns)
     if scaling == "auto" and numbers and in_unit(sums.low, sums.high):
         return "unit", sums.spread, shared
     scale, shared = scale_of(scaling if numbers else "standard", sums.low, sums.high, sums.spread)

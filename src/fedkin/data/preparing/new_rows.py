@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedkin.core.errors import listing, mid_sentence
-from fedkin.core.table import Column, Kind, Table
+from fedkin.core.table import MEASURED, Column, Kind, Table
 from fedkin.data.preparing.column_notes import as_written, spelt_as
 from fedkin.data.preparing.encoding import OTHER, TableEncoding, aligned
 from fedkin.data.preparing.schema import SchemaColumn
@@ -32,7 +32,7 @@ def notes_on_new_rows(table: Table, encoding: TableEncoding, where: str) -> list
         here = f"Column '{column.name}' of {mid_sentence(where)}"
         if column.kind == "category" and column.name in own:
             notes += _on_categories(here, *own[column.name], column, bool(encoding.other[at]))
-        elif column.kind in ("number", "date") and encoding.mode in ("standard", "common"):
+        elif column.kind in MEASURED and encoding.mode in ("standard", "common"):
             mean, scale = (float(part[starts[column.name]]) for part in (encoding.mean, encoding.scale))
             notes += _on_numbers(here, values[:, at], mean, scale, column.kind)
     return notes

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.table import Column, Table
+from fedkin.core.table import LOGARITHMS, Column, Kind, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
@@ -19,9 +19,11 @@ from fedkin.data.preparing.encoding import Imputation, TableEncoding
 from fedkin.data.preparing.new_rows import notes_on_new_rows
 from fedkin.data.preparing.range_words import without_repeats
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
+from fedkin.data.preparing.skewed_columns import without_coded
 from fedkin.data.reading.arrays import as_dataset, plain_numbers
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.logarithms import on_their_scale
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, NO_OPTIONS, TableOptions
 
@@ -77,7 +79,8 @@ class Preparation:
     def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
         """Return the preparation with these notes on how data were read before its own, which need not repeat them."""
         asked = (*questions, *without_repeats(self.questions, notes))
-        return replace(self, notes=[*notes, *without_repeats(self.notes, notes)], questions=asked)
+        own = without_coded(without_repeats(self.notes, notes), notes)
+        return replace(self, notes=[*notes, *own], questions=asked)
 
     @property
     def mode(self) -> str:
@@ -163,12 +166,11 @@ class Preparation:
             assert self.scaling is not None
             numbers = x.float() if columns is None else plain_numbers(Table(tuple(columns), x.double()), where)
             return self.scaling.apply(numbers)
-        if columns is None:
-            columns = self._as_numbers(x)
-        return self.encoding.apply(Table(tuple(columns), x.double()), where, donors)
+        table = self._as_table(x, where) if columns is None else Table(tuple(columns), x.double())
+        return self.encoding.apply(table, where, donors)
 
-    def _as_numbers(self, x: Tensor) -> list[Column]:
-        """Return the columns of an array without names, after checking that numbers alone will do."""
+    def _as_table(self, x: Tensor, where: str) -> Table:
+        """Return the table that an array without names is, after checking that numbers alone will do."""
         assert self.encoding is not None
         known = self.encoding.schema.columns
         if any(column.kind == "category" for column in known) or x.ndim != 2 or x.shape[1] != len(known):
@@ -176,7 +178,9 @@ class Preparation:
                 f"The samples have shape {tuple(x.shape)} and no names of columns, but the model was made for the "
                 f"columns {', '.join(column.name for column in known[:10])}; give a DataFrame or a file with these."
             )
-        return [Column(column.name, column.kind, column.categories) for column in known]
+        kinds: list[Kind] = ["number" if column.kind in LOGARITHMS else column.kind for column in known]
+        columns = [Column(own.name, kind, own.categories) for own, kind in zip(known, kinds, strict=True)]
+        return on_their_scale(Table(tuple(columns), x.double()), self.reading, where)
 
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""

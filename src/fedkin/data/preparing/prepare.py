@@ -13,6 +13,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task, t
 from fedkin.core.errors import listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
+from fedkin.core.table import LOGARITHMS, Kind
 from fedkin.data.preparing.column_notes import (
     note_on_apart_categories,
     notes_on_categories,
@@ -223,6 +224,7 @@ def _notes_on_kept(
     at = [place for place, column in enumerate(columns) if column.kind in ("number", "date")]
     names = [columns[place].name for place in at]
     numbers, dates = ([column.name for column in columns if column.kind == kind] for kind in ("number", "date"))
+    logs: dict[str, Kind] = {column.name: column.kind for column in columns if column.kind in LOGARITHMS}
     own = {client: found[[agreed.index(name) for name in names]] for client, found in squares.items()}
     return [
         *notes_on_categories(schema.reported),
@@ -230,6 +232,7 @@ def _notes_on_kept(
         *note_on_recurring_ids(numbers),
         *note_on_coded_numbers(numbers, replies),
         *notes_on_ranges(names, replies, dates, sums.mean[at], own),
+        *notes_on_ranges([*logs], replies, logs=logs),
         *notes_on_codes(names, sums.mean[at], replies, own),
     ]
 

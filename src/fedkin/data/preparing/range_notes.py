@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from fedkin.core.table import Kind as ColumnKind
 from fedkin.data.preparing.column_notes import as_written, clients_in_words, largest_first, note_on_apart
 from fedkin.data.preparing.range_words import Finding, How, Kind, in_sentences
 
@@ -93,14 +94,15 @@ def notes_on_ranges(
     dates: Iterable[str] = (),
     means: Tensor | None = None,
     squares: Mapping[str, Tensor] | None = None,
+    logs: Mapping[str, ColumnKind] | None = None,
 ) -> list[str]:
     """Return notes on columns of numbers or dates that are elsewhere at some clients than at others.
 
     Their ranges do not overlap, or one client's values reach many times as far from 0 as those of all others, or not
     nearly as far. What holds of many columns at the same clients is one note. `replies` have by client's name the
     ``names`` of its columns, and float64 ``(columns,)`` ``filled``, ``sum``, ``min`` and ``max`` of each. `dates` are
-    those of the `columns` that hold dates, which have no unit. `means` and `squares`, as for `notes_on_codes`, show how
-    many cells are so large.
+    those of the `columns` that hold dates, which have no unit, and `logs` those that hold logarithms, of some
+    kind. `means` and `squares`, as for `notes_on_codes`, show how many cells are so large, except of logarithms.
     """
     ranges: dict[str, dict[str, Range]] = {name: {} for name in columns}
     around = dict(zip(columns, means.tolist(), strict=True)) if means is not None else {}
@@ -108,7 +110,10 @@ def notes_on_ranges(
         apart_from = dict(zip(columns, squares[client].tolist(), strict=True)) if squares is not None else {}
         sent = (reply[key].tolist() for key in ("filled", "sum", "min", "max"))
         for name, filled, total, low, high in zip(reply["names"], *sent, strict=True):
-            if filled >= _FEWEST and name in ranges:
+            if filled >= _FEWEST and name in ranges and logs and name in logs:
+                low, high, mean = (float(as_written(own, logs[name])) for own in (low, high, total / filled))
+                ranges[name][client] = Range(low, high, mean)
+            elif filled >= _FEWEST and name in ranges:
                 far = Spread(filled, around[name], apart_from[name]) if apart_from and around else None
                 ranges[name][client] = Range(low, high, total / filled, far)
     without_unit = set(dates)

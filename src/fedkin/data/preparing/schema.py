@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, refuse, unknown_name
-from fedkin.core.table import Kind
+from fedkin.core.table import LOGARITHMS, MEASURED, Kind
 from fedkin.data.preparing.column_notes import has_no_common, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.kind_words import advice_on_kinds, kinds_in_words, listed_clients, sentences_on_kinds
@@ -91,8 +91,10 @@ class Schema:
         ordinal = {column.name: column.categories for column in self.columns if column.kind == "ordinal"}
         signed = [column.name for column in self.columns if column.kind == "category" and "-" in column.categories]
         nones = [column.name for column in self.columns if column.kind == "category" and NONE in column.categories]
+        log, log1p = ([column.name for column in self.columns if column.kind == kind] for kind in LOGARITHMS)
         features = [column.name for column in self.columns]
-        return TableOptions(categorical=categorical, ordinal=ordinal, signed=signed, nones=nones, features=features)
+        kinds = TableOptions(categorical=categorical, ordinal=ordinal, log=log, log1p=log1p)
+        return replace(kinds, signed=signed, nones=nones, features=features)
 
 
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:
@@ -260,7 +262,7 @@ def _united(
         return None
     kind = kinds.pop()
     levels = [report.categories for report in reports.values()]
-    if kind in ("number", "date"):
+    if kind in MEASURED:
         return SchemaColumn(name, kind, next(filter(None, levels), ()))
     if kind == "ordinal" and len(set(levels)) > 1:
         found.problems.append(

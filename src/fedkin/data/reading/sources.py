@@ -26,6 +26,7 @@ from fedkin.data.reading.client_files import (
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
 from fedkin.data.reading.huggingface import read_huggingface
+from fedkin.data.reading.logarithms import on_their_scale
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
@@ -144,6 +145,7 @@ def _table(name: str, x: Any, y: Any, classes: list[str], features: list[str], o
     dropped = [feature for feature in features if feature in options.drop]
     kept = [at for at, feature in enumerate(features) if feature not in dropped]
     table = replace(Table.of_numbers(_float(x)[:, kept], [features[at] for at in kept]), id=options.id)
+    table = on_their_scale(table, options, f"'{name}'")
     return Dataset(name, table.values, torch.from_numpy(y).long(), classes, table, left_out=tuple(dropped))
 
 

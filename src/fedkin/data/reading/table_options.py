@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Literal
 
 from fedkin.core.errors import FedkinError, unknown_name
@@ -24,9 +25,11 @@ class TableOptions:
 
     Columns to `drop` are left out, also as labels. `id` names rows, and stays in the table; "auto" has it recognised,
     and "none" says that there is none. Values of `categorical` columns are names, also where they look like numbers or
-    dates; `ordinal` has by column its levels in order, from the lowest. `decimal` stands before the decimals of numbers
-    in text, and `encoding` is that of CSV files that are not UTF-8, by a name that Python knows, such as "cp1252".
-    `lacking` is whether columns that some clients lack are left out or imputed, so whether they have to agree.
+    dates; `ordinal` has by column its levels in order, from the lowest. Of `log` columns, which hold numbers above 0,
+    logarithms are taken, and of `log1p` columns, which may hold 0, those of 1 + x. `decimal` stands before the decimals
+    of numbers in text, and `encoding` is that of CSV files that are not UTF-8, by a name that Python knows, such as
+    "cp1252". `lacking` is whether columns that some clients lack are left out or imputed, so whether they have to
+    agree.
     `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
     which "" stands for all columns.
 
@@ -44,12 +47,14 @@ class TableOptions:
     lacking: Literal["drop", "impute"] = "drop"
     encoding: str = "utf-8"
     na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
+    log: str | Sequence[str] = ()
+    log1p: str | Sequence[str] = ()
     signed: Sequence[str] = ()
     nones: Sequence[str] = ()
     features: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for option in ("drop", "categorical"):
+        for option in ("drop", "categorical", "log", "log1p"):
             given = getattr(self, option)
             object.__setattr__(self, option, (given,) if isinstance(given, str) else _names(given, option))
         object.__setattr__(self, "id", NO_ID if self.id is None else self.id)
@@ -70,17 +75,25 @@ class TableOptions:
         object.__setattr__(self, "ordinal", levels)
         every = self.na_values if isinstance(self.na_values, Mapping) else {"": self.na_values}
         object.__setattr__(self, "na_values", {str(name): _values(given, name) for name, given in every.items()})
-        both = sorted(set(levels) & set(self.categorical))
-        if both:
-            raise FedkinError(f"Column '{both[0]}' is both in categorical and in ordinal; it can be in one.")
+        for one, other in combinations(("categorical", "ordinal", "log", "log1p"), 2):
+            if both := sorted(set(getattr(self, one)) & set(getattr(self, other))):
+                raise FedkinError(f"Column '{both[0]}' is both in {one} and in {other}; it can be in one.")
+        if self.id in self.logarithmic:
+            raise FedkinError(f"Column '{self.id}' is both in {self.logarithmic[self.id]} and the id; it can be one.")
 
     @property
     def named(self) -> dict[str, str]:
         """Return every column that an option names, with the option's name."""
         named = dict.fromkeys(self.drop, "drop") | dict.fromkeys(self.categorical, "categorical")
-        named |= dict.fromkeys(self.ordinal, "ordinal")
+        named |= dict.fromkeys(self.ordinal, "ordinal") | self.logarithmic
         named |= dict.fromkeys(filter(None, self._na_values), "na_values")
         return named if self.id in (AUTO, NO_ID) else named | {self.id: "id"}
+
+    @property
+    def logarithmic(self) -> dict[str, Literal["log", "log1p"]]:
+        """Return every column of which logarithms are taken, with the kind of these."""
+        found: dict[str, Literal["log", "log1p"]] = {}
+        return found | dict.fromkeys(self.log, "log") | dict.fromkeys(self.log1p, "log1p")
 
     def kept(self, column: str) -> tuple[str, ...]:
         """Return words that are values of a column though they stand for an empty cell elsewhere."""

@@ -21,6 +21,7 @@ from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.csv_files import read_csv
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels
 from fedkin.data.reading.label_columns import label_of
+from fedkin.data.reading.logarithms import logarithms
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.text_values import composed
@@ -52,7 +53,7 @@ def read_table(
         options = replace(options, decimal=frame.attrs["decimal"])
     else:
         frame = _read_parquet(path, where)
-    label = label_of(frame, label, {cluster, *options.drop, *options.features}, options.decimal)
+    label = label_of(frame, label, {cluster, *options.drop, *options.logarithmic, *options.features}, options.decimal)
     return frame_to_dataset(frame, path.name, where, label, cluster, options)
 
 
@@ -160,8 +161,17 @@ def _read(
                 commas[name] = error
             else:
                 found.append(str(error))
+    kinds, are_new = options.logarithmic, bool(options.features)
     for at, column in enumerate(columns):
-        if column.kind == "number" and column.name not in unread:
+        if column.name in kinds and column.name not in unread:
+            kind, here = kinds[column.name], _column(column, where)
+            try:
+                columns[at], values[:, at] = logarithms(column, values[:, at], kind, here, are_new)
+            except FedkinError as error:
+                unread.append(column.name)
+                values[:, at] = np.nan
+                found.append(str(error))
+        elif column.kind == "number" and column.name not in unread:
             columns[at], values[:, at] = read_number(column.name, values[:, at])
     if commas:
         found.append(decimal_commas(commas, mid_sentence(where)))

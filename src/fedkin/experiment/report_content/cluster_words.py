@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedkin.core.errors import listing
 from fedkin.data.population import client_name, short_names
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.experiment.measure_titles import join_words
@@ -23,7 +24,7 @@ _ALONE, _AT_LEAST = 0.95, 0.8
 _CLEARLY, _BY_CHANCE = 0.5, 1.0
 """And that others have at most this part of what their part of all samples lets expect, less a sample."""
 _NAMED = 4
-_CLIENTS, _NAMED_CLUSTERS = 5, 10
+_CLIENTS, _NAMED_CLUSTERS, _COLUMNS = 5, 10, 8
 
 
 def sentences(
@@ -47,8 +48,8 @@ def remarks(
 ) -> list[str]:
     """Return caveats of the profile as sentences.
 
-    They are on one column or client that explains clusters, on samples and categories that clients do not report, and
-    on missing clients.
+    They are on one column or client that explains clusters, on geometric means, on samples and categories that clients
+    do not report, and on missing clients.
     """
     alone = [one for one in (columns or described(profile))[:2] if one.effect >= MIN_EFFECT]
     explains = len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS
@@ -59,6 +60,7 @@ def remarks(
     called = dict(enumerate(short_names(names)))
     return (
         explaining
+        + _on_logarithms(profile)
         + _of_one_client(profile, names)
         + _not_reported(profile)
         + [
@@ -66,6 +68,18 @@ def remarks(
             for client, reason in profile.missing.items()
         ]
     )
+
+
+def _on_logarithms(profile: ClusterProfile) -> list[str]:
+    """Say of which columns means are geometric, and what stands beside them."""
+    said = []
+    for kind, what in (("log", "geometric means"), ("log1p", "geometric means of 1 + x, less 1")):
+        if names := [f"'{column.name}'" for column in profile.columns if column.kind == kind]:
+            said.append(
+                f"Means of {'column' if len(names) == 1 else 'columns'} {listing(names, _COLUMNS)} are {what}, and "
+                "ranges one standard deviation of the logarithms to either side."
+            )
+    return said
 
 
 def _not_reported(profile: ClusterProfile) -> list[str]:

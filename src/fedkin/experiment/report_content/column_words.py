@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedkin.core.table import Kind
+from fedkin.core.table import LOGARITHMS, MEASURED, Kind
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.column_scales import constant
 from fedkin.data.preparing.encoding import OTHER
 from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.data.preparing.statistics import count_lengths
+from fedkin.data.reading.logarithms import original, slope
 
 NOTHING = "–"
 """What stands where nothing is known."""
@@ -46,10 +47,11 @@ class DescribedColumn:
     `effect` is the effect size of the differences between clusters, in [0, 1]: epsilon squared (the share of the
     variance that lies between them, corrected for chance), or the bias-corrected square of Cramér's V. The others are
     by cluster. `cells` have the mean with the standard deviation, or the most frequent category and its share; `values`
-    the mean, or the most frequent category, ``None`` if unknown. `phrases` have how far it differs from the others, 0
-    if little, and the phrase that says so; `shifts` how many standard deviations its mean lies above that of all, or
-    how the share of the category in the cell differs. `typical` is the value of a typical sample: the mean over the
-    rows in the middle of the cluster, or their most frequent category or truth value.
+    the mean, or the most frequent category, ``None`` if unknown. On a logarithmic scale the mean is the geometric one,
+    and beside it stands the range of a standard deviation of the logarithms to either side. `phrases` have how far it
+    differs from the others, 0 if little, and the phrase that says so; `shifts` how many standard deviations its mean
+    lies above that of all, or how the share of the category in the cell differs. `typical` is the value of a typical
+    sample: the mean over the rows in the middle of the cluster, or their most frequent category or truth value.
     """
 
     name: str
@@ -98,7 +100,7 @@ def _number_contrast(column: SchemaColumn, moments: _Moments, at: int) -> str:
     if not abs(own - other) >= (_MIN_DIFFERENCE if is_boolean else _MIN_SHIFT * spread) or own == other:  # or unknown
         return ""
     write, above = _Writer(column, spread), own > other
-    sides = f"({write(own, moments.scatter[at][0])} against {write(other, moments.scatter[at][1])})"
+    sides = write.sides(write(own, moments.scatter[at][0]), write(other, moments.scatter[at][1]))
     if is_boolean:
         return f"{column.name} {'more' if above else 'less'} often {_true(column.categories)} {sides}"
     more = ("later" if above else "earlier") if column.kind == "date" else ("higher" if above else "lower")
@@ -138,8 +140,29 @@ class _Writer:
         if self.kind == "ordinal" and self.levels:
             nearest = min(max(round(value), 0), len(self.levels) - 1)
             return f"{self.levels[nearest]}, {value + 1:.1f} of {len(self.levels)}"
-        written = _rounded(value, self.digits_of(scatter))
+        written = self.rounded(value, self.digits_of(scatter))
         return written.replace(",", "") if self.is_year else written
+
+    def rounded(self, value: float, spread: float) -> str:
+        """Round a value, or the number whose logarithm it is, to the digits that a standard deviation justifies."""
+        return _rounded(original(value, self.kind), slope(value, self.kind) * spread)
+
+    def after(self, value: float, scatter: float) -> str:
+        """Return what stands after a mean in a cell: how values scatter, or which truth value is counted."""
+        digits = self.digits_of(scatter)
+        scatter = scatter if digits > 0 else 0.0
+        if self.kind in LOGARITHMS:
+            low, high = (self.rounded(end, digits) for end in (value - scatter, value + scatter))
+            return f" ({low} to {high})"
+        if self.kind == "boolean":
+            return f" {_true(self.levels)}"
+        if self.kind not in MEASURED:
+            return ""
+        return f" ± {_rounded(scatter, digits)}{' days' if self.kind == 'date' else ''}"
+
+    def sides(self, written: str, usual: str) -> str:
+        """Return two means in brackets, and what they are if they are not the usual ones."""
+        return f"({'geometric mean ' if self.kind in LOGARITHMS else ''}{written} against {usual})"
 
     def digits_of(self, scatter: float) -> float:
         """Return the standard deviation that justifies the digits of a mean of values with `scatter`."""
@@ -180,7 +203,6 @@ def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedCo
     total, mean, spread = moments.total[at], moments.mean[at], moments.spread[at]
     effect = _adjusted(moments.between[at], moments.whole[at], total, sum(count > 0 for count in n))
     write = _Writer(column, spread)
-    with_spread = column.kind in ("number", "date")
     cells, phrases, shifts = [], [], [0.0] * len(means)
     for cluster, own in enumerate(means):
         if math.isnan(own):
@@ -188,18 +210,15 @@ def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedCo
             phrases.append((0.0, ""))
             continue
         scatter = moments.scatter[at][cluster]
-        digits = write.digits_of(scatter)
-        spreads = f" ± {_rounded(scatter if digits > 0 else 0.0, digits)}" if with_spread else ""
-        after = {"date": f"{spreads} days", "boolean": f" {_true(column.categories)}"}.get(column.kind, spreads)
-        cells.append(write(own, scatter) + after)
+        cells.append(write(own, scatter) + write.after(own, scatter))
         shift = (own - mean) / spread if spread > 0 else 0.0
         shifts[cluster] = shift
         away = abs(own - mean) / max(1 - n[cluster] / total, 1e-9)  # from the mean of all others
         is_far = away >= _MIN_DIFFERENCE if column.kind == "boolean" else away >= _MIN_SHIFT * spread > 0
         written, usual = write(own, scatter), write(mean)
         stands = _one_against_rest(n[cluster], total, shift) if is_far and written != usual else 0.0
-        phrases.append((stands, _phrase(column, shift > 0, written, usual, own, mean)))
-    values: list[float | str | None] = [None if math.isnan(own) else own for own in means]
+        phrases.append((stands, _phrase(column, shift > 0, write.sides(written, usual), own, mean)))
+    values: list[float | str | None] = [None if math.isnan(own) else original(own, column.kind) for own in means]
     if column.kind == "date":
         values = [None if own is None else write(float(own)) for own in values]
     typical = _typical_numbers(profile, moments, at, write)
@@ -222,13 +241,12 @@ def _typical_numbers(profile: ClusterProfile, moments: _Moments, at: int, write:
 
 def _value_of(text: str, kind: Kind) -> float | str | bool:
     """Return the value that was written as a text: of a number with the digits that it was rounded to."""
-    if kind == "number":
+    if kind in ("number", *LOGARITHMS):
         return float(text.replace(",", ""))
     return text == "true" if kind == "boolean" and text in ("false", "true") else text
 
 
-def _phrase(column: SchemaColumn, above: bool, written: str, usual: str, own: float, mean: float) -> str:
-    sides = f"({written} against {usual})"
+def _phrase(column: SchemaColumn, above: bool, sides: str, own: float, mean: float) -> str:
     if column.kind == "boolean":
         return f"{column.name} {_how_often(own, mean)} {_true(column.categories)} {sides}"
     if column.kind == "date":
