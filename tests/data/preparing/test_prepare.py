@@ -126,13 +126,13 @@ def test_new_rows_go_through_the_same():
     found = prepare(fed)
     again = Preparation.from_tree(unpack(*pack(found.tree())))
     new = table(category("b", "y", "unheard", None), number("ignored", 1, 2, 3), number("a", 3, NAN, 5))
-    x = again.apply(new.values, new.columns)
+    x = again.prepared(new.values, new.columns)
     assert x.shape == (3, 3)
     assert torch.equal(x[0], fed.clients[0].x[3])
     assert x[1, 1:].tolist() == [0.0, 0.0]
     assert x.isfinite().all()
     with pytest.raises(FedkinError, match=r"The table has no column 'a', which the clients' tables have"):
-        again.apply(new.values[:, :2], new.columns[:2])
+        again.prepared(new.values[:, :2], new.columns[:2])
     with pytest.raises(FedkinError, match="give a DataFrame or a file"):
         again.apply(torch.zeros(3, 2))
 
