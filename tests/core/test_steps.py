@@ -1,5 +1,6 @@
 """Steps that nobody answers, and models that explode."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,16 +95,17 @@ def test_a_step_that_asks_nobody_is_done_once() -> None:
 
 
 class Exploding(hostile.LocalFederation):
-    """One client sends updates of 1e9, or from exchange `since` on; `everyone`: all do."""
+    """One client sends updates of `value`, or from exchange `since` on; `everyone`: all do."""
 
     since = 0
+    value = 1e9
     liars: tuple[int, ...] = (hostile.LIAR,)
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         for client, reply in super().deliver(task, payloads):
             if client in self.liars and isinstance(reply, dict) and self.exchange >= self.since:
                 reply = {
-                    name: torch.full_like(value, 1e9) if name in ("update", "model", "models") else value
+                    name: torch.full_like(value, self.value) if name in ("update", "model", "models") else value
                     for name, value in reply.items()
                 }
             yield client, reply
@@ -148,4 +150,23 @@ def test_if_all_explode_the_run_ends() -> None:
     fed = Exploding(hostile.clients_for("fedavg"), workers=1)
     fed.liars = tuple(range(hostile.CLIENTS))
     with pytest.raises(FedkinError, match="no client's update stands out"):
+        stepped("fedavg", fed)
+
+
+@pytest.mark.parametrize("value", [1e12, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["ocfl", "fedavg", "uifca"])
+def test_where_training_diverges_at_all_clients_a_lower_rate_is_advised(name: str, value: float) -> None:
+    fed = Exploding(hostile.clients_for(name), workers=1)
+    fed.liars, fed.value = tuple(range(hostile.CLIENTS)), value
+    with pytest.raises(DivergedError) as caught:
+        stepped(name, fed)
+    assert re.match(r"Training diverged in step \d+ at every client that was asked", str(caught.value))
+    assert "a lower learning rate, or scaled data, may help" in str(caught.value)
+
+
+def test_where_one_fails_otherwise_each_is_named_with_its_reason() -> None:
+    fed = Exploding(hostile.clients_for("fedavg"), workers=1)
+    fed.liars, fed.value = tuple(range(1, hostile.CLIENTS)), 1e12
+    fed.failures = {(exchange, 0) for exchange in range(2, 99)}
+    with pytest.raises(FedkinError, match=r"Nobody gave a usable reply .*client 0: .*client 1: 'update' is not within"):
         stepped("fedavg", fed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -25,6 +26,8 @@ MAX_CLASSES = 2**15
 MAX_TEXT = 4096
 """Maximum number of characters of a text that may be sent."""
 _MAX_NAME = 256
+_BEYOND = re.escape(f"{-MAX_UPDATE:g} to {MAX_UPDATE:g}")
+_DIVERGED = re.compile(rf"'(updates?|models?)' is not (finite|within {_BEYOND})")
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,11 @@ def text_objection(text: str) -> str | None:
     if len(text) > MAX_TEXT:
         return f"is a text of more than {MAX_TEXT} characters"
     return "is no valid text" if any("\ud800" <= letter <= "\udfff" for letter in text) else None
+
+
+def tells_of_divergence(reason: str) -> bool:
+    """Return whether a reply was refused since a trained model in it is not finite, or beyond `MAX_UPDATE`."""
+    return _DIVERGED.fullmatch(reason) is not None
 
 
 def are_finite(*numbers: float) -> bool:

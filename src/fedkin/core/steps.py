@@ -9,6 +9,7 @@ from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
 from fedkin.core.method import Method, Record
 from fedkin.core.refusals import Refusal, Unusable
+from fedkin.core.replies import MAX_UPDATE, tells_of_divergence
 
 
 def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -17,7 +18,8 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
     A step that nobody answers is done again, up to 20 times, or five times if all replies were unusable. Then those
     that were asked are left out of the run, if enough clients remain. So are, at once, those whose updates alone make
     a model useless (`DivergedError`). Raises FedkinError if fewer than `Federation.min_clients` would remain, which
-    names the clients and says why, or if a model diverges and no client stands out.
+    names the clients and says why, or if a model diverges and no client stands out: after averaging, or in training at
+    everyone.
     """
     empty = 0
     while True:
@@ -39,6 +41,12 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
             continue
         if not reasons or not fed.can_spare(reasons):
             silent = listing([f"{fed.called_inside(client)}: {reason}" for client, reason in reasons.items()])
+            if reasons and all(map(tells_of_divergence, reasons.values())):
+                raise DivergedError(
+                    f"Training diverged in step {state.steps + 1} at every client that was asked: updates are not "
+                    f"finite, or beyond {MAX_UPDATE:g}",
+                    {},
+                )
             tried = f"in step {state.steps + 1}, in {empty} attempts"
             raise FedkinError(f"Nobody gave a usable reply {tried}, so the run stops ({silent}).")
         fed.leave_out(reasons)

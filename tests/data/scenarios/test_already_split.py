@@ -200,8 +200,13 @@ def test_a_measured_number_is_no_class(tmp_path):
     for name, first in (("a", 0), ("b", 7)):
         rows = "".join(f"{row},{90_000 + 37 * row + first}\n" for row in range(60))
         (tmp_path / f"{name}.csv").write_text(f"v,salary\n{rows}")
-    for build in (ClientFiles(str(tmp_path), label="salary").build, lambda: load_labelled(f"{tmp_path}/a.csv", "salary")):
-        with pytest.raises(FedkinError, match=r"^Column 'salary' has 1?[26]0 different numbers in 1?[26]0 rows; labels"):
+    for build in (
+        ClientFiles(str(tmp_path), label="salary").build,
+        lambda: load_labelled(f"{tmp_path}/a.csv", "salary"),
+    ):
+        with pytest.raises(
+            FedkinError, match=r"^Column 'salary' has 1?[26]0 different numbers in 1?[26]0 rows; labels"
+        ):
             build()
 
 

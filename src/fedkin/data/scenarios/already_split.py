@@ -18,7 +18,12 @@ from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes, notes_on_features, too_many_labels
+from fedkin.data.reading.label_columns import (
+    check_are_classes,
+    note_on_many_classes,
+    notes_on_features,
+    too_many_labels,
+)
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
