@@ -94,8 +94,8 @@ UNNAMED = (
         (
             "a,target\n1,0.5\n",
             "target",
-            "Column 'target' of '{}' has labels that are fractions, such as 0.5; labels must be classes, for regression "
-            "is not supported.",
+            "Column 'target' of '{}' has labels that are fractions, such as 0.5; labels must be classes, for "
+            "regression is not supported.",
         ),
         (",a\nx,1\n", None, f"Column 1 of '{{}}' {INDEX}"),
         (",a\n1,1\n1,1\n", None, f"Column 1 of '{{}}' {INDEX}"),

@@ -67,8 +67,8 @@ def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> 
     if len(classes) > max(_FEW, rows / _ONCE_OR_TWICE) and _are_numbers(classes):
         named = "The labels are" if column is None else f"Column '{column}' has"
         raise FedkinError(
-            f"{named} {len(classes):,} different numbers in {rows:,} rows; labels must be classes, such as ranges of these "
-            "numbers, for regression is not supported."
+            f"{named} {len(classes):,} different numbers in {rows:,} rows; labels must be classes, such as ranges of "
+            "these numbers, for regression is not supported."
         )
 
 

@@ -73,8 +73,8 @@ class ClientFiles:
         classes, on_cells = _classes_at(sites, labelled), notes_on_cells(tables)
         clients, tests = [], []
         for i, site in enumerate(sites):
-            rows = torch.arange(len(site))
-            kept, out = hold_out(rows, self.test_fraction, derive_generator(seed, "test", i))
+            samples = torch.arange(len(site))
+            kept, out = hold_out(samples, self.test_fraction, derive_generator(seed, "test", i))
             client = client_of(i, site, kept if len(out) else None)
             clients.append(replace(client, y=site.y[kept] if labelled and site.y is not None else None))
             if self.test_fraction > 0 and site.y is not None:
