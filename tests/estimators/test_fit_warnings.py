@@ -57,3 +57,17 @@ def test_what_was_done_with_the_data_is_no_warning_and_a_warning_leaves_the_mode
         with pytest.raises(UserWarning, match="look wrong"):
             model.fit([meters(0), meters(1), meters(2, 1000)])
     assert pickle.dumps(model.preparation_) == before
+
+
+def test_new_rows_in_another_unit_are_one_warning_and_rows_of_fit_none() -> None:
+    rng = np.random.default_rng(0)
+    clients = [pd.DataFrame(rng.uniform(60, 190, (60, 5)), columns=list("abcde")).assign(f=0.0) for _ in range(3)]
+    clients[1].loc[7, "f"] = 1.0
+    model = fedkin.KFed(n_clusters=2, random_state=0).fit(clients)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(clients)
+        model.predict(clients[1][5:9])
+    with pytest.warns(UserWarning, match=r"'a' .* about 18 times smaller .* 'c' .* \.\.\. and 2 more\.$") as said:
+        model.predict(clients[0] / 18)
+    assert len(said) == 1

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +199,6 @@ def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
     return {
         "method": run.config.method_name,
         "result": own,
-        "preparation": replace(run.preparation, notes=[]).tree(),  # notes are of other sites, too
+        "preparation": run.preparation.for_clients().tree(),
         "classes": run.population.classes,
     }

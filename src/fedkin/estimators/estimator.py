@@ -245,11 +245,13 @@ def warn_of_questions(preparation: Preparation, stacklevel: int) -> None:
     """Warn, once and with the first sentences, of what looks wrong in the data and is used as it is."""
     asked = preparation.questions
     if asked:
-        more = [f"... and {len(asked) - _ASKED:,} more."] if len(asked) > _ASKED else []
-        said = " ".join([*asked[:_ASKED], *more])
-        warnings.warn(
-            f"The data look wrong, and are used as they are. {said} See preparation_.notes.", stacklevel=stacklevel
-        )
+        said = f"{_first(asked)} See preparation_.notes."
+        warnings.warn(f"The data look wrong, and are used as they are. {said}", stacklevel=stacklevel)
+
+
+def _first(sentences: Sequence[str]) -> str:
+    more = [f"... and {len(sentences) - _ASKED:,} more."] if len(sentences) > _ASKED else []
+    return " ".join([*sentences[:_ASKED], *more])
 
 
 def prepared_samples(
@@ -257,11 +259,11 @@ def prepared_samples(
 ) -> Tensor:
     """Prepare a client's samples as methods need them, without the column `label` of a table.
 
-    With `warns` there is a warning for each column in which they are unlike those of `fit`.
+    With `warns` there is a warning if they are unlike those of `fit`, with the first sentences on columns.
     """
     with python_advice():
         data, where = preparation.read_again(given, where, [] if label is None else [label])
         x = preparation.prepared(data.x, None if data.table is None else data.table.columns, where)
-    for note in preparation.notes_on(data.table, where) if warns else ():
-        warnings.warn(in_python(note), stacklevel=3)
+    if warns and (notes := preparation.notes_on(data.table, where)):
+        warnings.warn(in_python(_first(notes)), stacklevel=3)
     return x

@@ -1,11 +1,12 @@
 """New rows that are unlike those of the clients."""
 
 import pytest
+import torch
 
 from fedkin.core import FedkinError
 from fedkin.core.table import Column
 from fedkin.data.preparing.encoding import aligned
-from fedkin.data.preparing.new_rows import notes_on_new_rows
+from fedkin.data.preparing.new_rows import ends_outward, notes_on_new_rows
 from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
 from prepared_tables import NAN, category, federation, number, table
@@ -49,18 +50,89 @@ def test_categories_that_no_client_has_named_are_mentioned():
     ]
 
 
-def test_rare_categories_count_as_other_without_alarm():
+def test_more_rare_categories_than_in_training_are_mentioned():
     wards = [*["heart"] * 15, *["lung"] * 13, "eye", "ear"]
     rows = table(number("weight", *range(60, 90)), category("ward", *wards))
     encoding = prepare(federation(rows, rows)).encoding
-    held = "Column 'ward' of 'new.csv' holds"
-    assert notes_on_new_rows(rows, encoding, "'new.csv'") == [
-        f"{held} 'ear', 'eye' in 2 of 30 rows; they count as 'other', as rare categories did in training."
-    ]
+    assert notes_on_new_rows(rows, encoding, "'new.csv'") == []
     one = table(number("weight", 60, 70), category("ward", "heart", "eye"))
-    assert notes_on_new_rows(one, encoding, "'new.csv'") == [
-        f"{held} 'eye' in 1 of 2 rows; it counts as 'other', as rare categories did in training."
+    assert notes_on_new_rows(one, encoding, "'new.csv'") == []
+    few = table(number("weight", *range(60, 80)), category("ward", *["heart"] * 15, *["Auge"] * 5))
+    assert notes_on_new_rows(few, encoding, "'new.csv'") == []  # by chance in one of a hundred
+    held = "Column 'ward' of 'new.csv' holds"
+    many = table(number("weight", *range(60, 80)), category("ward", *["Herz"] * 15, *["Auge"] * 5))
+    assert notes_on_new_rows(many, encoding, "'new.csv'") == [
+        f"{held} 'Auge', 'Herz' in 20 of 20 rows; they count as 'other', as rare categories did in training."
     ]
+    same = table(number("weight", *range(60, 68)), category("ward", *["Herz"] * 8))
+    assert notes_on_new_rows(same, encoding, "'new.csv'") == [
+        f"{held} 'Herz' in 8 of 8 rows; it counts as 'other', as rare categories did in training."
+    ]
+
+
+LEVELS = [110.0 + 9 * (row % 9) + row % 4 for row in range(40)]
+DAYS = [8.0 + 70 * row for row in range(40)]
+RARE = [0.0] * 499 + [1.0]
+
+
+def unlike(values, clients=LEVELS, secret=False):
+    """Return the notes on values of a column which the clients have, too, beside others; ends may be secret."""
+    of_clients = table(number("glu", *clients), number("bmi", *range(len(clients))))
+    prepared = prepare(federation(of_clients, of_clients))
+    rows = table(number("glu", *values), number("bmi", *range(len(values))))
+    return notes_on_new_rows(rows, prepared.encoding, "'new.csv'", None if secret else prepared.reach)
+
+
+def smaller(times):
+    return [
+        "All values of column 'glu' of 'new.csv' are below the mean of the clients, about "
+        f"{times} times smaller in the mean; are they in another unit?"
+    ]
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_another_unit_of_smaller_values_is_mentioned(secret):
+    wide = [60 + 3.3 * level for level in range(40)]
+    assert unlike([level / 18 for level in wide], clients=wide, secret=secret) == smaller(18)
+    assert unlike([day / 365.25 for day in DAYS], clients=DAYS, secret=secret) == smaller(365)
+    assert unlike([4.1, 5.2, 4.0], clients=wide, secret=secret) == []  # too few
+    zeros = [0.0, 0.0, *wide[2:]]
+    assert unlike([level / 18 for level in wide], clients=zeros, secret=secret) == smaller(18)
+
+
+def test_of_larger_values_the_ratio_is_said_where_some_are_near_the_clients():
+    said = unlike([20, 60, 400, 900, 1000, 1200], clients=[day / 100 for day in DAYS])
+    assert said == [
+        "All values of column 'glu' of 'new.csv' are above the mean of the clients, about 43 times as large in the "
+        "mean; are they in another unit?"
+    ]
+
+
+@pytest.mark.parametrize("clients", [LEVELS, DAYS, RARE, [0.0] * 900 + [3.0, 700.0], [-5.0, 1e6, *range(400)]])
+def test_of_the_clients_own_rows_and_parts_of_them_nothing_is_said(clients):
+    for part in (clients, clients[:7], clients[-3:], clients[::9]):
+        assert unlike(part, clients=clients) == []
+
+
+def test_a_new_value_not_far_beyond_the_clients_is_not_mentioned():
+    amounts = [0.0] * 900 + [3.0, 700.0]
+    assert unlike([0, 0, 1200], clients=amounts) == []
+    assert "holds 2000, far from" in unlike([0, 0, 2000], clients=amounts)[0]
+
+
+def test_where_ends_are_not_known_truth_values_are():
+    assert unlike([0, 0, 1], clients=RARE, secret=True) == []
+    assert "holds 2, far from" in unlike([0, 0, 2], clients=RARE, secret=True)[0]
+
+
+def test_ends_are_rounded_outwards():
+    low, high = (torch.tensor(own, dtype=torch.float64) for own in ([56.4, -143.0, 0.0], [199.0, -1.23, 1.7e308]))
+    ends = ends_outward(low, high)
+    assert (ends[0] <= low).all()
+    assert (ends[1] >= high).all()
+    assert ends.tolist()[0] == pytest.approx([56, -150, 0])
+    assert ends.tolist()[1][:2] == pytest.approx([200, -1.2])
+    assert ends_outward(None, high) is None
 
 
 def test_numbers_for_truth_values_other_texts_and_other_spellings_of_names_are_refused_with_an_example():

@@ -125,3 +125,16 @@ def test_what_does_not_fit_is_refused_in_a_sentence(
 def test_reading_by_name_sends_a_data_frame_to_apply(tables: fedkin.FedAvg) -> None:
     with pytest.raises(FedkinError, match=r"not a DataFrame; apply\(x\) takes"):
         tables.preparation_.read(FRAMES[0])  # type: ignore[arg-type]
+
+
+def test_ends_of_the_clients_values_are_kept_in_files_and_sent_to_no_client(tables: fedkin.FedAvg) -> None:
+    made = tables.preparation_
+    again = Preparation.from_tree(made.tree())
+    assert made.reach is not None
+    assert again.reach is not None
+    assert torch.equal(again.reach, made.reach)
+    sent = made.for_clients()
+    assert (sent.reach, sent.notes, sent.questions) == (None, [], ())
+    assert Preparation.from_tree(sent.tree()).reach is None
+    assert sent.encoding is not None
+    assert "reach" not in sent.encoding.tree()

@@ -68,6 +68,8 @@ class Preparation:
     Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
     are those on what looks wrong in the data and is used as it is, which are not kept in files. `files` are options of
     `TableOptions` by which files of new samples are read, such as ``decimal``, where the clients' were read by them.
+    `reach`, float64 ``(2, columns)``, has the ends of all clients' values, rounded outwards, where these are known; it
+    is sent to no client.
     """
 
     scaling: Scaling | None = None
@@ -75,6 +77,11 @@ class Preparation:
     notes: list[str] = field(default_factory=list)
     questions: tuple[str, ...] = ()
     files: Mapping[str, Any] = field(default_factory=dict)
+    reach: Tensor | None = None
+
+    def for_clients(self) -> Self:
+        """Return the preparation without what is known of other clients: notes, and the ends of their values."""
+        return replace(self, notes=[], questions=(), reach=None)
 
     def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
         """Return the preparation with these notes on how data were read before its own, which need not repeat them."""
@@ -192,7 +199,9 @@ class Preparation:
 
     def notes_on(self, table: Table | None, where: str) -> list[str]:
         """Return notes on new rows that are unlike the clients', see `fedkin.data.preparing.new_rows`."""
-        return [] if table is None or self.encoding is None else notes_on_new_rows(table, self.encoding, where)
+        if table is None or self.encoding is None:
+            return []
+        return notes_on_new_rows(table, self.encoding, where, self.reach)
 
     def read(self, source: str) -> Tensor:
         """Read samples by name or path, see `fedkin.data.reading.sources.load`, and prepare them.
@@ -211,13 +220,15 @@ class Preparation:
         if self.encoding is None:
             assert self.scaling is not None
             return {"scaling": self.scaling.tree(), "notes": self.notes}
-        return {"table": self.encoding.tree(), "notes": self.notes}
+        reach = {} if self.reach is None else {"reach": self.reach}
+        return {"table": self.encoding.tree(), "notes": self.notes, **reach}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the preparation that `tree` was made of."""
         if "table" in tree:
-            return cls(None, TableEncoding.from_tree(tree["table"]), list(tree["notes"]))
+            encoding = TableEncoding.from_tree(tree["table"])
+            return cls(None, encoding, list(tree["notes"]), reach=tree.get("reach"))
         return cls(Scaling.from_tree(tree["scaling"]), None, list(tree["notes"]))
 
 

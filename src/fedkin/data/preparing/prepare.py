@@ -24,6 +24,7 @@ from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.column_scales import unit_of
 from fedkin.data.preparing.encoding import Imputation, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
+from fedkin.data.preparing.new_rows import ends_outward
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.preparation import STATE, Preparation, PreparingOptions, remember
 from fedkin.data.preparing.range_notes import notes_on_ranges
@@ -205,7 +206,9 @@ def _prepared_tables(
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     features = {name for own in reports.values() for name in own if name != schema.id}
     alone = note_on_only_column([column.name for column in schema.columns], features)
-    return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *alone, *notes], questions=tuple(questions))
+    said = [*shortened(schema.notes), *alone, *notes]
+    reach = ends_outward(sums.low, sums.high)
+    return Preparation(encoding=encoding, notes=said, questions=tuple(questions), reach=reach)
 
 
 def _notes_on_kept(
