@@ -19,6 +19,23 @@ def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():
     assert counted(nearest_nodes(centroids, points[:0]), result).shape == (0,)
 
 
+def test_a_cluster_of_one_or_two_nodes_among_many_keeps_the_points_that_are_nearest_to_it():
+    centroids = torch.eye(8)  # as in many dimensions: all about equally far
+    for few in ([0], [0, 1]):
+        clusters = torch.zeros(8, dtype=torch.int64).index_fill_(0, torch.tensor(few), 1)
+        points = torch.full((1, 8), 0.1).index_fill_(1, torch.tensor(few), 0.13)
+        votes = nearest_nodes(centroids, torch.cat([points, points.flip(1)]))
+        assert counted(votes, {"n_clusters": 2, "clusters": clusters}).tolist() == [1, 0], few
+
+
+def test_every_cluster_of_a_small_table_has_samples():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(0, 1, (75, 40)), rng.normal(0, 1, (5, 40)) + np.eye(40)[0] * 6])
+    x = x[rng.permutation(80)]
+    model = KinGraph(n_clusters=2, random_state=0).fit(np.array_split(x, 3))
+    assert (np.bincount(np.concatenate(model.labels_), minlength=2) > 0).all()
+
+
 def test_a_margin_compares_distances_from_the_nearest_nodes_of_two_clusters():
     centroids = torch.tensor([[0.0], [2.0], [10.0], [50.0]])
     result = {"n_clusters": 3, "centroids": centroids, "clusters": torch.tensor([0, 0, 1, 2])}

@@ -43,9 +43,14 @@ def counted(votes: Votes, result: Mapping[str, Any]) -> Tensor:
     """Return the cluster of each point, int64 ``(n,)``.
 
     Votes for a cluster are inverse squared distances: the nearest node outvotes four others that are more than twice as
-    far away, so that a cluster of one node is kept.
+    far away. Where the cluster of the nearest node has too few nodes for a majority, as many others vote less: none
+    beside the only node of a cluster, two beside the nearest of two. In many dimensions a point is hardly nearer to the
+    mean of its own five samples than to others, which would leave such a cluster without a sample.
     """
-    return neighbours_vote(result["clusters"][votes.nodes.long()], 1 / votes.squares, result["n_clusters"])
+    clusters = result["clusters"][votes.nodes.long()]
+    sizes = result["clusters"].bincount(minlength=result["n_clusters"])
+    heard = torch.arange(clusters.shape[1]) < 2 * sizes[clusters[:, :1]] - 1
+    return neighbours_vote(clusters, heard / votes.squares, result["n_clusters"])
 
 
 def counted_shares(votes: Votes, result: Mapping[str, Any]) -> Tensor:
