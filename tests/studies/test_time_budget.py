@@ -1,10 +1,11 @@
+import math
 from types import SimpleNamespace
 
 import pytest
 
 from fedkin.core import FedkinError
 from fedkin.studies import time_budget
-from fedkin.studies.time_budget import TimeBudget, duration, exact_duration, parsed_duration
+from fedkin.studies.time_budget import TimeBudget, duration, exact_duration, given_duration, parsed_duration
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,13 @@ def test_budgets_as_they_were_given() -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(FedkinError, match=r"--budget is '.*'; it should be a time above 0, such as 90s, 10m or 2h\."):
         parsed_duration(text)
+
+
+def test_numbers_are_seconds() -> None:
+    assert [given_duration(given) for given in (60, 1.5, 10_000_000, "2h")] == ["60s", "1.5s", "10000000s", "2h"]
+    for wrong in (0, -1, math.nan, math.inf, True, None, [60]):
+        with pytest.raises(FedkinError, match="it should be seconds above 0, or a text such as '90s'"):
+            given_duration(wrong)  # type: ignore[arg-type]
 
 
 def test_a_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:

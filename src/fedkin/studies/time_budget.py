@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
+from numbers import Real
 
 from fedkin.core import FedkinError
 
@@ -20,6 +22,20 @@ def parsed_duration(text: str, option: str = "--budget") -> float:
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
         raise FedkinError(f"{option} is '{text}'; it should be a time above 0, such as 90s, 10m or 2h.")
     return seconds
+
+
+def given_duration(time: str | float) -> str:
+    """Return a duration as text, as `parsed_duration` takes it; a number is one of seconds.
+
+    Raises FedkinError if it is neither a text nor a finite number above 0.
+    """
+    if isinstance(time, str):
+        return time
+    if isinstance(time, bool) or not isinstance(time, Real) or not 0 < float(time) < math.inf:
+        raise FedkinError(
+            f"--budget is {time!r}; it should be seconds above 0, or a text such as '90s', '10m' or '2h'."
+        )
+    return f"{float(time):.6f}".rstrip("0").rstrip(".") + "s"
 
 
 def duration(seconds: float) -> str:

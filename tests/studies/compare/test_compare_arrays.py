@@ -98,10 +98,12 @@ def test_what_is_refused_leaves_no_client_behind(tmp_path: Path) -> None:
         (lambda: fedkin.compare(gap, TRUTH, out=tmp_path, **OPTIONS), "Client 1 has missing or infinite values"),
         (lambda: fedkin.compare(SITES, [TRUTH[0], half], out=tmp_path, **OPTIONS), "Client 1 lacks 1 of 40 labels"),
         (lambda: fedkin.compare([SITES[0], SITES[1][:, :1]], out=tmp_path, **OPTIONS), "all clients need the same"),
-        (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"budget": "soon"}), "--budget is 'soon'"),
+        (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"budget": "soon"}), "^budget is 'soon'"),
+        (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"budget": -60}), "^budget is -60; it should be"),
+        (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"n_clusters": 1}), "^n_clusters is 1; allowed: 2"),
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"methods": "kfedd"}), "Unknown method 'kfedd'"),
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"settings": ["data.x=1"]}), "data.x"),
-        (lambda: fedkin.compare(SITES, out=tmp_path, by="truth", **OPTIONS), "--by truth needs a truth"),
+        (lambda: fedkin.compare(SITES, out=tmp_path, by="truth", **OPTIONS), "^by truth needs a truth"),
         (lambda: fedkin.compare([], out=tmp_path, **OPTIONS), "The list of clients is empty; at least one is needed"),
     ]
     for call, sentence in calls:
@@ -201,3 +203,8 @@ def test_what_no_file_holds_is_kept_so_that_it_is_read_alike() -> None:
     kept = frame_to_table(pd.read_parquet(io.BytesIO(compare_arrays._content(frame, "it.parquet"))), "It")
     assert kept.columns == given.columns
     assert np.array_equal(kept.values.numpy(), given.values.numpy(), equal_nan=True)
+
+
+def test_a_budget_may_be_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("fedkin.studies.compare.compare_arrays.compared", lambda _, options, *rest: options.budget)
+    assert [fedkin.compare("blobs", budget=given, out=tmp_path) for given in (60, 0.5, "2h")] == ["60s", "0.5s", "2h"]

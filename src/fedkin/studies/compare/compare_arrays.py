@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +25,7 @@ from fedkin.data.reading.tables import as_frame
 from fedkin.studies.compare.compare import PLAN, Options, compared
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.question import question_of
+from fedkin.studies.time_budget import given_duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ def compare(
     y: Any = None,
     *,
     methods: str | Sequence[str] = "all",
-    budget: str = "10m",
+    budget: str | float = "10m",
     n_clusters: int | None = None,
     question: str = "auto",
     seeds: int = 3,
@@ -60,8 +61,8 @@ def compare(
         samples are judged by them and do not see them; those that cluster clients learn from them.
     methods : str or sequence of str
         Names, or ``"all"``.
-    budget : str
-        Wall-clock time for all runs together, such as ``"90s"``, ``"10m"`` or ``"2h"``.
+    budget : str or float
+        Wall-clock time for all runs together: seconds, or a text such as ``"90s"``, ``"10m"`` or ``"2h"``.
     n_clusters : int, optional
         Number of clusters, if it is known.
     question : {"auto", "samples", "clients"}
@@ -89,32 +90,51 @@ def compare(
         If an argument is out of its range, no method suits the data, `out` holds anything else, or no run finished in
         the budget.
     """
-    names = (methods,) if isinstance(methods, str) else tuple(methods)
-    options = Options(names, n_clusters, seeds, budget, by)
-    options.check()
+    with _said_in_python():
+        names = (methods,) if isinstance(methods, str) else tuple(methods)
+        options = Options(names, n_clusters, seeds, given_duration(budget), by)
+        options.check()
 
-    def compared_in(what: str, folder: Path | None, label: str | None) -> Comparison:
-        given = [*settings, *([] if label is None else [f"data.label={label}"])]
-        asked = question_of(what, seed=seed, settings=given, asked=question, methods=names)
-        return compared(asked, options, folder or Path("comparisons") / asked.name)
+        def compared_in(what: str, folder: Path | None, label: str | None) -> Comparison:
+            given = [*settings, *([] if label is None else [f"data.label={label}"])]
+            asked = question_of(what, seed=seed, settings=given, asked=question, methods=names)
+            return compared(asked, options, folder or Path("comparisons") / asked.name)
 
-    if isinstance(clients, str | Path):
-        if y is not None and not isinstance(y, str):
-            raise FedkinError(f"Labels were given beside '{clients}', which has its own; give arrays of both, or none.")
-        return compared_in(str(clients), None if out is None else Path(out), y)
-    folder = Path(out) if out is not None else Path("comparisons") / "arrays"
-    new = [path for path in (folder / "data", folder) if not path.exists()]
-    files, label = _files(clients, y)
-    written = _write(files, folder / "data")
+        if isinstance(clients, str | Path):
+            if y is not None and not isinstance(y, str):
+                raise FedkinError(
+                    f"Labels were given beside '{clients}', which has its own; give arrays of both, or none."
+                )
+            return compared_in(str(clients), None if out is None else Path(out), y)
+        folder = Path(out) if out is not None else Path("comparisons") / "arrays"
+        new = [path for path in (folder / "data", folder) if not path.exists()]
+        files, label = _files(clients, y)
+        written = _write(files, folder / "data")
+        try:
+            return compared_in(str(folder / "data"), folder, label)
+        except FedkinError:
+            if not (folder / PLAN).exists():
+                for path in written:
+                    path.unlink()
+                for path in new:
+                    with suppress(OSError):  # where there is anything else
+                        path.rmdir()
+            raise
+
+
+_ARGUMENTS = {"--clusters": "n_clusters"} | {
+    f"--{name}": name for name in ("budget", "by", "methods", "out", "question", "seed", "seeds")
+}
+_ARGUMENT = re.compile(rf"(?<![\w'-])(?:{'|'.join(_ARGUMENTS)})(?![\w-])")
+
+
+@contextmanager
+def _said_in_python() -> Iterator[None]:
+    """Have errors name the arguments of `compare` where they name options of the command."""
     try:
-        return compared_in(str(folder / "data"), folder, label)
-    except FedkinError:
-        if not (folder / PLAN).exists():
-            for path in written:
-                path.unlink()
-            for path in new:
-                with suppress(OSError):  # where there is anything else
-                    path.rmdir()
+        yield
+    except FedkinError as error:
+        error.args = (_ARGUMENT.sub(lambda option: _ARGUMENTS[option[0]], str(error)),)
         raise
 
 
