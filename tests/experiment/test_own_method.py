@@ -187,3 +187,75 @@ def test_its_summary_is_the_first_line_of_its_docstring() -> None:
 def test_what_is_no_method_is_refused(name: str, sentence: str) -> None:
     with pytest.raises(FedkinError, match=sentence):
         load_config(name)
+
+
+BROKEN = """
+import torch
+from dataclasses import dataclass
+
+from fedkin.core import Record, client_task
+from fedkin.methods.samples.kfed import KFedMethod
+
+
+class Bare(KFedMethod):
+    alpha: float = 1.0
+
+
+class Renamed(KFedMethod):
+    cost = "costly"
+
+
+@dataclass(frozen=True)
+class Forgetful(KFedMethod):
+    def step(self, fed, state):
+        return state.next(finished=True), Record([0])
+
+
+@dataclass(frozen=True)
+class Floats(KFedMethod):
+    def init(self, fed):
+        fed.ask(as_floats, fed.all())
+        return super().init(fed)
+
+
+@dataclass(frozen=True)
+class Beyond(KFedMethod):
+    def step(self, fed, state):
+        after, record = super().step(fed, state)
+        fed.ask(beyond, fed.all())
+        return after, record
+
+
+@client_task
+def as_floats(client, payload):
+    client.state["clusters"] = torch.ones(len(client))
+    return {}
+
+
+@client_task
+def beyond(client, payload):
+    client.state["clusters"] = client.state["clusters"] + 7
+    return {}
+"""
+
+
+def test_a_method_that_breaks_the_contract_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "own_package" / "mine.py").write_text(BROKEN)
+    assert load_config("own_package.mine:Renamed", SETTINGS).method.n_clusters == 3
+    sentences = {
+        "Bare": r"'own_package.mine:Bare' has annotations that are no options, such as 'alpha'; the decorator",
+        "Forgetful": r"Forgetful has finished, and no client has clusters of its samples; a task should set state",
+        "Floats": r'has set state\["clusters"\] of client \d to float32 \(\d+,\); it should be .* int64 \(\d+,\)',
+        "Beyond": r"Beyond has found 3 clusters, but numbers \d to 9 are in .*; they should be from 0 to 2\.",
+    }
+    for name, sentence in sentences.items():
+        with pytest.raises(FedkinError, match=sentence):
+            execute(load_config(f"own_package.mine:{name}", SETTINGS), tmp_path / name)
+    made = importlib.import_module("own_package.mine")
+    for name in list(sentences)[1:]:
+
+        class Own(SampleClusterer, method=getattr(made, name)):
+            """One of them."""
+
+        with pytest.raises(FedkinError, match=sentences[name]):
+            Own(n_clusters=3).fit([np.random.default_rng(0).random((30, 2))] * 2)

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fedkin.core.errors import FedkinError
 from fedkin.core.noise import Noise, Secret
 from fedkin.core.table import Table
 
@@ -72,6 +73,24 @@ class Client:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def check_clusters(self) -> None:
+        """Check the clusters of samples that a task has set, if any: ``state["clusters"]``, int64 ``(n,)``.
+
+        Raises FedkinError if they are anything else.
+        """
+        if (found := self.state.get("clusters")) is None:
+            return
+        if not isinstance(found, Tensor):
+            was = f"a {type(found).__name__}"
+        elif found.dtype != torch.int64 or found.shape != (len(self),):
+            was = f"{str(found.dtype).removeprefix('torch.')} {tuple(found.shape)}"
+        else:
+            return
+        raise FedkinError(
+            f'A task has set state["clusters"] of client {self.id} to {was}; it should be a tensor with a whole number '
+            f"per sample, int64 ({len(self)},)."
+        )
 
     def rows(self, index: Tensor) -> Client:
         """Return the same client with only the samples at int64 `index`."""

@@ -57,3 +57,28 @@ def _attempts(reasons: Mapping[int, str]) -> int:
     """Return how often a step is tried that no client replies to."""
     lasting = all(isinstance(reason, Unusable | Refusal) for reason in reasons.values())
     return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
+
+
+def check_clustered(method: Method[Any], fed: Federation, found: Mapping[str, Any]) -> None:
+    """Check what a method has left at the clients of this process in the end, whose samples it clusters.
+
+    `found` is its result. Raises FedkinError if no client has clusters, or one has a number that is not among them.
+    """
+    clients = [fed.clients[i] for i in fed.present if i in fed.clients]
+    if method.clusters != "samples" or not clients:
+        return
+    name = type(method).__name__
+    if not any("clusters" in client.state for client in clients):
+        raise FedkinError(
+            f'{name} has finished, and no client has clusters of its samples; a task should set state["clusters"], '
+            "int64 with a number per sample."
+        )
+    if not isinstance(n_clusters := found.get("n_clusters"), int):
+        raise FedkinError(f"The result of {name} should have 'n_clusters', an int.")
+    for client in clients:
+        own = client.state.get("clusters")
+        if own is not None and len(own) and not 0 <= int(own.min()) <= int(own.max()) < n_clusters:
+            raise FedkinError(
+                f"{name} has found {n_clusters} clusters, but numbers {int(own.min())} to {int(own.max())} are in "
+                f'state["clusters"] of {fed.called_inside(client.id)}; they should be from 0 to {n_clusters - 1}.'
+            )

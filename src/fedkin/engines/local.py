@@ -136,6 +136,8 @@ class LocalFederation(Federation):
             spent = -time.thread_time()
             with on(self.device, cuda_graphs=self.cuda_graphs):
                 replies = task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
+                for i in ids:
+                    self.clients[i].check_clusters()
             spent += time.thread_time()
             with self._clock:
                 self.seconds += spent

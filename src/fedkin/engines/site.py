@@ -174,6 +174,7 @@ def _done(task: Task, client: Client, payload: Payload) -> Payload:
     """Run a task whose payload has the right form; an error is reported without details, which may hold samples."""
     try:
         (reply,) = task.run([client], [payload])
+        client.check_clusters()
     except FedkinError:
         raise
     except Exception as error:  # its message may hold samples, so that it stays in the site's log

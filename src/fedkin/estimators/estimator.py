@@ -20,6 +20,7 @@ from fedkin.core.device import device_named, on
 from fedkin.core.method import OwnData
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
+from fedkin.core.steps import check_clustered
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.preparation import Preparation, PreparingOptions
@@ -161,6 +162,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             with followed(rounds.callbacks):
                 state = rounds.to_the_end()
             found, profile = method.result(state), None
+            check_clustered(method, fed, found)
             if preparation.encoding is not None and method.clusters == "samples" and not method.is_private():
                 profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
         return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged, forgotten)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, Method, Record, State
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
-from fedkin.core.steps import do_step
+from fedkin.core.steps import check_clustered, do_step
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
@@ -184,8 +184,9 @@ class Run:
             with one_thread():
                 state = self._step(state)
         self.callbacks.phase("Writing the results")
-        write_labels(self.folder, self.fed.clients.values(), self.population.names)
         found = self.method.result(state)
+        check_clustered(self.method, self.fed, found)
+        write_labels(self.folder, self.fed.clients.values(), self.population.names)
         with one_thread():
             profile = self._profile(found)
         if "labels" in found:
