@@ -20,6 +20,7 @@ from fedkin.core import FedkinError, Payload
 from fedkin.core.files import folder_lock, read_json, write_secret
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import Population
+from fedkin.data.preparing.column_notes import notes_on_sites_labels
 from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.dataset import in_order
 from fedkin.deploy.app_folder import check_federated
@@ -115,7 +116,9 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
         forgotten = [one for one in engine.forgotten if isinstance(one, int) or one in fed.names]
-        population = Population([], None, classes, features, fed.names).forgetting(forgotten)
+        by_site = {member.name: member.classes for member in members}
+        everybody = Population([], None, classes, features, fed.names, notes=tuple(notes_on_sites_labels(by_site)))
+        population = everybody.forgetting(forgotten)
         run = prepare(config, folder, population, fed, progress, [attendance])
         outcome = run.finish()
         _hand_out(fed, run, outcome)

@@ -129,7 +129,7 @@ def _check_all_labelled(labels: Sequence[Any], names: Sequence[str], needed: boo
 
 
 def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
-    """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings.
+    """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings without blanks around.
 
     `where` names their owner, at the beginning of error messages. Raises FedkinError if a label is missing, a fraction
     or of another type, or there is not one for each sample.
@@ -146,6 +146,8 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
         raise FedkinError(f"{where} has labels of shape {array.shape} for {samples} samples; it needs one for each.")
     if array.dtype.kind == "O":
         array = _plain(array, where)
+    if array.dtype.kind == "U":
+        array = np.char.strip(array)
     if array.dtype.kind not in "biufU":
         raise FedkinError(f"{where} has labels of type {array.dtype}; they should be integers, booleans or strings.")
     if array.dtype.kind == "f":

@@ -6,9 +6,11 @@ import torch
 from fedkin.data.preparing.column_notes import (
     has_no_common,
     note_on_apart,
+    note_on_written_labels,
     notes_on_categories,
     notes_on_codes,
     notes_on_labels,
+    notes_on_sites_labels,
     rounded,
     spelt_alike,
     wrong_truths,
@@ -228,6 +230,16 @@ def test_labels_that_differ_in_spelling_alone_are_mentioned():
     assert notes_on_labels({"north": ["ill", "well"], "south": ["0", "1"]}) == []
 
 
+def test_truth_values_as_labels_that_sites_write_differently_are_told():
+    assert notes_on_sites_labels({"north": ["no", "yes"], "south": ["0", "1"]}) == [
+        "Labels '0' and 'no' of sites are different classes; write them alike if they mean the same."
+    ]
+    assert notes_on_sites_labels({"north": ["no", "yes"], "south": ["yes"], "west": []}) == []
+    assert note_on_written_labels({"a": [], "b": ["0", "1"], "c": ["0", "1"], "d": ["False"]}, ["no", "yes"]) == [
+        "Labels 0/1 at clients b, c and False at client d count as no/yes."
+    ]
+
+
 def test_a_single_cell_beside_a_constant_is_no_code():
     assert codes([0] * 9 + [44], [0] * 9 + [32], [0] * 9 + [24]) == []
 
@@ -242,7 +254,8 @@ def test_numbers_are_rounded_as_they_are_read():
 def test_clients_whose_labels_no_other_has_are_told():
     english = {f"c{at}": ["high", "low"] for at in range(4)}
     assert notes_on_labels({**english, "c4": ["hoch", "mittel"], "c5": ["mittel"]}) == [
-        "No label of the other clients is at clients c4, c5 (such as 'hoch'); spell labels alike if they mean the same."
+        "Clients c4, c5 ('hoch', ...) share no label with the other clients, which alone can make clusters of clients; "
+        "write labels alike if they mean the same."
     ]
     assert notes_on_labels(english) == []
     assert notes_on_labels({"a": ["u"], "b": ["v"], "c": ["w"]}) == []  # each may have classes of its own

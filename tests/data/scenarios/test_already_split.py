@@ -212,13 +212,17 @@ def test_a_measured_number_is_no_class(tmp_path):
 
 def test_labels_that_differ_in_spelling_alone_are_told():
     frames = {
-        "n": pd.DataFrame({"a": [1, 2], "ill": ["no", "yes"]}),
-        "s": pd.DataFrame({"a": [1, 2], "ill": ["No", "yes"]}),
+        "n": pd.DataFrame({"a": [1, 2], "ill": ["low ", "high"]}),
+        "s": pd.DataFrame({"a": [1, 2], "ill": ["Low", " high"]}),
     }
     assert ClientFiles(frames, label="ill").build().notes == (
-        "Labels that differ in spelling alone are different classes: 'no' (client n), 'No' (client s); spell them "
+        "Labels that differ in spelling alone are different classes: 'low' (client n), 'Low' (client s); spell them "
         "alike if they are the same.",
     )
+    frames["n"]["ill"], frames["s"]["ill"] = ["no", "yes"], [1, 0]
+    built = ClientFiles(frames, label="ill").build()
+    assert built.notes == ("Labels 0/1 at client s count as no/yes.",)
+    assert (built.classes, [client.y.tolist() for client in built.clients]) == (["no", "yes"], [[0, 1], [1, 0]])
 
 
 def test_files_that_are_not_read_are_told(tmp_path):

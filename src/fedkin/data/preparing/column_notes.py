@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.core.table import LOGARITHMS, Kind
+from fedkin.data.reading.label_codes import meant_by
 from fedkin.data.reading.logarithms import original
 
 _NAMED, _PARTS, _COLUMNS = 5, 3, 8
@@ -27,6 +28,9 @@ _ALIKE = str.maketrans(
 """Umlauts, invisible hyphens and blanks, and hyphens, dashes and minus signs by the hyphen of the keyboard."""
 _MARKS = re.compile(r"[\s_]|(?<=[^\W\d_])-(?=[^\W\d_])|(?<=[^\W\d_])\.")
 """What does not tell names apart; beside digits and at the end a sign may, as in A+ and A-."""
+
+NO_LABEL_SHARED, SPELT_LABELS = "no label with the other clients", "Labels that differ in spelling alone"
+"""Words of notes on labels that explain clusters of clients."""
 
 Ends = tuple[float, float]
 
@@ -113,9 +117,36 @@ def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
     """
     notes = notes_on_spelt_labels(by_client)
     if parts := _apart(by_client):
-        apart = " and at ".join(f"{clients_in_words(part)} (such as '{by_client[part[0]][0]}')" for part in parts)
-        notes.append(f"No label of the other clients is at {apart}; spell labels alike if they mean the same.")
+        groups = [f"{clients_in_words(part)} ('{by_client[part[0]][0]}', ...)" for part in parts]
+        share = "shares" if len(parts) == len(parts[0]) == 1 else "share"
+        said = " and ".join(groups)
+        notes.append(
+            f"{said[0].upper()}{said[1:]} {share} {NO_LABEL_SHARED}, which alone can make clusters of clients; write "
+            "labels alike if they mean the same."
+        )
     return notes
+
+
+def notes_on_sites_labels(by_site: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return notes on labels of distant sites, by name, which nobody writes in another way for them."""
+    if notes := notes_on_labels(by_site):
+        return notes
+    if not (meant := meant_by(by_site)):
+        return []
+    one, other = next((name, own) for name, own in meant.items() if name != own)
+    return [f"Labels '{one}' and '{other}' of sites are different classes; write them alike if they mean the same."]
+
+
+def note_on_written_labels(written: Mapping[str, Sequence[str]], classes: Sequence[str]) -> list[str]:
+    """Return a note on truth values as labels that some clients, given by name, write otherwise than `classes`."""
+    groups: dict[str, list[str]] = {}
+    for client, own in written.items():
+        if own:
+            groups.setdefault("/".join(own), []).append(client)
+    if not groups:
+        return []
+    said = " and ".join(f"{own} at {clients_in_words(names)}" for own, names in groups.items())
+    return [f"Labels {said} count as {'/'.join(classes)}."]
 
 
 def notes_on_spelt_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
@@ -124,9 +155,7 @@ def notes_on_spelt_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
     if not alike:
         return []
     listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
-    return [
-        f"Labels that differ in spelling alone are different classes: {listed}; spell them alike if they are the same."
-    ]
+    return [f"{SPELT_LABELS} are different classes: {listed}; spell them alike if they are the same."]
 
 
 def _apart(by_client: Mapping[str, Sequence[str]]) -> list[list[str]]:

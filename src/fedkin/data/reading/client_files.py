@@ -15,6 +15,7 @@ from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
+from fedkin.data.reading.label_codes import with_one_code
 from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
@@ -98,6 +99,7 @@ def load_clients(
         raise ClientsError(fractions_once(problems), read)
     if label is None and (features := no_labels_after_all(of_files)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
+    clients = with_one_code(clients)
     classes = in_order(name for client in clients for name in client.classes)
     return [client.with_classes(classes) for client in clients]
 

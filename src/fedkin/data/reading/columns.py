@@ -54,10 +54,11 @@ _LEVELS = 20
 _DASHED = 5
 """Dashes alone that may be values; as many as a category needs for its name to leave a client."""
 
-_BOOLEANS = (
+BOOLEANS = (
     ("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("falsch", "wahr"),
     ("non", "oui"), ("faux", "vrai"),
 )  # fmt: skip
+"""Opposites that are truth values, in lower case, the false one first."""
 _DECIMAL_COMMA = re.compile(r"[^,]*\d,\d+\)?", re.ASCII)
 _NAMES = (str, int, float, bool, np.generic, UUID)
 _NAMED_BY = ("isoformat", "closed_left")
@@ -169,7 +170,7 @@ def _boolean(name: str, codes: Codes, words: Words) -> tuple[Column, Values] | N
     if len(words) > 4:
         return None
     spelt = {word.lower(): word for word in reversed(words)}  # as each comes first
-    for no, yes in _BOOLEANS:
+    for no, yes in BOOLEANS:
         if spelt.keys() == {no, yes} or (len(no) > 1 and spelt.keys() <= {no, yes}):
             values = np.array([float(word.lower() == yes) for word in words])
             return Column(name, "boolean", (spelt.get(no, no), spelt.get(yes, yes))), _at(codes, values)

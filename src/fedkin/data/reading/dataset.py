@@ -62,6 +62,8 @@ class Dataset:
         Columns of the source that were dropped by name.
     label : str or None
         The column of a table that was taken for its labels.
+    written : tuple of str
+        The labels as they were written, where others are taken for them, as yes for 1.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Dataset:
     clusters: tuple[Tensor, list[str]] | None = None
     left_out: tuple[str, ...] = ()
     label: str | None = None
+    written: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.x)
@@ -102,8 +105,8 @@ class Dataset:
 def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:
     """Encode labels of any plain type as int64 indices ``(n,)`` into their sorted names; return both.
 
-    `values` are one integer, boolean, string or whole float per sample. `where` names the source, at the beginning of
-    error messages. Raises FedkinError if a label is missing or a fraction.
+    `values` are one integer, boolean, string or whole float per sample; blanks around a string do not count. `where`
+    names the source, at the beginning of error messages. Raises FedkinError if a label is missing or a fraction.
     """
     array = np.asarray(values)
     labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
@@ -118,7 +121,7 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
         if (strange := next((label for label in labels if not label.is_integer()), None)) is not None:
             raise fractions(where, strange)
         labels = [int(label) for label in labels]
-    names = [composed(label) for label in labels]
+    names = [composed(label).strip() for label in labels]
     classes = in_order(names)
     index = {name: i for i, name in enumerate(classes)}
     return torch.tensor([index[name] for name in names], dtype=torch.int64), classes

@@ -15,7 +15,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.cell_notes import notes_on_cells
-from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
+from fedkin.data.preparing.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.label_columns import (
@@ -90,6 +90,11 @@ class ClientFiles:
                 *_ignored(self.data),
                 *_label_notes(sites, self.label, labelled),
                 *(note_on_many_classes(sites[0].classes, rows) if labelled else []),
+                *(
+                    note_on_written_labels({site.name: site.written for site in sites}, sites[0].classes)
+                    if labelled
+                    else []
+                ),
                 *notes_on_labels(classes),
                 *on_cells,
             ),
