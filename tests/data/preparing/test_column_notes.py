@@ -137,6 +137,18 @@ def test_clients_with_another_unit_are_named():
     ]
 
 
+def test_a_ratio_of_usual_units_is_asked_about_and_drop_named():
+    clients = {"a": reply(90, height=(150, 200)), "b": reply(90, height=(59, 79)), "c": reply(90, height=(155, 195))}
+    assert notes_on_ranges(["height"], clients) == [
+        "All values of column 'height' at client b are below those of the others, about 2.5 times smaller in the mean; "
+        "are they in another unit? Otherwise name the column in drop if it is no feature of samples."
+    ]
+    (note,) = notes_on_ranges(["height"], {one: clients[one] for one in "ab"})
+    assert note.endswith("or give it one unit.")
+    near = {"a": reply(90, height=(150, 200)), "b": reply(90, height=(201, 230)), "c": reply(90, height=(155, 195))}
+    assert "unit" not in notes_on_ranges(["height"], near)[0]
+
+
 def test_a_range_of_its_own_without_another_unit_and_dates_are_mentioned():
     clients = {"a": reply(9, age=(20, 90)), "b": reply(9, age=(1, 17)), "c": reply(9, age=(19, 70))}
     end = "those of the others; name the column in drop if it is no feature of samples."

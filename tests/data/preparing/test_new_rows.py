@@ -114,6 +114,15 @@ def test_of_the_clients_own_rows_and_parts_of_them_nothing_is_said(clients):
         assert unlike(part, clients=clients) == []
 
 
+def test_a_ratio_of_usual_units_is_enough_where_all_rows_are_beyond_the_clients():
+    weights = [48 + 1.2 * row for row in range(40)]
+    assert unlike([2.2046 * weight for weight in weights], clients=weights) == [
+        "All values of column 'glu' of 'new.csv' are above the mean of the clients, about 2.2 times as large in the "
+        "mean; are they in another unit?"
+    ]
+    assert unlike([1.1 * weight for weight in weights[-6:]], clients=weights) == []
+
+
 def test_a_new_value_not_far_beyond_the_clients_is_not_mentioned():
     amounts = [0.0] * 900 + [3.0, 700.0]
     assert unlike([0, 0, 1200], clients=amounts) == []

@@ -19,9 +19,10 @@ from fedkin.data.reading.text_values import as_known
 _ROWS, _FAR, _VERY_FAR = 3, 4.0, 20.0
 """Standard deviations from the mean of the clients' rows: all of at least so many rows are farther than the first, or
 some farther than the second."""
-_FEWEST, _TIMES, _ERRORS = 5, 5.0, 5.0
-"""Rows from which on their mean says something, its ratio to the clients' mean that another unit makes, and standard
-errors that it is away from that where the range of the clients' values does not help."""
+_FEWEST, _TIMES, _SOME, _ERRORS = 5, 5.0, 1.5, 5.0
+"""Rows from which on their mean says something, its ratio to the clients' mean that another unit makes, that where all
+rows are beyond the clients', and standard errors that it is away where the range of the clients' values does not help.
+"""
 _NAMED = 3
 """Categories that a note names."""
 _RARE, _DIGITS = 1e-4, 2
@@ -139,8 +140,9 @@ class _Known(NamedTuple):
     def times(self, values: Tensor) -> float | None:
         """Return by what the mean of the clients' values is larger than that of others; ``None`` if not by far.
 
-        All `values` are positive then, and on one side of the clients' mean. At least half are beyond the clients'
-        ends; or the mean is far away by its standard error, where ends are not known or the lower one is 0.
+        All `values` are positive then, and on one side of the clients' mean. All are beyond the clients' ends, or at
+        least half where the ratio is large; or the mean is far away by its standard error, where ends are not known or
+        the lower one is 0.
         """
         low, high = self.ends or (0.0, math.inf)
         least, most, mean = float(values.min()), float(values.max()), float(values.mean())
@@ -148,13 +150,13 @@ class _Known(NamedTuple):
             return None
         if not (most < self.mean or least > self.mean):
             return None
-        ratio = self.mean / mean
-        if max(ratio, 1 / ratio) < _TIMES:
+        ratio, beyond = self.mean / mean, int(((values < low) | (values > high)).sum())
+        if max(ratio, 1 / ratio) < (_SOME if beyond == len(values) else _TIMES):
             return None
         if ratio > 1 and low == 0:
             is_away = (self.mean - mean) / self.scale * len(values) ** 0.5 >= _ERRORS
         else:
-            is_away = 2 * int(((values < low) | (values > high)).sum()) >= len(values)
+            is_away = 2 * beyond >= len(values)
         return ratio if is_away else None
 
 
@@ -168,9 +170,11 @@ def _on_numbers(here: str, values: Tensor, clients: _Known, kind: Kind) -> list[
         return [f"{all_values} far from those of the clients; are they in another unit?"]
     if kind == "number" and (ratio := clients.times(known)) is not None:
         how, size = ("below", "smaller") if ratio > 1 else ("above", "as large")
+        times = max(ratio, 1 / ratio)
+        digits = 0 if times >= _TIMES else 1
         return [
-            f"{all_values} {how} the mean of the clients, about {max(ratio, 1 / ratio):,.0f} times {size} in the mean; "
-            "are they in another unit?"
+            f"{all_values} {how} the mean of the clients, about {times:,.{digits}f} times {size} in the mean; are they "
+            "in another unit?"
         ]
     far = torch.where(clients.outside(known, by=1.0), far, 0.0)
     if very := int((far > _VERY_FAR).sum()):

@@ -18,6 +18,8 @@ _FEWEST = 5
 """Values of a client from which on its range says something."""
 _TIMES = 5.0
 """Ratio of means from which on clients seem to differ in unit; of distances from 0 it is the square."""
+_SOME = 1.5
+"""Ratio of means from which on values may be in another unit, as 2.54 for inches and 1.61 for miles, or may not."""
 _LEAST = 1e-300
 """Ratio below which its inverse is hardly a number."""
 _PARTS = 3
@@ -123,7 +125,7 @@ def notes_on_ranges(
         if len(found) > 1:
             parts, has_unit = _overlapping(found), name not in without_unit
             if len(parts) == len(found):
-                apart[has_unit and any(_times(found, own, parts[0]) for own in parts[1:])].append(name)
+                apart[has_unit and any(_times(found, own, parts[0], _SOME) for own in parts[1:])].append(name)
             else:
                 unlike += _found_in(name, found, parts, has_unit)
     what = "a value: their ranges do not overlap"
@@ -145,10 +147,10 @@ def _outside(
     name: str, own: Sequence[str], found: Mapping[str, Range], others: Sequence[str], has_unit: bool
 ) -> Finding:
     how: How = "above" if found[own[0]].low > found[others[0]].high else "below"
-    where, ratio = clients_in_words(own), _times(found, own, others) if has_unit else None
+    where, ratio = clients_in_words(own), _times(found, own, others, _SOME) if has_unit else None
     if ratio is None:
         return Finding("apart", where, name, how)
-    kind: Kind = "ratio"
+    kind: Kind = "ratio" if max(ratio, 1 / max(ratio, _LEAST)) >= _TIMES else "low ratio"
     if _any_below_zero(found[client] for client in (*own, *others)):
         kind = "farther" if ratio > 1 else "nearer"
     return Finding(kind, where, name, how, ratio if ratio > 1 else 1 / max(ratio, _LEAST))
@@ -208,10 +210,13 @@ def _stuck(name: str, found: Mapping[str, Range]) -> list[Finding]:
     return said
 
 
-def _times(found: Mapping[str, Range], own: Sequence[str], others: Sequence[str]) -> float | None:
+def _times(
+    found: Mapping[str, Range], own: Sequence[str], others: Sequence[str], least: float = _TIMES
+) -> float | None:
     """Return the ratio of two parts' means, or of their distances from 0 if some values are negative.
 
-    ``None`` if means are not positive or hardly differ, or if all of one part are negative and none of the other.
+    ``None`` if means are not positive or the larger is not `least` times the other, or if all of one part are negative
+    and none of the other.
     """
     if _any_below_zero(found[client] for client in (*own, *others)):
         lows = [min(found[client].low for client in part) for part in (own, others)]
@@ -222,7 +227,6 @@ def _times(found: Mapping[str, Range], own: Sequence[str], others: Sequence[str]
         least = _TIMES**2
     else:
         one, other = (sum(found[client].mean for client in part) / len(part) for part in (own, others))
-        least = _TIMES
     if not (one > 0 and other > 0):
         return None
     return one / other if max(one / other, other / one) >= least else None

@@ -11,7 +11,7 @@ from fedkin.core.errors import listing
 _EACH, _NAMED = 3, 8
 """Columns that have a sentence each where the same is said of no more, and columns that a sentence names."""
 
-Kind = Literal["apart", "ratio", "farther", "nearer", "beyond", "single", "within", "stuck"]
+Kind = Literal["apart", "ratio", "low ratio", "farther", "nearer", "beyond", "single", "within", "stuck"]
 How = Literal["above", "below", "as large", "as far from 0"]
 
 _OUTSIDE = "All values of {columns} at {where} are {how} those of the others"
@@ -19,6 +19,10 @@ _UNIT = "are they in another unit?"
 _TEMPLATES: dict[Kind, str] = {
     "apart": f"{_OUTSIDE}; name the {{noun}} in drop if {{features}} of samples.",
     "ratio": f"{_OUTSIDE}, about {{times}} times {{size}} in the mean; {_UNIT}",
+    "low ratio": (
+        f"{_OUTSIDE}, about {{times}} times {{size}} in the mean; {_UNIT} Otherwise name the {{noun}} in drop "
+        "if {features} of samples."
+    ),
     "farther": f"{_OUTSIDE}, up to {{most}} times as far from 0; {_UNIT}",
     "nearer": f"{_OUTSIDE}, up to {{most}} times nearer to 0; {_UNIT}",
     "beyond": (
@@ -46,9 +50,9 @@ _CODE = re.compile(
 class Finding(NamedTuple):
     """What is unlike in a column at some clients.
 
-    By `kind` all values are "apart" from those of other clients, or also in another "ratio", "farther" from 0 or
-    "nearer"; some or a "single" one are far "beyond" those of any other; all are so near 0 that they are "within"; or
-    all are one value amid others', "stuck".
+    By `kind` all values are "apart" from those of other clients, or also in another "ratio", or a "low ratio" which
+    may be for other reasons, "farther" from 0 or "nearer"; some or a "single" one are far "beyond" those of any other;
+    all are so near 0 that they are "within"; or all are one value amid others', "stuck".
     `where` names the clients, and `how` says in which direction or sense. `times` is how many times as much. Of the
     value farthest from 0, `value` is how it is written, and `near` how many others are near it at most, if that is
     known.
@@ -93,7 +97,8 @@ def _sentence(found: Sequence[Finding]) -> str:
     first, some = found[0], len(found) > 1
     names = listing([f"'{one.name}'" for one in found], _NAMED)
     noun = "columns" if some else "column"
-    least, most = (f"{end(one.times for one in found):,.0f}" for end in (min, max))
+    digits = 1 if first.kind == "low ratio" else 0
+    least, most = (f"{end(one.times for one in found):,.{digits}f}" for end in (min, max))
     extreme = "the largest" if first.how == "as large" else "the farthest"
     return _TEMPLATES[first.kind].format(
         columns=f"{noun} {names}",
