@@ -121,3 +121,14 @@ def test_linkage_tries_no_more_clusters_than_allowed(monkeypatch):
     assert len(set(from_distances.average_linkage(distances))) == 6
     monkeypatch.setattr(from_distances, "_MAX_CLUSTERS", 3)
     assert len(set(from_distances.average_linkage(distances))) <= 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 17, 18, 40])
+def test_linkage_cuts_into_the_number_given(count: int) -> None:
+    distances = planted_distances(list(range(3)) * 6)
+    found = from_distances.average_linkage(distances, count)
+    assert len(set(found)) == min(count, 18)
+    if count == 3:
+        assert adjusted_rand_score(list(range(3)) * 6, found) == 1.0
+    assert from_distances.average_linkage(distances[:1, :1], count) == [0]
+    assert len(set(from_distances.average_linkage(torch.zeros(4, 4, dtype=torch.float64), count))) == min(count, 4)

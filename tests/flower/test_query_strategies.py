@@ -21,7 +21,8 @@ from query_apps import FEDRC, SWAPPED, grid, network, start
 @pytest.mark.parametrize("form", ["classes", "prototypes"])
 def test_embedding_finds_planted_clusters(form):
     where = grid(pictures.clients(), labelled=form == "classes")
-    result = start(flower.EmbeddingStrategy(form=form, prototypes=5, pretraining_rounds=1, flip=0.05), where, rounds=2)
+    more = {"prototypes": 5} if form == "prototypes" else {}
+    result = start(flower.EmbeddingStrategy(form=form, pretraining_rounds=1, flip=0.05, **more), where, rounds=2)
     assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
     assert [entry["round"] for entry in result.records] == [0, 0, 1, 2]
     assert [entry["phase"] for entry in result.records] == ["pre-training", "embedding", "training", "training"]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import cut_tree, fcluster, linkage
 from scipy.spatial.distance import squareform
 from sklearn.cluster import HDBSCAN, AffinityPropagation, MeanShift, estimate_bandwidth
 from sklearn.metrics import silhouette_score
@@ -76,15 +76,21 @@ def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[in
     return _plain(np.where(is_noise, clusters[means.argmin(1)], labels))
 
 
-def average_linkage(distances: Tensor) -> list[int]:
-    """Cluster cosine distances by average linkage, cut at the greatest silhouette into 2 to 10 clusters.
+def average_linkage(distances: Tensor, n_clusters: int | None = None) -> list[int]:
+    """Cluster cosine distances by average linkage, cut into `n_clusters`, or the number of rows if these are fewer.
 
-    They are one cluster if clusters point the same way: the mean cosine between rows of different clusters, over that
-    of rows of the same cluster, estimates the cosine of the clusters' own directions without the noise of single rows.
-    Above 0.5, the rows are not divided.
+    Without that number, the cut is that of the greatest silhouette into 2 to 10 clusters. They are one cluster if
+    clusters point the same way: the mean cosine between rows of different clusters, over that of rows of the same
+    cluster, estimates the cosine of the clusters' own directions without the noise of single rows. Above 0.5, the rows
+    are not divided.
     """
     n, found = len(distances), dict[float, Any]()
     square = distances.numpy()
+    if n_clusters is not None:
+        if n < 2:
+            return [0] * n
+        tree = linkage(squareform(square, checks=False), "average")
+        return _plain(cut_tree(tree, min(n_clusters, n))[:, 0])
     if n > 2:
         tree = linkage(squareform(square, checks=False), "average")
         for count in range(2, min(_MAX_CLUSTERS, n - 1) + 1):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 
+from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Federation
 from fedkin.core.payload import Traffic
 
@@ -210,6 +211,17 @@ class Method(ABC, Generic[S]):
     def with_oracle(self, oracle: Oracle) -> Self:
         """Return the method; an upper bound gets the `oracle` that knows the truth, from the evaluation alone."""
         return self
+
+
+def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
+    """Raise FedkinError if an option that has no effect differs from its default.
+
+    `unused` are such options of `method`, an instance, and beside what they have none, as the end of a sentence.
+    """
+    for one in dataclasses.fields(method):
+        if one.name in unused and getattr(method, one.name) != one.default:
+            value = getattr(method, one.name)
+            raise FedkinError(f"{one.name} is {value!r}, but it has no effect {unused[one.name]}; leave it out.")
 
 
 def display_name(method: type[Any]) -> str:

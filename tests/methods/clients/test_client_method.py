@@ -1,5 +1,7 @@
 """What all methods of clustered federated learning share."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
+from fedkin.experiment import registry
 from fedkin.methods.clients.client_method import ClientMethod, renumbered
 from fedkin.methods.clients.client_tasks import losses
 from fedkin.methods.clients.fedavg import FedAvgMethod
@@ -63,8 +66,9 @@ def test_participants_are_drawn_anew_in_every_round_and_from_the_seed(participat
     assert drawn == [method.participants(federation(sites, seed=1), State(steps=steps)) for steps in range(40)]
 
 
-def test_clients_train_as_the_method_was_set():
-    found = {"learning_rate": 0.2, "momentum": 0.5, "weight_decay": 0.1, "proximal": 0.3, "optimizer": "adam"}
+@pytest.mark.parametrize("optimizer", [{"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.5}])
+def test_clients_train_as_the_method_was_set(optimizer):
+    found = {"learning_rate": 0.2, "weight_decay": 0.1, "proximal": 0.3, **optimizer}
     assert FedAvgMethod(local_epochs=4, local_steps=7, batch_size=9, **found).descent() == Descent(
         epochs=4, steps=7, batch_size=9, **found
     )
@@ -140,3 +144,24 @@ def test_a_broken_reply_is_refused_and_harms_no_model():
     assert [list(record.missing) for record in done.records] == [[1], [1]]
     assert "not finite" in done.records[0].missing[1]
     assert bool(done.states[-1].models.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        (
+            "fedavg",
+            {"optimizer": "adam", "momentum": 0.9},
+            "momentum is 0.9, but it has no effect with optimizer = 'ad",
+        ),
+        ("hierarchical", {"optimizer": "adam", "momentum": 0.9}, "momentum is 0.9"),
+        ("flux", {"radius": 1.0, "radius_scale": 2.0}, "radius_scale is 2.0, but it has no effect beside a radius tha"),
+        ("embedding", {"prototypes": 5}, "prototypes is 5, but it has no effect with form = 'classes'; leave it out."),
+        ("embedding", {"delta": 0.1}, "delta is 0.1, but it has no effect with message = 'bits'"),
+        ("embedding", {"message": "sums", "flip": 0.2}, "flip is 0.2, but it has no effect with message = 'sums'"),
+    ],
+)
+def test_an_option_without_effect_is_refused(name: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(FedkinError) as caught:
+        registry.resolve("method", name)(**options)
+    assert str(caught.value).startswith(said)

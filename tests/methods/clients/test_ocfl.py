@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planted
-from fedkin.core import Client
+from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.ocfl import OCFLMethod, OCFLState, temperature
 from fedkin.methods.clients.split_state import Round
@@ -235,6 +235,39 @@ def test_the_clustering_draws_from_the_seed():
 
     assert labels(1) == labels(1)
     assert any(labels(seed) != labels(1) for seed in range(2, 9))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_a_given_number_of_clusters_is_what_linkage_finds(count):
+    done = planted.run(OCFLMethod(**SETTINGS, n_clusters=count), make_clients())
+    assert done.result["n_clusters"] == len(set(done.labels)) == count
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *[
+            (
+                {"clusterer": name, "n_clusters": 5},
+                f"n_clusters is 5, but it has no effect with clusterer = '{name}', which finds the number itself "
+                "('linkage' and 'kmeans' take one); leave it out.",
+            )
+            for name in ("hdbscan", "meanshift", "affinity")
+        ],
+        ({"smallest_cluster": 0.3}, "smallest_cluster is 0.3, but it has no effect with clusterer = 'linkage'; leave"),
+        ({"clusterer": "kmeans", "noise": "nearest"}, "noise is 'nearest', but it has no effect with clusterer = 'kme"),
+        ({"clusterer": "hdbscan", "similarity": "paper"}, "similarity is 'paper', but it has no effect with clus"),
+    ],
+)
+def test_an_option_without_effect_is_refused(options, said):
+    with pytest.raises(FedkinError) as caught:
+        OCFLMethod(**options)
+    assert str(caught.value).startswith(said)
+
+
+def test_k_means_has_three_clusters_if_none_are_given():
+    done = planted.run(OCFLMethod(**SETTINGS, clusterer="kmeans"), make_clients())
+    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 def drifting(method: OCFLMethod, moves: dict[int, int], at: int = 7) -> tuple[list[OCFLState], list[dict[str, Any]]]:

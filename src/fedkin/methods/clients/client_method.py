@@ -16,7 +16,7 @@ from annotated_types import Ge, Interval, Len
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, State
-from fedkin.core.method import Count, Positive, display_name
+from fedkin.core.method import Count, Positive, display_name, refuse_unused
 from fedkin.core.replies import reals, updates
 from fedkin.data.reading.arrays import common_shape
 from fedkin.methods.clients.client_tasks import describe, labels_of, losses, lowest_loss, train
@@ -122,6 +122,10 @@ class ClientMethod(Method[Any]):
     takes_k = False
     has_device: ClassVar[bool] = True
     scenario = "label-clusters"
+
+    def __post_init__(self) -> None:
+        if self.optimizer != "sgd" and self.recipe is None:
+            refuse_unused(self, {"momentum": f"with optimizer = '{self.optimizer}'"})
 
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
         """Return the architecture for samples of `shape` and `classes` classes."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.clustering.nearest_means import joined
 from fedkin.core import Client, Federation, Payload, Record, client_task
-from fedkin.core.method import Count, Positive
+from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, renumbered
 from fedkin.methods.clients.client_tasks import labels_of
@@ -89,6 +89,11 @@ class FLUXMethod(OneShotMethod):
         "and training the change of its model, the number of its samples and its loss"
     )
     state_type = FLUXState
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.radius is not None:
+            refuse_unused(self, {"radius_scale": "beside a radius that is given"})
 
     def init(self, fed: Federation) -> FLUXState:
         """Return one new model, all clients in one cluster, and random directions."""

@@ -44,6 +44,7 @@ class HierarchicalMethod(OneSplitMethod):
     threshold: NotNegative = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.linkage == "ward" and self.distance != "euclidean":
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
 

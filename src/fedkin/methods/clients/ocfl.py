@@ -12,11 +12,14 @@ from torch import Tensor
 
 from fedkin.clustering import from_distances
 from fedkin.core import Federation, State
-from fedkin.core.method import Count, Fraction
+from fedkin.core.method import Count, Fraction, refuse_unused
 from fedkin.methods.clients.client_method import PositiveFraction
 from fedkin.methods.clients.split_state import Round, SplitState
 from fedkin.methods.clients.update_similarities import cosine_distances
 from fedkin.methods.clients.update_splits import UpdateDistances, UpdateMethod
+
+_BY_KMEANS = 3
+"""Number of clusters by k-means if none is given: as many as the paper's scenarios have."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,13 @@ class OCFLMethod(UpdateMethod):
     ----------
     clusterer : {"linkage", "hdbscan", "kmeans", "meanshift", "affinity"}
         The algorithm that clusters the clients by Gamma. "linkage", which is not the paper's, is average linkage, cut
-        into the number of clusters, up to 10, with the greatest silhouette; clusters whose directions have a cosine
-        above 0.5 are one. It holds where updates are noisy, with many clients or few samples. The paper favours
-        "hdbscan". Only "kmeans" needs the number of clusters. "meanshift" makes one cluster of six clients or fewer,
-        since its bandwidth is 0 there.
-    n_clusters : int
-        Number of clusters, for "kmeans".
+        into `n_clusters`, or into the number of clusters, up to 10, with the greatest silhouette; then clusters whose
+        directions have a cosine above 0.5 are one. It holds where updates are noisy, with many clients or few samples.
+        The paper favours "hdbscan". "meanshift" makes one cluster of six clients or fewer, since its bandwidth is 0
+        there.
+    n_clusters : int or None
+        Number of clusters, for "linkage" and "kmeans". None finds it by "linkage", and is 3 for "kmeans". The others
+        find the number themselves and take none.
     trigger : {"first-rise", "printed"}
         "first-rise" clusters at the first strict rise of the temperature, never in the first round, as the authors'
         code does and their figures show. "printed" is algorithm 1 to the letter: from minus infinity, at the first
@@ -73,7 +77,7 @@ class OCFLMethod(UpdateMethod):
     """
 
     clusterer: from_distances.Clusterer = "linkage"
-    n_clusters: Count = 3
+    n_clusters: Count | None = None
     trigger: Literal["first-rise", "printed"] = "first-rise"
     similarity: from_distances.Similarity = "corrected"
     smallest_cluster: Fraction = 0.2
@@ -82,6 +86,16 @@ class OCFLMethod(UpdateMethod):
     weighting: Literal["samples", "clients"] = "clients"
 
     state_type: ClassVar[type[SplitState]] = OCFLState
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        here = f"with clusterer = '{self.clusterer}'"
+        unused = {} if self.clusterer == "affinity" else {"similarity": here}
+        if self.clusterer != "hdbscan":
+            unused |= {"smallest_cluster": here, "noise": here}
+        if self.clusterer not in ("linkage", "kmeans"):
+            unused["n_clusters"] = f"{here}, which finds the number itself ('linkage' and 'kmeans' take one)"
+        refuse_unused(self, unused)
 
     def watching(self, state: OCFLState) -> bool:
         """Whether the clients are not clustered yet, or may be reassigned."""
@@ -135,13 +149,13 @@ class OCFLMethod(UpdateMethod):
         """Return the cluster of each client, by their cosine distances (Gamma)."""
         rng = fed.rng("grouper", state.steps)
         if self.clusterer == "kmeans":
-            return from_distances.kmeans(distances, self.n_clusters, rng)
+            return from_distances.kmeans(distances, self.n_clusters or _BY_KMEANS, rng)
         if self.clusterer == "meanshift":
             return from_distances.meanshift(distances)
         if self.clusterer == "affinity":
             return from_distances.affinity(distances, self.similarity, rng)
         if self.clusterer == "linkage":
-            return from_distances.average_linkage(distances)
+            return from_distances.average_linkage(distances, self.n_clusters)
         return from_distances.hdbscan(distances, self.smallest_cluster, self.noise)
 
 

@@ -21,7 +21,7 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record
-from fedkin.core.method import Count, Positive
+from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned, check_settings
 from fedkin.methods.clients.embedding.embedding_tasks import message_of, new_encoder, train_encoder, true_bits
@@ -141,10 +141,13 @@ class EmbeddingMethod(OneShotMethod):
     sends_bits = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.epsilon is not None and self.flips:
             raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
         if self.message == "sums":
             check_settings(self)
+        unused = {"delta": "with message = 'bits'"} if self.message == "bits" else {"flip": "with message = 'sums'"}
+        refuse_unused(self, unused | ({"prototypes": "with form = 'classes'"} if self.form == "classes" else {}))
 
     def init(self, fed: Federation) -> EmbeddingState:
         """Return the first state: the classifier if there are labels, the encoder from the file or a new one."""
