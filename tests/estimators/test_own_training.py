@@ -114,6 +114,26 @@ def test_weights_of_classes_are_a_loss() -> None:
     assert (predicted == 0).mean() > (fitted(rounds=8, learning_rate=0.2).predict(CLIENTS[0][0]) == 0).mean()
 
 
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("name", ["FedAvg", "OCFL"])
+def test_weights_for_another_number_of_classes_are_refused_in_a_sentence(name: str, count: int) -> None:
+    loss = nn.CrossEntropyLoss(weight=torch.ones(count))
+    model = getattr(fedkin, name)(loss=loss, **OPTIONS)
+    with pytest.raises(FedkinError) as caught:
+        model.fit(CLIENTS)
+    assert str(caught.value) == (
+        f"The loss given has weights of shape ({count},), but clients have 3 classes; give one weight for each."
+    )
+
+
+def test_a_loss_that_torch_refuses_is_refused_in_a_sentence() -> None:
+    def narrow(logits: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(logits, y, weight=torch.ones(7))
+
+    with pytest.raises(FedkinError, match=r"The loss given fails on logits \(2, 3\) and two classes: RuntimeError"):
+        fitted(loss=narrow)
+
+
 def test_a_schedule_goes_by_rounds() -> None:
     own = models(module=Net, lr_scheduler=partial(StepLR, step_size=1, gamma=0.5), learning_rate=0.2)
     assert torch.equal(own, models(module=Net, learning_rates=[0.2, 0.1, 0.05]))

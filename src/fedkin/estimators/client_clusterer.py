@@ -123,7 +123,7 @@ class ClientClusterer(ClientPredictor):
         notes, questions = notes_on_clients(made, classes, names)
         made, held_out = self._judging({"eval": eval, "validation": validation}, made, names, given.label, classes)
         measured = own_metrics(metrics, classes, names, bool(held_out))
-        architecture = architecture_of(self.module, loss_function(self.loss))
+        architecture = architecture_of(self.module, loss_function(self.loss, len(classes)))
         options = self._hyper_parameters()
         own, recipe = own_options(type(self).__name__, self.get_params())
         options |= own | ({} if architecture is None else {"module": architecture.name})

@@ -140,23 +140,32 @@ def rates_of(scheduler: Any, rate: float, rounds: int) -> list[float]:
     return rates
 
 
-def loss_function(given: Any) -> Criterion | None:
+def loss_function(given: Any, classes: int = 0) -> Criterion | None:
     """Convert a loss to a function ``(logits, classes)``; ``None`` for cross-entropy.
 
-    Raises FedkinError if it is not a loss, or does not return one number for two samples.
+    It is tried on two samples of as many `classes` as the clients have, or of three where they have none. Raises
+    FedkinError if it is not a loss, has weights for another number of classes, or does not return one number.
     """
     if given is None:
         return None
     if not callable(given):
         raise FedkinError(f"loss is of type {type(given).__name__}; it should be a loss of torch's or a function.")
     loss: Criterion = given() if isinstance(given, type) else given
-    logits = torch.zeros(2, 3, requires_grad=True)
+    weights = loss.weight if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss | nn.MultiMarginLoss) else None
+    if classes and isinstance(weights, Tensor) and weights.shape != (classes,):
+        raise FedkinError(
+            f"The loss given has weights of shape {tuple(weights.shape)}, but clients have {classes} classes; give one "
+            "weight for each."
+        )
+    place = weights.device if isinstance(weights, Tensor) else None
+    logits = torch.zeros(2, classes or 3, requires_grad=True, device=place)
     try:
-        value = loss(logits, torch.tensor([0, 1]))
-    except RuntimeError:  # made for another number of classes, such as one with their weights
-        return loss
+        value = loss(logits, torch.tensor([0, 1], device=place))
     except Exception as error:
-        raise FedkinError(f"The loss given fails on logits (2, 3) and two classes: {in_short(error)}.") from error
+        if not classes and isinstance(error, RuntimeError):  # made for some number of classes, such as with weights
+            return loss
+        shape = tuple(logits.shape)
+        raise FedkinError(f"The loss given fails on logits {shape} and two classes: {in_short(error)}.") from error
     if not isinstance(value, Tensor) or value.ndim != 0 or not value.requires_grad:
         got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) and value.ndim else type(value).__name__
         raise FedkinError(f"The loss given returns {got} for a batch; it should be one number that has a gradient.")
