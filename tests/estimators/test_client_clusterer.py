@@ -231,6 +231,39 @@ def test_unfitted_it_answers_nothing(ask: Any) -> None:
         ask(quick())
 
 
+COLUMNS = [(x, y[:, None]) for x, y in CLIENTS]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (COLUMNS,),
+        ([x for x, _ in CLIENTS], [y for _, y in COLUMNS]),
+        ([{"x": x, "y": torch.from_numpy(y)} for x, y in COLUMNS],),
+    ],
+    ids=["pairs", "y", "records"],
+)
+def test_labels_may_be_a_column_as_scikit_learn_takes_it(given: tuple[Any, ...], model: ClientClusterer) -> None:
+    assert same(quick("FedAvg").fit(*given), quick("FedAvg").fit(CLIENTS))
+    x, y = COLUMNS[4]
+    assert model.score(x, y, client=4) == model.score((x, y), client=4) == model.score(x, y[:, 0], client=4)
+    assert model.assign(x, y) == model.assign((x, y)) == model.assign(x, y[:, 0])
+
+
+def test_attributes_of_scikit_learn_have_a_hint_that_is_right_for_clients(model: ClientClusterer) -> None:
+    said = {
+        "labels_": "client_labels_ has the cluster of each client",
+        "fit_predict": "fit(clients).client_labels_ are the clients' clusters",
+        "transform": "predict gives the classes of samples",
+        "cluster_centers_": "models_ has a model for each cluster",
+        "save": "pickle.dump",
+    }
+    for name, hint in said.items():
+        with pytest.raises(AttributeError) as caught:
+            getattr(model, name)
+        assert str(caught.value).startswith(f"OCFL has no '{name}'; {hint}")
+
+
 A, B = CLIENTS[0]
 TAKES = f"fit takes {COLLECTIONS}"
 PLAIN = "they should be integers, booleans or strings"
@@ -254,7 +287,7 @@ PLAIN = "they should be integers, booleans or strings"
             "Client 1 has no labels, unlike Client 0; give clients as pairs (x, y), arrays of",
         ),
         ([(A, B[:3])], "Client 0 has labels of shape (3,) for 100 samples; it needs one for each."),
-        ([(A, B[:, None])], "Client 0 has labels of shape (100, 1) for 100 samples; it needs one for each."),
+        ([(A, B[:, None][:3])], "Client 0 has labels of shape (3, 1) for 100 samples; it needs one for each."),
         ([(A[:2], [1, [2]])], "Client 0 has labels that do not form an array; it needs one for each of its samples."),
         ([(A, B), (A[:2], [1, np.nan])], f"Client 1 has the label nan; {PLAIN}, none missing."),
         ([(A[:2], [1, 0.25])], "Client 0 has labels that are fractions, such as 0.25; labels must be classes"),

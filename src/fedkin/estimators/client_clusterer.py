@@ -21,6 +21,7 @@ from fedkin.estimators.estimator import prepared_samples, warn_of_questions
 from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of, split_off
 from fedkin.estimators.labelled_clients import ClassLabels, clients_of, encoded, notes_on_clients, read_labels
+from fedkin.estimators.other_libraries import ATTRIBUTES_OF_CLIENTS
 from fedkin.estimators.own_metrics import Metric, own_metrics
 from fedkin.estimators.own_training import TRAINING_KINDS, TrainingOptions, loss_function, own_options
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
@@ -70,6 +71,7 @@ class ClientClusterer(ClientPredictor):
         far.
     """
 
+    _elsewhere: ClassVar[Mapping[str, str]] = ATTRIBUTES_OF_CLIENTS
     _kinds: ClassVar[Mapping[str, Any]] = {"module": ModuleOrName, **TRAINING_KINDS}
     _more: ClassVar[type[Any] | None] = TrainingOptions
 

@@ -99,6 +99,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """The column of labels in the tables of `fit`, which is no feature of new samples."""
     _leaving: tuple[frozenset[int], int] | None = None
     """Clients that the fit under way is to leave out, and its seed."""
+    _elsewhere: ClassVar[Mapping[str, str]] = ATTRIBUTES
+    """Attributes that other libraries have, and what they are here."""
     _kinds: ClassVar[Mapping[str, Any]] = {}
     """Types of parameters that may be more in Python than the method's own field says."""
     _more: ClassVar[type[Any] | None] = None
@@ -188,8 +190,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         """Raise `AttributeError`, with fedkin's name for an attribute that other libraries have."""
-        if name in ATTRIBUTES:
-            raise AttributeError(f"{type(self).__name__} has no '{name}'; {ATTRIBUTES[name]}")
+        if name in self._elsewhere:
+            raise AttributeError(f"{type(self).__name__} has no '{name}'; {self._elsewhere[name]}")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
 
     @property

@@ -131,8 +131,8 @@ def _check_all_labelled(labels: Sequence[Any], names: Sequence[str], needed: boo
 def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
     """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings without blanks around.
 
-    `where` names their owner, at the beginning of error messages. Raises FedkinError if a label is missing, a fraction
-    or of another type, or there is not one for each sample.
+    They may be a column ``(samples, 1)``. `where` names their owner, at the beginning of error messages. Raises
+    FedkinError if a label is missing, a fraction or of another type, or there is not one for each sample.
     """
     if isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any():
         raise FedkinError(f"{where} has masked labels; it needs one for each of its samples.")
@@ -142,6 +142,8 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
         raise FedkinError(
             f"{where} has labels that do not form an array; it needs one for each of its samples."
         ) from error
+    if array.shape == (samples, 1):  # a column, as scikit-learn takes it
+        array = array[:, 0]
     if array.shape != (samples,):
         raise FedkinError(f"{where} has labels of shape {array.shape} for {samples} samples; it needs one for each.")
     if array.dtype.kind == "O":

@@ -48,4 +48,16 @@ ATTRIBUTES = {
     "partial_fit": "fit starts anew, and assign(x, y) finds the cluster of one more client",
     "evaluate": "score(clients) measures, and fit takes eval=",
 }
-"""What the attribute of another library is here, as the end of a sentence."""
+"""What the attribute of another library is here, as the end of a sentence; see also `ATTRIBUTES_OF_CLIENTS`."""
+
+ATTRIBUTES_OF_CLIENTS = ATTRIBUTES | {
+    "labels_": "client_labels_ has the cluster of each client, and clusters_ the same by name",
+    "fit_predict": "fit(clients).client_labels_ are the clients' clusters, and predict gives the classes of samples",
+    "transform": "predict gives the classes of samples, and preparation_.apply(x) what models_ take",
+    "fit_transform": "fit finds the clusters, and preparation_.apply(x) gives what models_ take",
+    "to_frame": f"{_TABLE}, and clusters_ has the cluster of each client by name",
+    "summary": "plot() draws the fit, and metrics_ has every number",
+    "describe": "plot() draws the fit, and models_ has a model for each cluster",
+    **dict.fromkeys(("cluster_centers_", "centers_", "centroids_"), "models_ has a model for each cluster"),
+}
+"""The same for estimators that cluster clients."""

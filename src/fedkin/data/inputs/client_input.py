@@ -83,7 +83,9 @@ def is_pair(value: Any, any_labels: bool = False) -> bool:
     if not isinstance(value, list | tuple) or len(value) != 2:
         return False
     first, second = value
-    return (is_form(first) or dimensions(first) > 1) and (any_labels or second is None or dimensions(second) == 1)
+    if not (is_form(first) or dimensions(first) > 1):
+        return False
+    return any_labels or second is None or dimensions(second) == 1 or _is_column_beside(first, second)
 
 
 def is_record(value: Any) -> bool:
@@ -91,7 +93,10 @@ def is_record(value: Any) -> bool:
     if not isinstance(value, Mapping) or len(value) != 2:
         return False
     known = [key for key in SAMPLE_KEYS if key in value], [key for key in LABEL_NAMES if key in value]
-    return all(known) and dimensions(value[known[1][0]]) == 1
+    if not all(known):
+        return False
+    own, labels = (value[one[0]] for one in known)
+    return dimensions(labels) == 1 or _is_column_beside(own, labels)
 
 
 def is_form(value: Any) -> bool:
@@ -100,6 +105,14 @@ def is_form(value: Any) -> bool:
         isinstance(value, str | Path | DataLoader | TorchDataset)
         or is_hub_dataset(value)
         or as_frame(value) is not None
+    )
+
+
+def _is_column_beside(x: Any, labels: Any) -> bool:
+    """Return whether labels are an array ``(n, 1)``, and the samples beside it ``(n, ...)`` have another shape."""
+    shapes = [tuple(getattr(one, "shape", ())) for one in (x, labels)]
+    return (
+        dimensions(labels) == 2 and shapes[1][1:] == (1,) and shapes[0][:1] == shapes[1][:1] and shapes[0] != shapes[1]
     )
 
 
