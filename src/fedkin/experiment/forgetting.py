@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -67,7 +68,7 @@ def forget(plan: ForgettingPlan, out: Path | None, progress: Progress | None = N
         folder.replace(old)
         target.replace(folder)
         shutil.rmtree(old)
-    return RunOutcome(folder, outcome.state, outcome.records, outcome.config, outcome.clients)
+    return replace(outcome, folder=folder)
 
 
 def _run(plan: ForgettingPlan, out: Path, progress: Progress) -> RunOutcome:

@@ -49,7 +49,9 @@ MEASURES = {
         "Accuracy on each client's own test set", "of its cluster's model, mean over clients", "share"
     ),
     "global_accuracy": Measure(
-        "Accuracy on the shared test set", "of each client's cluster's model, mean over clients", "share"
+        "Accuracy on the shared test set",
+        "of each client's cluster's model, mean over clients; a model is made for its cluster's clients, not for all",
+        "share",
     ),
     "ari": Measure(
         "ARI", "adjusted Rand index of the clusters found and the true ones: 1 is equal, 0 is chance", "share"

@@ -30,6 +30,7 @@ from fedkin.experiment.label_files import write_labels
 from fedkin.experiment.measure_titles import number
 from fedkin.experiment.outputs import RESULTS, load_profile, write_clients, write_encoder, write_result
 from fedkin.experiment.report_content import view_of
+from fedkin.experiment.report_content.finding_content import guess_of
 from fedkin.experiment.report_content.map_content import latents_of
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, REPORT, RunFiles, read_records
 from fedkin.experiment.sections import TargetSection
@@ -54,6 +55,10 @@ class RunOutcome:
         The experiment.
     clients : list of str
         Names of the clients, in order of id; empty if they have ids only.
+    notes : list of str
+        What was noted of the clients' data.
+    guess : float or None
+        Accuracy of always guessing a client's most frequent class, mean over clients; ``None`` if it is not known.
     """
 
     folder: Path
@@ -61,6 +66,8 @@ class RunOutcome:
     records: list[RecordLine]
     config: Config
     clients: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    guess: float | None = None
 
     @property
     def report(self) -> Path:
@@ -171,7 +178,8 @@ class Run:
         with followed(self.callbacks):
             state = self._finished(state)
             records = self.write_report(state)
-        return RunOutcome(self.folder, state, records, self.config, self.population.names)
+        notes, guess = self.preparation.notes, guess_of(self.population)
+        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, guess)
 
     def _finished(self, state: State | None) -> State:
         if state is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import client_name
+from fedkin.experiment.client_remarks import CLIENTS, members, notes_on_clusters
 from fedkin.experiment.measure_titles import (
     Measure,
     formed,
@@ -124,8 +125,15 @@ def print_outcome(outcome: RunOutcome) -> None:
         wanted, found = getattr(outcome.config.method, "n_clusters", None), len(profile.samples)
         if isinstance(wanted, int) and found < wanted:
             print(sentence_text(f"Note: {wanted:,} clusters were asked for, and {found:,} have samples.", "  "))
-    for text in method_remarks(outcome.records):
+    of_clients = outcome.config.method.clusters == "clients" and bool(outcome.records)
+    listed = members(outcome.records[-1]["values"].get("labels", []), outcome.clients) if of_clients else []
+    for text in listed:
+        print(sentence_text(text, "  "))
+    said = notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes) if of_clients else []
+    for text in [*method_remarks(outcome.records), *said]:
         print(sentence_text(f"Note: {text}", "  "))
+    if listed:
+        print(f"Clients: {outcome.folder / CLIENTS}")
     print(f"Report: {outcome.report}")
 
 

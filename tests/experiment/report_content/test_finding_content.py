@@ -85,6 +85,8 @@ def labelled(*tests: list[int]) -> Population:
     ("accuracy", "words"),
     [
         (0.9, "right for 90 % of its own test samples, as against 50 % by always guessing its most frequent class."),
+        (0.47, "which is worse than 50 % by always guessing its most frequent class."),
+        (0.49, "which is no better than 50 % by always guessing its most frequent class."),
         (0.51, "which is no better than 50 % by always guessing its most frequent class."),
     ],
 )

@@ -18,8 +18,8 @@ from fedkin.report.numbers import pluralize
 _AGREEMENT = ((0.9999, "exactly"), (0.9, "closely"), (0.8, "well"), (0.65, "moderately"), (0.1, "poorly"))
 """Words for an ARI from its lower bound on: those of Steinley (2004), who calls 0.9 excellent, 0.8 good, 0.65 moderate
 and what is below poor."""
-_AS_GUESSED = 0.02
-"""Accuracy by which a model must be better than the most frequent class to be called so."""
+AS_GUESSED = 0.02
+"""Accuracy by which a model must be better than the most frequent class to be called so, or worse."""
 
 
 def sample_finding(
@@ -105,14 +105,15 @@ def _matched(what: str, ari: float) -> str:
 def _worth(accuracy: float, population: Population) -> str:
     """Describe the accuracy of the clients' models, beside that of always guessing the most frequent class."""
     said = f"A client's model is right for {100 * accuracy:.0f} % of its own test samples"
-    guess = _guess(population)
+    guess = guess_of(population)
     if guess is None:
         return f"{said}."
-    than = "which is no better than" if accuracy <= guess + _AS_GUESSED else "as against"
+    than = "which is no better than" if accuracy <= guess + AS_GUESSED else "as against"
+    than = "which is worse than" if accuracy < guess - AS_GUESSED else than
     return f"{said}, {than} {100 * guess:.0f} % by always guessing its most frequent class."
 
 
-def _guess(population: Population) -> float | None:
+def guess_of(population: Population) -> float | None:
     """Return the mean accuracy of guessing each client's most frequent class; ``None`` where it is not known."""
     if population.drift is not None or not population.tests:
         return None

@@ -128,6 +128,7 @@ def test_clients_that_are_all_alike_are_one_cluster():
     done = planted.run(EmbeddingMethod(**SETTINGS), people([0] * 6))
     assert done.labels == [0] * 6
     assert done.values[1]["clustering"]["separable"] is False
+    assert "note" not in done.values[1]
 
 
 def test_clusters_with_classes_of_their_own_are_found():

@@ -48,6 +48,7 @@ def test_clients_that_are_all_alike_are_one_cluster_and_said_to_be():
     done = planted.run(EmbeddingMethod(**SETTINGS), pictures.clients([0] * 12))
     assert done.labels == [0] * 12
     assert done.values[0]["clustering"]["separable"] is False
+    assert "method.message = 'sums' finds clusters of few clients" in done.values[0]["note"]
     assert done.values[0]["clustering"]["cut"] is None
 
 

@@ -37,6 +37,10 @@ from fedkin.privacy.randomised_response import Normalise
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
 _PRETRAINING = 10
+_ONE_BY_BITS = (
+    "By bits one cluster was found; method.message = 'sums' finds clusters of few clients, too, if these have about "
+    "100 labelled samples or more."
+)
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,11 @@ class EmbeddingMethod(OneShotMethod):
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster bits by cutting a Ward tree (algorithm 2), or class sums by a cut above their noise."""
         return self._messages(state).clustered(messages, self.smallest(len(messages)), fed.rng("grouping"))
+
+    def remark(self, found: Clustering) -> str | None:
+        """Recommend sums where bits give one cluster."""
+        by_bits = self.message == "bits" and self.form == "classes"
+        return _ONE_BY_BITS if by_bits and not found.labels.any() else None
 
     def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
         """Return labels after new messages as `OneShotMethod.placed`; with sums, by the nearest class means."""

@@ -137,7 +137,13 @@ class OneShotMethod(FedAvgMethod):
         models = state.models[:1].repeat(int(found.labels.max()) + 1, 1)
         after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
         answered = Participation(sorted(replies), loss=None)
-        return after, round_record(fed, answered, labels, phase="embedding", clustering=values)
+        remark = self.remark(found)
+        noted: dict[str, Any] = {} if remark is None else {"note": remark}
+        return after, round_record(fed, answered, labels, phase="embedding", clustering=values, **noted)
+
+    def remark(self, found: Clustering) -> str | None:
+        """Return what a user should try where the clusters found are hardly worth anything, as a sentence."""
+        return None
 
     def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Return a state that retries in the next step; raise an error after the last attempt."""
