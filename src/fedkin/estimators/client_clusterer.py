@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -82,7 +83,8 @@ class ClientClusterer(ClientPredictor):
     ) -> Self:  # fmt: skip
         """Find the clusters, and train their models.
 
-        Warns (`UserWarning`) once if something looks wrong in the data, which are used as they are.
+        Warns (`UserWarning`) once if something looks wrong in the data, which are used as they are, and if the method
+        doubts its clusters.
 
         Parameters
         ----------
@@ -132,6 +134,9 @@ class ClientClusterer(ClientPredictor):
         outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured))
         outcome = outcome.noted(notes, questions)
         warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
+        for entry in outcome.history:
+            if "warning" in entry:
+                warnings.warn(entry["warning"], stacklevel=3)
         self._remember(outcome, made, names)
         self._architecture, self._recipe, self._seed, self._label = architecture, recipe, outcome.seed, given.label
         self.classes_ = classes

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import fedkin
 import pictures
 import planted
 from fedkin.core import Client
@@ -144,3 +145,41 @@ def test_lost_clients_harm_nobody():
     assert len(done.records) >= 5
     assert bool(done.states[-1].models.isfinite().all())
     assert any(record.missing for record in done.records)
+
+
+def noisy(rows: int, features: int, generator: torch.Generator, count: int = 6) -> list[Client]:
+    """Random equal parts of one table whose columns are standardised: there are no clusters."""
+    made = []
+    for at in range(count):
+        y = torch.arange(rows) % 2
+        made.append(Client(at, torch.randn(rows, features, generator=generator) + 0.3 * y[:, None], y))
+    return made
+
+
+def test_of_clients_that_are_mostly_alone_it_is_said():
+    done = planted.run(PACFLMethod(**SHORT), noisy(20, 8, torch.Generator().manual_seed(0)))
+    assert done.values[0]["warning"].startswith("6 of 6 clients are alone in their clusters")
+    assert not any({"warning", "note"} & values.keys() for values in done.values[1:])
+
+
+def test_of_vectors_it_is_said_that_the_threshold_was_chosen_on_images():
+    sites = [planted.client(at) for at in range(6)]
+    for client in sites[3:]:
+        client.y = planted.CLASSES - 1 - client.y
+    done = planted.run(PACFLMethod(**SHORT), sites)
+    assert done.result["n_clusters"] == 2
+    assert "chosen on images" in done.values[0]["note"]
+    for more in ({"threshold": 31.0}, {"threshold": 89.0}):
+        assert "note" not in planted.run(PACFLMethod(**SHORT | more), sites).values[0]
+
+
+def test_of_images_nothing_is_said():
+    done = planted.run(PACFLMethod(**SHORT | {"module": "perceptron"}), pictures.clients())
+    assert done.result["n_clusters"] > 1
+    assert not {"warning", "note"} & done.values[0].keys()
+
+
+def test_an_estimator_warns_of_clients_that_are_alone():
+    clients = [(one.x.numpy(), one.y.numpy()) for one in noisy(20, 8, torch.Generator().manual_seed(0))]
+    with pytest.warns(UserWarning, match="6 of 6 clients are alone"):
+        fedkin.PACFL(rounds=1, random_state=0).fit(clients)

@@ -19,7 +19,7 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
-from fedkin.core import Client, Federation, Payload, client_task
+from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import renumbered
@@ -31,6 +31,8 @@ from fedkin.methods.clients.round_record import UNKNOWN
 AngleLinkage = Literal["average", "complete", "single"]
 
 MAX_VECTORS = 1024
+THRESHOLD = 30.0
+"""Default threshold in degrees, chosen on images."""
 _NEGLIGIBLE = 1e-6
 
 
@@ -61,8 +63,8 @@ class PACFLMethod(OneShotMethod):
         Distance of two clients, in degrees: the mean angle between vectors of equal index (equation 3), over those that
         both clients have; or the smallest principal angle between the subspaces (equation 2).
     threshold : float or None
-        beta: clusters at a greater angle stay separate, in degrees. None cuts where the gap between heights of the tree
-        is widest, which always separates at least two clusters.
+        beta: clusters at a greater angle stay separate, in degrees. 30 was chosen on images; tables need a greater one.
+        None cuts where the gap between heights of the tree is widest, which always separates at least two clusters.
     linkage : {"average", "complete", "single"}
         Linkage of the tree.
     min_size : int
@@ -73,7 +75,7 @@ class PACFLMethod(OneShotMethod):
     bases: Literal["class", "client"] = "class"
     vectors: Annotated[int, Interval(ge=1, le=MAX_VECTORS)] = 1
     angle: Angle = "mean"
-    threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | None = 30.0
+    threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | None = THRESHOLD
     linkage: AngleLinkage = "average"
     min_size: Count | None = 1
 
@@ -88,6 +90,30 @@ class PACFLMethod(OneShotMethod):
         """Return one new model, and no client in a cluster yet."""
         state: PACFLState = self.unplaced(fed)
         return replace(state, segments=state.module["classes"] if self.bases == "class" else 1)
+
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Do a step as `OneShotMethod`; the record in which clusters are formed says what is doubtful about them."""
+        after, record = super().step(fed, state)
+        if not state.messages.numel() and after.messages.numel():
+            record.values.update(self.doubts(after))
+        return after, record
+
+    def doubts(self, state: PACFLState) -> dict[str, str]:
+        """Return a warning if most clients are alone in their clusters, or a note if the threshold may not suit."""
+        sizes = state.labels[state.labels != UNKNOWN].bincount()
+        alone, clients = int((sizes == 1).sum()), int(sizes.sum())
+        if clients > 2 and 2 * alone > clients:
+            return {
+                "warning": f"{alone} of {clients} clients are alone in their clusters, so angles between all clients "
+                "are wide, as with few samples or in tables: these are hardly clusters. Raise threshold, or compare "
+                "with ocfl."
+            }
+        if len(sizes) > 1 and len(state.module["shape"]) == 1 and self.threshold == THRESHOLD:
+            return {
+                "note": f"The threshold of {THRESHOLD:g} degrees was chosen on images. Of tables it can tell random "
+                "parts apart that are alike: compare with ocfl, or raise threshold."
+            }
+        return {}
 
     def messages(self, fed: Federation, state: PACFLState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their singular vectors, in one exchange."""
