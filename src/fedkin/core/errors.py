@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+_SIMILAR, _PART = 0.6, 3
+"""Share of common letters from which a name may be meant for another, and letters of a part of a compound."""
 _PROBLEMS = 50
 """Maximum number of names or lines that an error lists."""
 
@@ -65,10 +67,21 @@ def hint(near: str | None, otherwise: str) -> str:
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
-    """Return the allowed name most similar to `name`; ``None`` if none is similar."""
-    known = {each.lower(): each for each in sorted(allowed)}
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
-    return known[near[0]] if near else None
+    """Return the allowed name most similar to `name`; ``None`` if none is similar, or several are equally so.
+
+    A compound whose last part is the name, as of Purchase and WeekofPurchase, is something else.
+    """
+    wanted, known = name.lower(), {each.lower(): each for each in sorted(allowed)}
+    near = difflib.get_close_matches(wanted, known, n=2, cutoff=_SIMILAR)
+    if not near or _is_compound(near[0], wanted):
+        return None
+    alike = {difflib.SequenceMatcher(a=one, b=wanted).ratio() for one in near}
+    return known[near[0]] if len(alike) == len(near) else None
+
+
+def _is_compound(word: str, end: str) -> bool:
+    before = word.removesuffix(end)
+    return len(before) >= _PART and before != word and before[-1].isalpha()
 
 
 def listing(names: Sequence[str], maximum: int = 20) -> str:

@@ -32,11 +32,14 @@ def test_labels_of_any_plain_type_become_indices(values, indices, classes):
             [2.0, 1.5],
             "It has labels that are fractions, such as 1.5; labels must be classes, for regression is not supported.",
         ),
-        ([1.0, np.nan], "It lacks 1 of 2 labels; every sample needs one, or none may have any."),
-        (np.array(["a", None], dtype=object), "It lacks 1 of 2 labels; every sample needs one, or none may have any."),
+        ([1.0, np.nan], "It lacks 1 of 2 labels; leave out the rows without one, or the labels altogether."),
+        (
+            np.array(["a", None], dtype=object),
+            "It lacks 1 of 2 labels; leave out the rows without one, or the labels altogether.",
+        ),
         (
             pd.array(["a", None], dtype="string"),
-            "It lacks 1 of 2 labels; every sample needs one, or none may have any.",
+            "It lacks 1 of 2 labels; leave out the rows without one, or the labels altogether.",
         ),
         ([[0, 1], [1, 0]], "It has shape (2, 2); labels need one value per sample."),
     ],

@@ -125,7 +125,7 @@ def test_integers_of_a_table_are_features_not_labels(tmp_path):
             {"a": [1, 2], "label": [0, None]},
             {"a": datasets.Value("int64"), "label": datasets.ClassLabel(names=["u"])},
             {},
-            "Column 'label' of '{}' lacks 1 of 2 labels.",
+            "Column 'label' of '{}' lacks 1 of 2 labels; leave out the rows without one, or the labels altogether.",
         ),
         (
             {"image": [None]},

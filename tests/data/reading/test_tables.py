@@ -89,7 +89,7 @@ UNNAMED = (
         (
             "a,label\n1,u\n2,\n",
             None,
-            "Column 'label' of '{}' lacks 1 of 2 labels; every sample needs one, or none may have any.",
+            "Column 'label' of '{}' lacks 1 of 2 labels; leave out the rows without one, or the labels altogether.",
         ),
         (
             "a,target\n1,0.5\n",
@@ -129,7 +129,7 @@ def test_csv_that_cannot_be_used_is_refused(tmp_path, text, label, sentence):
 def test_a_label_that_pandas_calls_missing_is_refused(tmp_path, kind):
     values = {"string": ["u", None], "boolean": [True, None], "Int64": [1, None]}[kind]
     pd.DataFrame({"a": [1, 2], "label": pd.array(values, dtype=kind)}).to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(FedkinError, match=r"^Column 'label' of '.*' lacks 1 of 2 labels; every sample needs one"):
+    with pytest.raises(FedkinError, match=r"^Column 'label' of '.*' lacks 1 of 2 labels; leave out the rows"):
         read_table(tmp_path / "t.parquet")
 
 
@@ -150,7 +150,7 @@ def test_all_problems_of_a_table_are_in_one_error():
     with pytest.raises(FedkinError) as error:
         frame_to_dataset(frame, "f", "Client 1", "label")
     assert str(error.value).splitlines() == [
-        "Column 'label' of Client 1 lacks 1 of 2 labels; every sample needs one, or none may have any.",
+        "Column 'label' of Client 1 lacks 1 of 2 labels; leave out the rows without one, or the labels altogether.",
         "Column 'z' of Client 1 holds 1j, of type complex, which is not supported.",
         "Column 'b' of Client 1 holds values of type list, but a cell needs a number, text or date; write "
         "their parts into columns, or name it in drop.",

@@ -114,9 +114,7 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
         raise FedkinError(f"{where} has shape {array.shape}; labels need one value per sample.")
     missing = sum(map(_is_missing, labels))
     if missing:
-        raise FedkinError(
-            f"{where} lacks {missing} of {len(labels)} labels; every sample needs one, or none may have any."
-        )
+        raise lacking_labels(where, missing, len(labels))
     if array.dtype.kind == "f":
         if (strange := next((label for label in labels if not label.is_integer()), None)) is not None:
             raise fractions(where, strange)
@@ -125,6 +123,13 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
     classes = in_order(names)
     index = {name: i for i, name in enumerate(classes)}
     return torch.tensor([index[name] for name in names], dtype=torch.int64), classes
+
+
+def lacking_labels(where: str, missing: int, rows: int) -> FedkinError:
+    """Return the error on labels some of which are missing."""
+    return FedkinError(
+        f"{where} lacks {missing} of {rows} labels; leave out the rows without one, or the labels altogether."
+    )
 
 
 def fractions(where: str, example: object) -> FedkinError:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, no_column
 from fedkin.core.extras import require
-from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError, encode_labels, usual_label
+from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError, encode_labels, lacking_labels, usual_label
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table
 
@@ -146,7 +146,7 @@ def _labels(table: Any, features: dict[str, Any], label: str, where: str) -> tup
     y = torch.tensor(column.fill_null(-1).to_numpy(), dtype=torch.int64)
     missing = int((y < 0).sum())
     if missing:
-        raise FedkinError(f"Column '{label}' of {where} lacks {missing} of {len(y)} labels.")
+        raise lacking_labels(f"Column '{label}' of {where}", missing, len(y))
     return y, list(kind.names)
 
 
