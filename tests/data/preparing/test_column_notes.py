@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from fedkin.data.preparing.category_notes import notes_on_categories
 from fedkin.data.preparing.column_notes import (
     has_no_common,
     note_on_apart,
     note_on_written_labels,
-    notes_on_categories,
     notes_on_codes,
     notes_on_labels,
     notes_on_sites_labels,

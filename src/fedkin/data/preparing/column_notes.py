@@ -18,7 +18,7 @@ from fedkin.core.table import LOGARITHMS, Kind
 from fedkin.data.reading.label_codes import meant_by
 from fedkin.data.reading.logarithms import original
 
-_NAMED, _PARTS, _COLUMNS = 5, 3, 8
+NAMED, _PARTS, COLUMNS = 5, 3, 8
 """Clients that a note names, notes on clients that are apart from the others in one column, and columns of a note."""
 _EXACT = 1e-9
 """Relative difference that rounding makes."""
@@ -52,42 +52,8 @@ def spelt_as(name: str, others: Iterable[str]) -> str | None:
     return next((group[1] for group in spelt_alike([name, *others]) if group[0] == name), None)
 
 
-def notes_on_categories(reported: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
-    """Return notes on columns' categories: different spellings of one, and clients that have none in common.
-
-    `reported` are by column and client's name the categories that the client reports. Columns with the same spellings,
-    or clients, are one note.
-    """
-    alike: dict[str, list[str]] = {}
-    apart: dict[str, list[str]] = {}
-    for column, by_client in reported.items():
-        if spellings := spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own)):
-            listed = "; ".join(_spelt(group, by_client) for group in spellings[:_NAMED])
-            more = f" (and {len(spellings) - _NAMED} more)" if len(spellings) > _NAMED else ""
-            alike.setdefault(f"{listed}{more}", []).append(column)
-        if parts := _apart(by_client):
-            apart.setdefault(" and at ".join(map(clients_in_words, parts)), []).append(column)
-    notes = [
-        f"Categories of {_quoted('column', names)} that differ in spelling alone count as different: {listed}; spell "
-        "them alike if they are the same."
-        for listed, names in alike.items()
-    ]
-    for clients, names in apart.items():
-        have, its = ("has", "its") if len(names) == 1 else ("have", "their")
-        notes.append(
-            f"{_quoted('Column', names)} {have} no frequent value of the other clients at {clients}; spell {its} "
-            "values alike if they are the same."
-        )
-    return notes
-
-
-def _quoted(word: str, names: Sequence[str]) -> str:
-    listed = listing([f"'{name}'" for name in names], _COLUMNS)
-    return f"{word} {listed}" if len(names) == 1 else f"{word}s {listed}"
-
-
 def has_no_common(by_client: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether no two clients report a common category; as of `notes_on_categories`."""
+    """Return whether no two clients report a common category; as of `fedkin.data.preparing.category_notes`."""
     known = {client: set(own) for client, own in by_client.items() if own}
     return len(_connected(known)) == len(known) > 1
 
@@ -96,7 +62,7 @@ def note_on_apart(names: Sequence[str], what: str, fix: str = "") -> list[str]:
     """Return a note on columns of which no two clients share `what`; `fix` ends it, with places for it and its."""
     if not names:
         return []
-    quoted, some = listing([f"'{name}'" for name in names], _COLUMNS), len(names) > 1
+    quoted, some = listing([f"'{name}'" for name in names], COLUMNS), len(names) > 1
     which = f"Columns {quoted} distinguish" if some else f"Column {quoted} distinguishes"
     them, features = ("them", "they are no features") if some else ("it", "it is no feature")
     return [
@@ -105,18 +71,13 @@ def note_on_apart(names: Sequence[str], what: str, fix: str = "") -> list[str]:
     ]
 
 
-def note_on_apart_categories(names: Sequence[str]) -> list[str]:
-    """Return `note_on_apart` on columns of categories."""
-    return note_on_apart(names, "a frequent value", ", or spell {its} values alike if they are the same")
-
-
 def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
     """Return notes on labels, by client: different spellings, and clients that share none with others.
 
     Where no two clients share a label, each may have classes of its own, and nothing is said.
     """
     notes = notes_on_spelt_labels(by_client)
-    if parts := _apart(by_client):
+    if parts := parts_apart(by_client):
         groups = [f"{clients_in_words(part)} ('{by_client[part[0]][0]}', ...)" for part in parts]
         share = "shares" if len(parts) == len(parts[0]) == 1 else "share"
         said = " and ".join(groups)
@@ -154,18 +115,18 @@ def notes_on_spelt_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
     alike = spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own))
     if not alike:
         return []
-    listed = "; ".join(_spelt(group, by_client) for group in alike[:_NAMED])
+    listed = "; ".join(spelt_where(group, by_client) for group in alike[:NAMED])
     return [f"{SPELT_LABELS} are different classes: {listed}; spell them alike if they are the same."]
 
 
-def _apart(by_client: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def parts_apart(by_client: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Return groups of clients that share no value with the first group; none if no two clients share one."""
     known = {client: set(own) for client, own in by_client.items() if own}
     parts = _connected(known)
     return parts[1 : _PARTS + 1] if len(parts) < len(known) else []
 
 
-def _spelt(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) -> str:
+def spelt_where(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) -> str:
     """Return the spellings of one category, each with a client that has it."""
     first = [next(client for client, own in by_client.items() if name in own) for name in group]
     if len(set(first)) == 1:
@@ -205,7 +166,7 @@ def largest_first(parts: Iterable[list[str]], order: Iterable[str]) -> list[list
 def clients_in_words(names: Sequence[str]) -> str:
     """Return clients by name, of which only the first few are named."""
     named = [name.removeprefix("Client ") for name in names]
-    return f"{'client' if len(named) == 1 else 'clients'} {listing(named, _NAMED)}"
+    return f"{'client' if len(named) == 1 else 'clients'} {listing(named, NAMED)}"
 
 
 def notes_on_codes(

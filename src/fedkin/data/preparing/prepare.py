@@ -14,12 +14,9 @@ from fedkin.core.errors import listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.core.table import LOGARITHMS, Kind
-from fedkin.data.preparing.column_notes import (
-    note_on_apart_categories,
-    notes_on_categories,
-    notes_on_codes,
-    wrong_truths,
-)
+from fedkin.data.preparing.category_notes import note_on_apart_categories, notes_on_categories
+from fedkin.data.preparing.category_rows import CategoryRows, rows_by_column
+from fedkin.data.preparing.column_notes import notes_on_codes, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.column_scales import unit_of
 from fedkin.data.preparing.encoding import Imputation, Mode, TableEncoding
@@ -185,18 +182,21 @@ def _prepared_tables(
     agreed = [column.name for column in schema.columns]
     by_name: dict[str, Payload] = {}
     own: dict[str, Tensor] = {}
+    rows: dict[str, dict[str, CategoryRows]] = {}
     if fed.secure_sums:
         sums = secure_sums(fed, schema.columns)
     else:
         by_name = {called[client]: reply for client, reply in replies.items()}
         refuse(wrong_truths([column.name for column in schema.columns if column.may_be_truth], by_name))
-        sums, squares = _sums(fed, schema.columns, replies)
+        sums, squares, counts = _sums(fed, schema.columns, replies)
         own = {called[client]: squares[client] for client in replies}
+        categories = {column.name: column.categories for column in schema.columns if column.kind == "category"}
+        rows = rows_by_column(categories, {called[one]: dict(zip(agreed, counts[one], strict=True)) for one in counts})
     schema = settled(schema, sums.all_truths)
     schema, sums = _without_places(schema, sums, reports)
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
-    questions = _notes_on_kept(schema, agreed, sums, by_name, own)
+    questions = _notes_on_kept(schema, agreed, sums, by_name, own, rows)
     schema.notes.extend(questions)
     schema, sums = _most_frequent(schema, sums)
     silent = replace(
@@ -217,11 +217,12 @@ def _notes_on_kept(
     sums: ColumnSums,
     replies: Mapping[str, Mapping[str, Any]],
     squares: Mapping[str, Tensor],
+    rows: Mapping[str, Mapping[str, CategoryRows]],
 ) -> list[str]:
     """Return notes on columns that differ from client to client, and are not left out; the clients are given by name.
 
-    `squares` are by the columns that were `agreed` on, `sums` by those of the schema. With secure sums there are no
-    `replies` and no `squares`, and no notes on numbers.
+    `squares` are by the columns that were `agreed` on, `sums` by those of the schema, and `rows` by column and client.
+    With secure sums there are no `replies`, `squares` and `rows`, and no notes on numbers.
     """
     columns = schema.columns
     at = [place for place, column in enumerate(columns) if column.kind in ("number", "date")]
@@ -230,8 +231,8 @@ def _notes_on_kept(
     logs: dict[str, Kind] = {column.name: column.kind for column in columns if column.kind in LOGARITHMS}
     own = {client: found[[agreed.index(name) for name in names]] for client, found in squares.items()}
     return [
-        *notes_on_categories(schema.reported),
-        *note_on_apart_categories(schema.apart),
+        *notes_on_categories(schema.reported, rows),
+        *note_on_apart_categories(schema.apart, schema.reported, rows),
         *note_on_recurring_ids(numbers),
         *note_on_coded_numbers(numbers, replies),
         *notes_on_ranges(names, replies, dates, sums.mean[at], own),
@@ -303,8 +304,8 @@ def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
 
 def _sums(
     fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int, Payload]
-) -> tuple[ColumnSums, dict[int, Tensor]]:
-    """Return sums over all clients, and the squares of each.
+) -> tuple[ColumnSums, dict[int, Tensor], dict[int, list[Tensor]]]:
+    """Return sums over all clients, and of each the squares and, by column, the frequencies of categories.
 
     They come from the clients' reports, and from squares and frequencies that they are asked for now.
     """
@@ -333,4 +334,4 @@ def _sums(
     squares = sum_of(answers, "squares") * unit.square()
     counts_by_column = list(sum_of(answers, "counts").split(lengths))
     sums = ColumnSums(samples, filled, total, squares, counts_by_column, low, high)
-    return sums, own_squares
+    return sums, own_squares, {client: list(answer["counts"].split(lengths)) for client, answer in answers.items()}
