@@ -73,7 +73,8 @@ def test_the_signature_is_the_methods(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(fedkin.__all__) - {"Callback", "EarlyStopping", "FedkinError", "__version__", "compare"})
+    "name",
+    sorted({name for name in fedkin.__all__ if hasattr(getattr(fedkin, name), "fit")}),
 )
 def test_the_docstring_describes_every_parameter(name: str) -> None:
     """In the signature's order, in one section that stands before the others."""
