@@ -310,3 +310,15 @@ def test_sites_without_labels_are_named_and_where_they_say_which_column_has_them
     )
     with pytest.raises(FedkinError, match=r"^Clients east, west have no labels, which OCFL needs; "):
         serve(shops(tmp_path, north=own, east='drop = ["bought"]', west=""), asks, tmp_path / "two")
+
+
+def test_a_site_s_log_names_its_columns_that_a_run_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asks = load_config("kfed", [*FEDERATED[:-1], "engine.sites=3", "method.n_clusters=2", "data.label=none"])
+    serve(shops(tmp_path, north="", east="", west=""), asks, tmp_path / "out")
+    said = capsys.readouterr().out
+    assert "Column 'bought' is empty or absent at 1 of 3 clients (west), so it is left out" in said
+    told = [line for line in said.splitlines() if line.endswith(" of this site; the server's log and report say why.")]
+    assert len(told) == 2
+    assert all("leaves out column 'bought' of this site" in line for line in told)

@@ -32,11 +32,13 @@ def client_app() -> ClientApp:
 def keep(site: Site, request: Request, payload: Payload) -> None:
     """Write a site's results to ``results/<run>`` in its folder: clusters of its samples, and its cluster's model.
 
-    `fedkin predict` works with that folder as with a run's, and reads new rows as the site's table was read.
+    `fedkin predict` works with that folder as with a run's, and reads new rows as the site's table was read. The site's
+    log names columns that the run left out.
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
-    from fedkin.data.preparing.preparation import Preparation
+    from fedkin.data.preparing.preparation import Preparation, encoding_of
+    from fedkin.data.preparing.schema_notes import note_on_unused
     from fedkin.experiment.checksums import write_sums
     from fedkin.experiment.label_files import label_file, labels_of
     from fedkin.experiment.outputs import READING, write_reading, write_result
@@ -44,7 +46,8 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
 
     folder = site.folder / RESULTS / request.run
     with site.memory(request.run) as memory:
-        labels = labels_of(site.table, memory.state() or {})
+        state = memory.state() or {}
+    labels = labels_of(site.table, state)
     if labels is not None:
         write_atomically(label_file(folder, 0, [site.name]), labels)
     if "result" in payload:
@@ -53,6 +56,10 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         write_result(folder, payload["method"], payload["result"], preparation, alone)
     if site.table is not None:
         write_reading(folder, site.reading)
+        encoding = encoding_of(state)
+        used = None if encoding is None else [encoding.schema.id, *(one.name for one in encoding.schema.columns)]
+        for note in note_on_unused(request.run, site.table.names, used):
+            print(f"fedkin: {note}", flush=True)
     write_sums(folder, (*FOUND, READING))
 
 

@@ -54,6 +54,16 @@ def notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]])
     return notes
 
 
+def note_on_unused(run: str, names: Sequence[str], used: Collection[str | None] | None) -> list[str]:
+    """Return a note for a site on columns of its table that a run left out, if any; of `used` ``None`` is none known."""
+    if used is None or not (unused := [f"'{name}'" for name in names if name not in used]):
+        return []
+    which = "column" if len(unused) == 1 else "columns"
+    return [
+        f"Run {run} leaves out {which} {listing(unused, _PLACES)} of this site; the server's log and report say why."
+    ]
+
+
 def note_on_recurring_ids(numbers: Iterable[str]) -> list[str]:
     """Return a note on columns of numbers that are called like the id of a person, but whose values come too often."""
     names = [f"'{name}'" for name in numbers if is_called_whose(name)]
