@@ -8,7 +8,7 @@ from fedkin.data.population import Drift, Population, client_name, position_of, 
 
 
 class Tenfold:
-    def apply(self, x, columns=None, where="", donors=None):
+    def prepared(self, x, columns=None, where="", donors=None):
         return 10 * x
 
 
