@@ -154,10 +154,7 @@ def test_every_door_lists_all_problems():
         assert len(str(error.value).splitlines()) == 2
     with pytest.raises(FedkinError) as error:
         learn([(x[["sex"]].astype(str), [0.5] * 30) for x in clients])
-    assert [line[:24] for line in str(error.value).splitlines()] == [
-        "Client 0 has the label 0",
-        "Client 1 has the label 0",
-    ]
+    assert [line[:24] for line in str(error.value).splitlines()] == ["Client 0 has labels that"]
 
 
 def test_fit_takes_a_folder(tmp_path):

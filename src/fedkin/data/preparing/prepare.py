@@ -16,9 +16,9 @@ from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_
 from fedkin.core.table import LOGARITHMS, Kind
 from fedkin.data.preparing.category_notes import note_on_apart_categories, notes_on_categories
 from fedkin.data.preparing.category_rows import CategoryRows, rows_by_column
+from fedkin.data.preparing.client_sums import sums_of_columns
 from fedkin.data.preparing.column_notes import notes_on_codes, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
-from fedkin.data.preparing.column_scales import unit_of
 from fedkin.data.preparing.encoding import Imputation, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.new_rows import ends_outward
@@ -31,7 +31,6 @@ from fedkin.data.preparing.scaling import (
     scale_arrays,
     scale_arrays_by_sums,
     shapes,
-    sum_of,
     table_columns,
 )
 from fedkin.data.preparing.schema import (
@@ -39,7 +38,6 @@ from fedkin.data.preparing.schema import (
     Schema,
     SchemaColumn,
     agree,
-    plain,
     reports_by_name,
     settled,
     shortened,
@@ -53,9 +51,8 @@ from fedkin.data.preparing.schema_notes import (
     note_on_recurring_ids,
     places,
 )
-from fedkin.data.preparing.statistics import ColumnSums, are_columns, column_squares, count_lengths, secure_sums
+from fedkin.data.preparing.statistics import ColumnSums, are_columns, secure_sums
 from fedkin.data.reading.arrays import common_shape
-from fedkin.data.reading.columns import ALONE
 from fedkin.secure_aggregation.sums import check_enough
 
 _SCALINGS = ("auto", "standard", "none")
@@ -188,7 +185,7 @@ def _prepared_tables(
     else:
         by_name = {called[client]: reply for client, reply in replies.items()}
         refuse(wrong_truths([column.name for column in schema.columns if column.may_be_truth], by_name))
-        sums, squares, counts = _sums(fed, schema.columns, replies)
+        sums, squares, counts = sums_of_columns(fed, schema.columns, replies)
         own = {called[client]: squares[client] for client in replies}
         categories = {column.name: column.categories for column in schema.columns if column.kind == "category"}
         rows = rows_by_column(categories, {called[one]: dict(zip(agreed, counts[one], strict=True)) for one in counts})
@@ -300,38 +297,3 @@ def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
         columns.append(replace(column, categories=tuple(column.categories[code] for code in codes)))
         kept.append(codes)
     return replace(schema, columns=tuple(columns)), sums.pooled(kept)
-
-
-def _sums(
-    fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int, Payload]
-) -> tuple[ColumnSums, dict[int, Tensor], dict[int, list[Tensor]]]:
-    """Return sums over all clients, and of each the squares and, by column, the frequencies of categories.
-
-    They come from the clients' reports, and from squares and frequencies that they are asked for now.
-    """
-    width = len(columns)
-    filled, total = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
-    low, high = torch.full((width,), torch.inf).double(), torch.full((width,), -torch.inf).double()
-    for client in sorted(replies):
-        reply = replies[client]
-        position = {name: at for at, name in enumerate(reply["names"])}
-        own = torch.tensor([position.get(column.name, -1) for column in columns])
-        empty = [name for name, report in reports_by_name(reply).items() if report.categories == ALONE]
-        has = (own >= 0) & ~torch.tensor([one.name in empty and ALONE[0] not in one.categories for one in columns])
-        counts = torch.where(has, reply["filled"][own], 0.0)
-        filled, total = filled + counts, total + torch.where(has, reply["sum"][own], 0.0)
-        some = has & (counts > 0)
-        low = torch.where(some, torch.minimum(low, reply["min"][own]), low)
-        high = torch.where(some, torch.maximum(high, reply["max"][own]), high)
-    mean = total / filled.clamp_min(1)
-    unit = unit_of(torch.where(filled > 0, torch.maximum(high - mean, mean - low), 0.0))
-    payload = {"columns": plain(columns), "mean": mean, "unit": unit}
-    lengths = count_lengths(columns)
-    expected = {"squares": (width,), "counts": (sum(lengths),)}
-    answers = fed.ask_until_all_reply(column_squares, payload, expected=expected)
-    own_squares = {client: answer["squares"] * unit.square() for client, answer in answers.items()}
-    samples = sum(reply["count"] for reply in replies.values())
-    squares = sum_of(answers, "squares") * unit.square()
-    counts_by_column = list(sum_of(answers, "counts").split(lengths))
-    sums = ColumnSums(samples, filled, total, squares, counts_by_column, low, high)
-    return sums, own_squares, {client: list(answer["counts"].split(lengths)) for client, answer in answers.items()}

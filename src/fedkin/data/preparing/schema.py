@@ -14,6 +14,7 @@ from fedkin.core.table import LOGARITHMS, MEASURED, Kind
 from fedkin.data.preparing.column_notes import has_no_common, spelt_alike
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.kind_words import advice_on_kinds, kinds_in_words, listed_clients, sentences_on_kinds
+from fedkin.data.preparing.ordinal_levels import in_one_order
 from fedkin.data.preparing.schema_notes import (
     marks,
     may_be_place,
@@ -264,7 +265,9 @@ def _united(
     levels = [report.categories for report in reports.values()]
     if kind in MEASURED:
         return SchemaColumn(name, kind, next(filter(None, levels), ()))
-    if kind == "ordinal" and len(set(levels)) > 1:
+    if kind == "ordinal" and (united := in_one_order(levels)):
+        return SchemaColumn(name, kind, united)
+    if kind == "ordinal":
         found.problems.append(
             f"Column '{name}' has levels {', '.join(levels[0])} at one client and "
             f"{', '.join(next(own for own in levels if own != levels[0]))} at another; name them in ordinal."

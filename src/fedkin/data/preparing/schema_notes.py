@@ -55,7 +55,10 @@ def notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]])
 
 
 def note_on_unused(run: str, names: Sequence[str], used: Collection[str | None] | None) -> list[str]:
-    """Return a note for a site on columns of its table that a run left out, if any; of `used` ``None`` is none known."""
+    """Return a note for a site on columns of its table that a run left out, if any.
+
+    Where it is not known which are `used`, there is none.
+    """
     if used is None or not (unused := [f"'{name}'" for name in names if name not in used]):
         return []
     which = "column" if len(unused) == 1 else "columns"
