@@ -96,7 +96,7 @@ def latents(folder: Path) -> Tensor:
     """Of all samples of a finished run."""
     found, config = load_found(folder), run_config(folder)
     x = torch.cat([client.x for client in config.scenario.build(config.data_seed).clients])
-    return found.method.embed(found.result, found.preparation.apply(x))
+    return found.method.embed(found.result, found.preparation.prepared(x))
 
 
 def dimensions(points: Tensor) -> float:
