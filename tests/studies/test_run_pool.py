@@ -76,6 +76,23 @@ def test_a_run_that_was_stopped_is_resumed(tmp_path: Path, toy: None, forked_wor
     assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 3
 
 
+def test_a_run_out_of_time_ends_between_two_steps_and_its_process_makes_the_next(
+    tmp_path: Path, toy: None, forked_workers: None
+) -> None:
+    def config(rounds: int, pause: float) -> Any:
+        return load_config("toy", [*TOY, f"method.rounds={rounds}", f"method.pause={pause}"])
+
+    with RunWorker() as worker:
+        assert worker.run(config(1, 0), tmp_path / "first", 300, 300, Steps())
+        process, steps = worker._process, Steps()
+        assert not worker.run(config(100, 2), tmp_path / "long", 9, 300, steps)
+        assert 1 <= len(steps.steps) < 5
+        assert worker._process is process
+        assert worker.run(config(1, 5), tmp_path / "one", 9, 300, Steps())  # it is done, whatever another would take
+        assert worker._process is process
+        assert not is_finished(tmp_path / "long")
+
+
 def test_a_process_that_dies_is_reported(tmp_path: Path, toy: None) -> None:
     with RunWorker() as worker:
         worker.order(load_config("toy", TOY).tables, tmp_path / "run")

@@ -61,8 +61,9 @@ class RunWorker(AbstractContextManager["RunWorker"]):
     def run(self, config: Config, folder: Path, seconds: float, max_seconds: float, progress: Progress) -> bool:
         """Make or resume a run in the worker process; return whether it finished within its time.
 
-        A run that is stopped keeps its last checkpoint, from which it can be resumed. `seconds` is the time limit,
-        counted from when the process is ready; `max_seconds` includes its start. Raises FedkinError if the method
+        A run that is stopped keeps its last checkpoint, from which it can be resumed; the process is killed only in the
+        middle of a step. `seconds` is the time limit, counted from when the process is ready; `max_seconds` includes
+        its start. Raises FedkinError if the method
         refuses the data or fails, a file cannot be written, or the process ends from outside.
         """
         if is_finished(folder):
@@ -70,7 +71,7 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         self.memory = 0
         began, is_new = time.monotonic(), self._process is None
         end = began + max_seconds
-        self.order(config.tables, folder)
+        self.order(config.tables, folder, seconds=min(seconds, max_seconds))
         try:
             while (message := self._next(end)) is not None:
                 kind, *rest = message
@@ -81,8 +82,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
                     getattr(progress, kind)(*rest)
                 elif kind == "memory":
                     self.memory = int(rest[0])
-                elif kind == "done":
-                    return True
+                elif kind in ("done", "stopped"):
+                    return kind == "done"
                 else:
                     raise FedkinError(rest[0] if kind == "refused" else f"it failed with {rest[0]}")
         except KeyboardInterrupt:
@@ -91,15 +92,20 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         self.stop()
         return is_finished(folder)
 
-    def order(self, tables: Mapping[str, Any], folder: Path, probes: Collection[str] = ()) -> None:
-        """Send the process an order to make a run and measure probes; see `fedkin.studies.reproduce.probes`."""
-        if self._process is None:
-            self._start()
+    def order(
+        self, tables: Mapping[str, Any], folder: Path, probes: Collection[str] = (), seconds: float | None = None
+    ) -> None:
+        """Send the process an order to make a run and measure probes; see `fedkin.studies.reproduce.probes`.
+
+        The run stops between two steps when its `seconds` are over; without, there is no limit.
+        """
+        self.begin()
         assert self._process is not None
         order = {
             "tables": tables,
             "folder": str(folder),
             "probes": sorted(probes),
+            "seconds": seconds,
             "method": registry.target_of("method", tables["method"]["name"]),
             "scenario": registry.target_of("scenario", tables["scenario"]["name"]),
         }
@@ -107,7 +113,10 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
 
-    def _start(self) -> None:
+    def begin(self) -> None:
+        """Start the process, unless there is one; it takes seconds, while something else may be done."""
+        if self._process is not None:
+            return
         threads = [] if self._threads is None else [str(self._threads)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fedkin.studies.run_worker", *threads],

@@ -2,20 +2,24 @@
 
 It reads an order per line on stdin, JSON as `fedkin.studies.run_pool` writes it, and writes to stdout a JSON list per
 line: ``["ready"]`` before a run, the name of a `fedkin.core.progress.Progress` method with its arguments, and at the
-end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. Before that comes ``["memory", bytes]`` on Linux. A
-process of its own can be killed at any moment, also in the middle of an import or of one long step. It ends as soon as
-its stdin closes, as when its parent is killed.
+end ``["done"]``, ``["stopped"]``, ``["refused", sentence]`` or ``["failed", what]``. Before that comes ``["memory",
+bytes]`` on Linux. A process of its own can be killed at any moment, also in the middle of an import or of one long
+step. It takes seconds to start another, so a run with a time limit stops by itself between two steps, if another one
+like the last would take too long. The process ends as soon as its stdin closes, as when its parent is killed.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import signal
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,14 +34,30 @@ from fedkin.experiment.run import execute, resume
 from fedkin.experiment.run_folder import CONFIG, is_finished
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_CAUTION = 1.25
+"""Time of the next step, in multiples of the last one's."""
 _FORGET_PEAK, _PEAK = "5", "VmHWM:"
 
 
+class _OutOfTime(Exception):
+    """There is no time for another step of a run."""
+
+
 class SentProgress(Progress):
-    """Progress that is sent to the parent process, one message per line of text."""
+    """Progress that is sent to the parent process, one message per line of text.
+
+    It ends a run before a step that would take longer than the time left, if it took as long as the last one.
+    """
 
     def __init__(self, messages: TextIO) -> None:
         self._messages = messages
+        self.limit(None)
+
+    def limit(self, seconds: float | None) -> None:
+        """Give the next run so many `seconds` from now; ``None`` for no limit."""
+        self._end_of_time = math.inf if seconds is None else time.monotonic() + seconds
+        self._finished = False
+        self._stepped: float | None = None
 
     def send(self, *words: Any) -> None:
         """Write one message."""
@@ -50,8 +70,15 @@ class SentProgress(Progress):
     def part(self, done: int, total: int) -> None:
         self.send("part", done, total)
 
+    def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
+        self._finished = bool(tree["state"]["finished"])
+
     def step(self, line: RecordLine, timing: Timing) -> None:
         self.send("step", line, timing)
+        before, self._stepped = self._stepped, time.monotonic()
+        took = timing["seconds"] if before is None else self._stepped - before  # with evaluation and files
+        if not self._finished and self._stepped + _CAUTION * took > self._end_of_time:
+            raise _OutOfTime
 
     def warn(self, text: str) -> None:
         self.send("warn", text)
@@ -77,6 +104,7 @@ def main() -> None:
         with suppress(OSError):  # not Linux, or not allowed
             _RESET.write_text(_FORGET_PEAK, encoding="ascii")
         progress.send("ready")
+        progress.limit(order["seconds"])
         outcome = _outcome(order, progress)
         if (peak := _peak_memory()) is not None:
             progress.send("memory", peak)
@@ -119,6 +147,8 @@ def _outcome(order: dict[str, Any], progress: Progress) -> tuple[str, ...]:
 
             for probe in order["probes"]:
                 probed(folder, probe)
+    except _OutOfTime:
+        return ("stopped",)
     except FedkinError as error:
         return "refused", str(error)
     except BrokenPipeError:

@@ -109,3 +109,17 @@ def test_what_was_stopped_goes_on_when_all_had_a_turn(
     assert watch.names == ["kfed-3 0", "kmeans-3 0", "toy 0", "kfed-3 0"]
     assert [seconds for _, seconds in worker.given] == pytest.approx([30, 20, 57 / 2, 56])
     assert {line.method: line.runs for line in comparison.lines} == {"kfed": 1, "kmeans": 1, "toy": 1}
+
+
+def test_every_cheap_method_has_its_first_run_before_the_ladder_of_numbers(
+    tmp_path: Path, hospitals: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = ("kfed", "kmeans", "kin-graph")
+    question = question_of(hospitals, methods=methods, settings=["engine.workers=1"])
+    worker, watch = Timed(dict.fromkeys(methods, 1), monkeypatch), Watch()
+    compared_with(question, Options(methods, seeds=1, budget="7s"), tmp_path / "out", watch, worker)
+    assert watch.names == ["kin-graph 0", "kfed-3 0", "kmeans-3 0", "kfed-2 0", "kfed-4 0"]
+    worker, watch = Timed(dict.fromkeys(methods, 1), monkeypatch), Watch()
+    options = Options(("kfed", "kmeans"), seeds=1, budget="4s")
+    compared_with(question, options, tmp_path / "none", watch, worker)
+    assert watch.names == ["kfed-2 0", "kmeans-2 0"]  # where none finds a number

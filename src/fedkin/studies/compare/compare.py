@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -89,10 +89,13 @@ def compared(
     truth = population.truth if question.family == "samples" else population.clusters
     if options.by == "truth" and truth is None:
         raise FedkinError(f"--by truth needs a truth, and '{question.data}' has none; leave it out.")
-    samples = prepared_samples(population, config.data.preparing, question.seed)
-    if out.exists() and not out.is_dir():
-        raise FedkinError(f"{out} is a file; give another --out.")
-    with folder_lock(out), nullcontext(worker) if worker else RunWorker() as at_work:
+    with nullcontext(worker) if worker else RunWorker() as at_work, ExitStack() as locked:
+        if worker is None and not (out / PLAN).exists():
+            at_work.begin()  # while the samples are prepared
+        samples = prepared_samples(population, config.data.preparing, question.seed)
+        if out.exists() and not out.is_dir():
+            raise FedkinError(f"{out} is a file; give another --out.")
+        locked.enter_context(folder_lock(out))
         _prepare(question, options, out)
         judge = Judge(question.family, samples, question.seed)
         score = truth_of if options.by == "truth" else score_of

@@ -1,8 +1,9 @@
 """Schedule of a comparison: which run is made next, and how the time budget is shared.
 
 First comes one seed of every method that finds the number of clusters, or is given the known one. If the number is not
-known, cheap methods also try a ladder of numbers; the numbers found and the best of the ladder are then given to the
-other methods: cheap ones try all, costly ones only the likeliest. Then come further seeds of each method with its best
+known, cheap methods that need it have their first turn with the best one found so far, before costly ones. Then one or
+two try a ladder of numbers; the numbers found and the best of the ladder are given to the other methods: cheap ones try
+all, costly ones only the likeliest. Then come further seeds of each method with its best
 number, for which time is reserved as the first runs suggest; the rest is shared by methods that wait for their first
 turn. A run that was stopped resumes after all had their turn, the cheapest method first, as long as there is time.
 """
@@ -44,6 +45,7 @@ _DECIDED = "numbers.json"
 
 @dataclass(frozen=True)
 class _Decided:
+    first: list[int] = field(default_factory=list)
     climbers: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     likeliest: list[int] = field(default_factory=list)
@@ -90,7 +92,7 @@ class Schedule:
 
     def candidates(self) -> list[Candidate]:
         """Return all candidates that are known so far."""
-        first = [*self.selection.first(self.clusters), *self._ladder()]
+        first = [*self.selection.first(self.clusters), *self._with_first(), *self._ladder()]
         decided = self._decided()
         costly = self.selection.with_k(decided.likeliest, cheap=False)
         return list(dict.fromkeys([*first, *self.selection.with_k(decided.numbers, cheap=True), *costly]))
@@ -119,7 +121,12 @@ class Schedule:
 
     def _turns(self) -> Iterator[tuple[Candidate, int]]:
         """Yield candidates and seeds, counted from 0, in the order of their turns."""
-        yield from ((each, 0) for each in self.selection.first(self.clusters))
+        first = self.selection.first(self.clusters)
+        if self.clusters is None and self.question.family == "samples":
+            yield from ((each, 0) for each in first if method_named(each.method).cost == "cheap")
+            self._settle(first=self._first_number())
+            yield from ((each, 0) for each in self._with_first())
+        yield from ((each, 0) for each in first)
         if self.clusters is None:
             self._settle(climbers=self._able_to_climb())
             yield from ((each, 0) for each in self._ladder())
@@ -170,6 +177,16 @@ class Schedule:
         """Return each method with its best number, if it has a finished run; the cheapest first."""
         chosen = self.best()
         return [chosen[name] for name in self.selection.methods if name in chosen]
+
+    def _first_number(self) -> list[int]:
+        """Return the number that methods which need one are first given: the best found, or the ladder's least."""
+        found = self._found_numbers()[:1]
+        maximum = sum(self.judge.sizes) // _SAMPLES_PER_CLUSTER
+        return found or [number for number in LADDER[:1] if number <= maximum]
+
+    def _with_first(self) -> list[Candidate]:
+        """Return the cheap methods that need a number of clusters with the one that they are first given."""
+        return [Candidate(name, number) for name in self.selection.needy for number in self._decided().first]
 
     def _able_to_climb(self) -> list[str]:
         """Return the methods on the ladder: the cheapest that needs a number of clusters, and quick optional ones."""
