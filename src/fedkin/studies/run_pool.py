@@ -83,7 +83,7 @@ class RunWorker(AbstractContextManager["RunWorker"]):
                 elif kind == "memory":
                     self.memory = int(rest[0])
                 elif kind in ("done", "stopped"):
-                    return kind == "done"
+                    return bool(kind == "done")
                 else:
                     raise FedkinError(rest[0] if kind == "refused" else f"it failed with {rest[0]}")
         except KeyboardInterrupt:

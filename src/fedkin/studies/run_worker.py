@@ -39,7 +39,7 @@ _CAUTION = 1.25
 _FORGET_PEAK, _PEAK = "5", "VmHWM:"
 
 
-class _OutOfTime(Exception):
+class _TimeOverError(Exception):
     """There is no time for another step of a run."""
 
 
@@ -78,7 +78,7 @@ class SentProgress(Progress):
         before, self._stepped = self._stepped, time.monotonic()
         took = timing["seconds"] if before is None else self._stepped - before  # with evaluation and files
         if not self._finished and self._stepped + _CAUTION * took > self._end_of_time:
-            raise _OutOfTime
+            raise _TimeOverError
 
     def warn(self, text: str) -> None:
         self.send("warn", text)
@@ -147,7 +147,7 @@ def _outcome(order: dict[str, Any], progress: Progress) -> tuple[str, ...]:
 
             for probe in order["probes"]:
                 probed(folder, probe)
-    except _OutOfTime:
+    except _TimeOverError:
         return ("stopped",)
     except FedkinError as error:
         return "refused", str(error)

@@ -8,8 +8,9 @@ import pytest
 
 from fedkin.experiment.config import load_config
 from fedkin.studies.compare import question_of
+from fedkin.studies.compare.better_than_chance import ChanceTest
 from fedkin.studies.compare.candidates import Candidate
-from fedkin.studies.compare.comparison_words import about_as_good, reason, remark, use
+from fedkin.studies.compare.comparison_words import about_as_good, by_chance, reason, remark, use
 from fedkin.studies.compare.judging import CandidateScore
 from fedkin.studies.compare.ranking import Choice
 
@@ -20,6 +21,14 @@ def test_remarks() -> None:
     assert remark("baseline", 0, 3, 0, None, False) == "forms no clusters; not started in the budget"
     assert remark("", 0, 3, 0, "It is too small.", True) == "cannot be applied: It is too small"
     assert remark("centralised", 1, 3, 9, None, True) == "a centralised baseline: moves the data; 1 of 3 runs finished"
+
+
+def test_the_cohesion_of_the_test_against_chance_is_told_from_that_of_the_ranking() -> None:
+    said = by_chance(ChanceTest(0.273, 0.394, 19))
+    assert (
+        "the best cohesion in single columns of at most 600 samples, which is not the ranking's, is 0.273, and" in said
+    )
+    assert "cohesion in principal components of at" in by_chance(ChanceTest(0.2, 0.3, 19, "principal components"))
 
 
 @pytest.mark.parametrize(

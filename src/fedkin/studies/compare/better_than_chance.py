@@ -24,7 +24,7 @@ TIMES = 19
 SIGNIFICANT = 0.05
 _NUMBERS = (2, 3, 4, 6, 8, 12, 20)
 """Numbers of clusters of the k-means on samples without clusters."""
-_MAX_ROWS = 600
+MAX_ROWS = 600
 """Samples that are looked at, which are enough for what shows."""
 
 
@@ -33,12 +33,13 @@ class ChanceTest:
     """Result of the test against chance: the best cohesion on the data, and on simulated samples without clusters.
 
     `by_chance` is the mean over the simulations, and `as_good` the number of these, of `TIMES`, whose best cohesion is
-    at least the one `reached`.
+    at least the one `reached`. `space` says what these cohesions are computed in, which is not that of a ranking.
     """
 
     reached: float
     by_chance: float
     as_good: int
+    space: str = "single columns"
 
     @property
     def p(self) -> float:
@@ -52,7 +53,11 @@ class ChanceTest:
 
 
 def chance_test(
-    x: Numbers, blocks: Sequence[Block], sizes: Sequence[int], found: Sequence[Sequence[Labels]]
+    x: Numbers,
+    blocks: Sequence[Block],
+    sizes: Sequence[int],
+    found: Sequence[Sequence[Labels]],
+    named: str = "single columns",
 ) -> ChanceTest:
     """Test the most cohesive clusters of the data against the most cohesive ones of samples without clusters.
 
@@ -62,9 +67,9 @@ def chance_test(
 
     `x`, float64 ``(m, width)``, has samples in order of client, so many of each as `sizes` say; at most 600 of them,
     evenly spaced, are used. `blocks` say which of its columns come from one original column. `found` has by candidate
-    the clusters of the samples run by run: int64 ``(m,)``, -1 for none.
+    the clusters of the samples run by run: int64 ``(m,)``, -1 for none. `named` is the `ChanceTest.space`.
     """
-    rows = np.arange(len(x)) if len(x) <= _MAX_ROWS else np.linspace(0, len(x) - 1, _MAX_ROWS).astype(np.int64)
+    rows = np.arange(len(x)) if len(x) <= MAX_ROWS else np.linspace(0, len(x) - 1, MAX_ROWS).astype(np.int64)
     x = x[rows]
     ends = [0, *accumulate(sizes)]
     sizes = [int(np.count_nonzero((rows >= start) & (rows < end))) for start, end in pairwise(ends)]
@@ -75,7 +80,7 @@ def chance_test(
     for _ in range(TIMES):
         points = points_of(torch.from_numpy(samples.drawn(rng)), "raw")
         drawn.append(_best_cohesion(space_of_points(rows, points, sizes, space.floors), rng))
-    return ChanceTest(reached, mean(drawn), sum(each >= reached for each in drawn))
+    return ChanceTest(reached, mean(drawn), sum(each >= reached for each in drawn), named)
 
 
 def _best_cohesion(space: Space, rng: np.random.Generator) -> float:

@@ -10,7 +10,7 @@ from statistics import mean
 from fedkin.experiment.config import apply_setting
 from fedkin.experiment.measure_titles import join_words
 from fedkin.report.numbers import format_bytes, pluralize
-from fedkin.studies.compare.better_than_chance import TIMES, ChanceTest
+from fedkin.studies.compare.better_than_chance import MAX_ROWS, TIMES, ChanceTest
 from fedkin.studies.compare.candidates import Candidate, Family, Role
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 from fedkin.studies.compare.question import Question
@@ -62,8 +62,9 @@ def one_column(name: str) -> str:
 def by_chance(test: ChanceTest) -> str:
     """Write the warning that no clusters are better than chance."""
     return (
-        f"No method's clusters are better than chance: the best cohesion is {test.reached:.3f}, and "
-        f"{test.as_good} of {TIMES} simulated tables without clusters reach it (p = {test.p:.2f}; "
+        f"No method's clusters are better than chance: the best cohesion in {test.space} of at most {MAX_ROWS} "
+        f"samples, which is not the ranking's, is {test.reached:.3f}, and {test.as_good} of {TIMES} simulated tables without "
+        f"clusters reach it (p = {test.p:.2f}; "
         f"their mean is {test.by_chance:.3f}). The data may have no clusters."
     )
 

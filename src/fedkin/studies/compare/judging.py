@@ -97,9 +97,10 @@ class Judge:
         ends = np.cumsum(self.sizes)
         looked_at = np.bincount(np.searchsorted(ends, self.space.rows, side="right"), minlength=len(ends)).tolist()
         x, blocks = self.space.points, [(str(i), i, i + 1) for i in range(self.space.points.shape[1])]
+        named = "principal components"
         if self.has_columns:
-            x, blocks = self._numbers, list(self.samples.blocks)
-        return chance_test(x, blocks, looked_at, [verdict.labels for verdict in verdicts])
+            x, blocks, named = self._numbers, list(self.samples.blocks), "single columns"
+        return chance_test(x, blocks, looked_at, [verdict.labels for verdict in verdicts], named)
 
     @property
     def has_columns(self) -> bool:
