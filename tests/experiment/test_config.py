@@ -220,7 +220,7 @@ def test_a_target_to_stop_at_must_be_complete() -> None:
 
 
 OPEN = "'engine.secure_sums' is true, but method '{}' needs more than sums over clients; these do not: "
-ABLE = "kin-graph with common_micro_clusters = true, ffcm with aggregation = 'mean' and start = 'uniform', fedavg, "
+ABLE = "kin-graph, ffcm with aggregation = 'mean' and start = 'uniform', fedavg, "
 ABLE += "fedopt, ifca."
 
 
@@ -246,7 +246,7 @@ def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) 
         (
             "kin-graph",
             ["method.common_micro_clusters=false"],
-            "'method.common_micro_clusters' is false, {} true.",
+            "'method.common_micro_clusters' is false, {} true or 'auto'.",
         ),
         (
             "ifca",
@@ -257,7 +257,7 @@ def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) 
             (method, [f"method.aggregation={how}"], f"'method.aggregation' is '{how}', {{}} 'mean'.")
             for method, how in (("fedavg", "median"), ("fedopt", "trimmed-mean"), ("ifca", "median"))
         ),
-        ("ffcm", [], "'method.aggregation' is 'kmeans', {} 'mean'."),
+        ("ffcm", ["method.start=uniform"], "'method.aggregation' is 'kmeans', {} 'mean'."),
         ("fedavg", ["data.scaling=auto"], "'data.scaling' is 'auto', {} 'standard' or 'none'."),
     ],
 )
@@ -269,9 +269,16 @@ def test_settings_that_take_more_than_sums_are_refused_by_name(method: str, sett
     assert not load_config(method, settings).engine.secure_sums
 
 
+def test_all_settings_that_take_more_than_sums_are_named_at_once() -> None:
+    with pytest.raises(FedkinError) as caught:
+        load_config("ffcm", ["engine.secure_sums=true"])
+    named = [line.partition("' is")[0] for line in str(caught.value).splitlines()]
+    assert named == ["'data.scaling", "'method.aggregation", "'method.start"]
+
+
 def test_methods_of_sums_may_be_set_to_use_them() -> None:
     settings = ["engine.secure_sums=true", "data.scaling=standard"]
-    for method in ("fedavg", "fedopt", "ifca"):
+    for method in ("fedavg", "fedopt", "ifca", "kin-graph"):
         assert load_config(method, settings).engine.secure_sums
     assert load_config("ffcm", [*settings, "method.aggregation=mean", "method.start=uniform"]).engine.secure_sums
 

@@ -125,8 +125,8 @@ class Method(ABC, Generic[S]):
     scenario : str
         The scenario it is tried on by default.
     sums_suffice : mapping or None
-        Settings with which sums over clients are all it needs; ``None`` if it always needs more. Not inherited, since a
-        subclass may need more.
+        Settings with which sums over clients are all it needs, several allowed values in a tuple; ``None`` if it always
+        needs more. Not inherited, since a subclass may need more.
     """
 
     state_type: ClassVar[type[State]]
@@ -222,6 +222,12 @@ def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
         if one.name in unused and getattr(method, one.name) != one.default:
             value = getattr(method, one.name)
             raise FedkinError(f"{one.name} is {value!r}, but it has no effect {unused[one.name]}; leave it out.")
+
+
+def allowed_for_sums(made: type[Method[Any]]) -> dict[str, tuple[Any, ...]]:
+    """Return the values of hyper-parameters, by name, with which sums over clients are all that a method needs."""
+    needed = made.sums_suffice or {}
+    return {name: wanted if isinstance(wanted, tuple) else (wanted,) for name, wanted in needed.items()}
 
 
 def display_name(method: type[Any]) -> str:

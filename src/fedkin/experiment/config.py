@@ -19,8 +19,9 @@ import tomli_w
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_model
 
 from fedkin.core import FedkinError, Method
+from fedkin.core.errors import refuse
 from fedkin.core.files import read_tables
-from fedkin.core.method import display_name
+from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.data.population import Population
 from fedkin.data.reading.client_files import files_of_clients
 from fedkin.experiment import registry
@@ -238,21 +239,19 @@ def _check_pace(method: type[Any], checked: Any) -> None:
 
 def _check_sums(method: type[Any], checked: Any) -> None:
     """Check that ``engine.secure_sums`` is only set for methods which need nothing but sums over clients."""
-    needed = method.sums_suffice
-    if needed is None:
+    if method.sums_suffice is None:
         raise FedkinError(
             f"'engine.secure_sums' is true, but method '{checked.method.name}' needs more than sums over clients; "
             f"these do not: {', '.join(registry.methods_of_sums())}."
         )
-    for path, value, allowed in (
-        ("data.scaling", checked.data.scaling, ("standard", "none")),
-        *((f"method.{name}", getattr(checked.method, name), (wanted,)) for name, wanted in needed.items()),
-    ):
-        if value not in allowed:
-            raise FedkinError(
-                f"'{path}' is {registry.as_setting(value)}, which takes more than sums over clients; with "
-                f"'engine.secure_sums' it should be {' or '.join(registry.as_setting(one) for one in allowed)}."
-            )
+    wanted = {f"method.{name}": allowed for name, allowed in allowed_for_sums(method).items()}
+    values = {path: getattr(checked.method, path.removeprefix("method.")) for path in wanted}
+    refuse(
+        f"'{path}' is {registry.as_setting(value)}, which takes more than sums over clients; with "
+        f"'engine.secure_sums' it should be {' or '.join(registry.as_setting(one) for one in allowed)}."
+        for path, allowed in ({"data.scaling": ("standard", "none")} | wanted).items()
+        if (value := ({"data.scaling": checked.data.scaling} | values)[path]) not in allowed
+    )
 
 
 def check_section(tables: dict[str, Any], section: str, place: str) -> None:

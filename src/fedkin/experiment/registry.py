@@ -197,11 +197,14 @@ def as_setting(value: object) -> str:
 
 def methods_of_sums() -> list[str]:
     """List the methods that need nothing but sums over clients, with the settings for it; imports all methods."""
+    from fedkin.core.method import allowed_for_sums
+
     found = []
     for name in METHODS:
         made = resolve("method", name)
         if made.sums_suffice is not None:
-            changed = {key: value for key, value in made.sums_suffice.items() if getattr(made, key, None) != value}
+            wanted = allowed_for_sums(made)
+            changed = {key: allowed[0] for key, allowed in wanted.items() if getattr(made, key, None) not in allowed}
             settings = " and ".join(f"{key} = {as_setting(value)}" for key, value in changed.items())
             found.append(f"{name} with {settings}" if settings else name)
     return found

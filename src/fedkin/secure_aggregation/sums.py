@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Federation
-from fedkin.core.method import display_name
+from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
 from fedkin.core.task import Task
 from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
@@ -56,12 +56,11 @@ def secure(fed: Federation, method: Any) -> None:
     FedkinError
         If the method, or one of its settings, needs more.
     """
-    needed = method.sums_suffice
-    if needed is None:
+    if method.sums_suffice is None:
         raise FedkinError(f"{display_name(type(method))} needs more than sums over clients.")
-    for name, value in needed.items():
-        if getattr(method, name) != value:
-            raise FedkinError(f"With secure sums, '{name}' must be {value!r}, not {getattr(method, name)!r}.")
+    for name, allowed in allowed_for_sums(type(method)).items():
+        if (given := getattr(method, name)) not in allowed:
+            raise FedkinError(f"With secure sums, '{name}' must be {' or '.join(map(repr, allowed))}, not {given!r}.")
     fed.secure_sums = True
 
 

@@ -126,7 +126,8 @@ class SumsPath:
     whitening, local_whitening : float
         Hyper-parameters of `KinGraphMethod`.
     may_change : bool
-        Whether to change to clients' own micro-clusters if sums are to be secure and too few clients reply.
+        Whether to change to clients' own micro-clusters if too few clients reply to hide a sum and the run does not ask
+        for secure sums.
     """
 
     min_members: int
@@ -146,7 +147,7 @@ class SumsPath:
         else:
             phase, (after, values) = "graph", self._nodes(sums, state)
         record = Record(sums.answered, dict(sums.missing), {"phase": phase, **values, **sums.facts()})
-        if after is None and sums.hidden and self.may_change:
+        if after is None and sums.hidden and self.may_change and not fed.secure_sums:
             record.values["warning"] = (
                 f"Fewer than {MIN_CLIENTS} clients answered, too few to hide a sum; each client's own micro-clusters "
                 "are used instead of common ones."

@@ -112,8 +112,8 @@ class KinGraphMethod(SampleMethod):
         them, see `common_micro_clusters`. `min_members` then holds over all clients together, and it hardly
         matters how samples are spread over clients; points are not smoothed. With 3 to 64 clients the sums are secure:
         the server does not see a client's part; otherwise it does, and a part can be of single samples. "auto" uses
-        them if sums are secure and clients have fewer than 40 times `min_members` samples on average, as long as
-        three clients reply.
+        them where a run asks for secure sums; else with 3 to 64 clients that have fewer than 40 times `min_members`
+        samples on average, as long as three reply.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
     max_nodes : int
@@ -158,7 +158,7 @@ class KinGraphMethod(SampleMethod):
     soft = True
     keeps: ClassVar[str] = KEPT_OF_FORGOTTEN
     cost = "cheap"
-    sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": True, "epsilon": None}
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": (True, "auto"), "epsilon": None}
 
     def __post_init__(self) -> None:
         if "auto" not in (self.n_clusters, self.resolution):
