@@ -59,3 +59,17 @@ def test_a_reply_that_takes_a_while_is_waited_for(grid):
     grid.pull_messages = lambda numbers: pull(numbers) if time.monotonic() > late else []
     assert exchange(grid, messages(grid, ["a"]), 5)[0]["config"]["say"] == "a"
     assert time.monotonic() - late < 2.5  # Flower itself would look again after three seconds
+
+
+IN_RAY = (
+    "<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'\x1b[36mray::ClientAppActor.run()\x1b[39m (pid=7835)\n"
+    '    ^^^^^^^^^^^^\n  File "/a/ray_actor.py", line 65, in run\n    raise ClientAppException(str(ex)) from ex\n'
+    "flwr.clientapp.client_app.ClientAppException: \nException ClientAppException occurred. Message: No query function "
+    "registered with name 'fedkin''>"
+)
+
+
+def test_of_an_error_in_a_simulation_the_apps_own_message_is_reported(grid):
+    grid.troubles = lambda message, partition: Error(2, IN_RAY if partition == 0 else "\x1b[31mbad\x1b[0m")
+    found = exchange(grid, messages(grid, ["a", "b"]), 5)
+    assert found == {0: "error 2: No query function registered with name 'fedkin'", 1: "error 2: bad"}

@@ -136,7 +136,7 @@ def test_an_app_without_the_query_learns_what_it_needs():
     with pytest.raises(FedkinError) as refused:
         start(flower.EmbeddingStrategy(), where)
     assert "No query function registered with name 'fedkin'" in str(refused.value)
-    assert "it needs app.query('fedkin')(fedkin.flower.describes(load))" in str(refused.value)
+    assert "it needs app.query('fedkin')(fedkin.flower.describes(load)) (error 2: " in str(refused.value)
 
 
 def test_classes_need_labels():

@@ -144,7 +144,7 @@ def test_without_names_nobody_is_recognised_in_another_simulation(tmp_path):
 def test_an_app_that_does_not_say_names_is_refused():
     where = grid()
     del where.app._registered_funcs["query.fedkin"]
-    with pytest.raises(FedkinError, match=r"A node has not said its name \(error 2: .*; names=True needs app\.query"):
+    with pytest.raises(FedkinError, match=r"^names=True needs app\.query.*; a node has not said its name \(error 2: "):
         start(flower.OCFLStrategy(names=True), where, None)
 
 
@@ -222,3 +222,12 @@ def test_a_checkpoint_has_no_room_for_nodes_that_never_came(tmp_path):
     start(flower.CFLGPStrategy(n_clusters=2), grid(), tmp_path, rounds=2)
     kept = load_file(tmp_path / "checkpoint.safetensors")
     assert [tuple(one.shape[:2]) for one in kept.values() if one.ndim == 3] == [(2, len(CLUSTERS))]
+
+
+def test_the_log_says_how_many_nodes_are_in_each_cluster(caplog):
+    caplog.set_level("INFO", "flwr")
+    start(flower.FedAvgStrategy(), grid(), None)
+    assert "├──> 1 cluster of 6 nodes\n" in caplog.text
+    caplog.clear()
+    start(flower.OCFLStrategy(), grid(), None)
+    assert "├──> 2 clusters of 3, 3 nodes\n" in caplog.text

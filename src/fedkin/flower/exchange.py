@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from flwr.app import Message, MetricRecord, RecordDict
@@ -13,6 +14,9 @@ from fedkin.engines.flower_engine.transport import Key, poll, push
 from fedkin.flower.array_layout import ArrayLayout
 
 _LONGEST_REASON = 300
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_OF_APP = "Exception ClientAppException occurred. Message: "
+"""What stands before the app's own message where Flower's simulation reports an error, see its `ClientAppException`."""
 
 RAISED = ("error 0:", "error 2:")
 """How the reason of a reply begins if the client app failed, rather than the way to it."""
@@ -54,6 +58,11 @@ def weighted_metrics(reply: RecordDict, key: str) -> MetricRecord | str:
 
 
 def _failure(reply: Message) -> str:
-    """Return why a node could not do its task, in one line."""
-    reason = " ".join((reply.error.reason or "").split()) or "no reason given"
+    """Return why a node could not do its task, in one line.
+
+    Of an error in a simulation that is the app's own message, which comes after Ray's traceback.
+    """
+    given = _COLOURS.sub("", reply.error.reason or "")
+    *_, own = given.rpartition(_OF_APP)
+    reason = " ".join(own.removesuffix("'>").split() if own != given else given.split()) or "no reason given"
     return f"error {reply.error.code}: {reason[:_LONGEST_REASON]}"

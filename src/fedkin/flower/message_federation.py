@@ -118,7 +118,7 @@ class MessageFederation(Federation):
             if isinstance(reply, str):
                 raised = reply.startswith(RAISED)
                 needed = _NO_QUERY.format(self.terms.query_needed)
-                yield client, self._refuse(client, f"{reply}; {needed}") if raised else reply
+                yield client, self._refuse(client, f"{needed} ({reply})") if raised else reply
                 continue
             try:
                 yield client, read(reply).tree()

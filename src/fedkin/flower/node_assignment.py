@@ -20,7 +20,7 @@ Ask = Callable[[Sequence[int]], Mapping[int, Name | FedkinError | None]]
 
 PATIENCE = 60.0
 """Seconds that a node that comes during a run has to say its name."""
-_NEEDED = "names=True needs app.query('fedkin')(fedkin.flower.describes())"
+_NEEDED = "names=True needs app.query('fedkin')(fedkin.flower.describes()) in the client app"
 NOWHERE = 0
 """Node of a client that was here in an earlier process and has not come back."""
 
@@ -104,7 +104,7 @@ def names_of(grid: Grid, timeout: float, nodes: Sequence[int]) -> dict[int, Name
     for node, reply in exchange(grid, messages, timeout).items():
         if isinstance(reply, str):
             raised = reply.startswith(RAISED)
-            found[node] = FedkinError(f"A node has not said its name ({reply}; {_NEEDED}).") if raised else None
+            found[node] = FedkinError(f"{_NEEDED}; a node has not said its name ({reply}).") if raised else None
             continue
         try:
             found[node] = query.name_in(reply)

@@ -22,6 +22,7 @@ from fedkin.flower.round_log import RoundLog
 from fedkin.flower.strategy_folder import StrategyFolder
 from fedkin.flower.strategy_result import ClusterResult
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
+from fedkin.report.numbers import pluralize
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 """Makes one record of metrics from several, weighted by the metric of a name."""
@@ -146,7 +147,8 @@ class RoundLoop:
         log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(missing))
         for client, reason in missing.items():
             log.warning("\t│\t> %s: %s", self.fed.called(client), reason)
-        log.info("\t├──> %d clusters of %s nodes", values["clusters"], values["sizes"])
+        sizes = ", ".join(map(str, values["sizes"]))
+        log.info("\t├──> %s of %s nodes", pluralize(values["clusters"], "cluster"), sizes or "no")
 
     def _count_training(self, number: int, record: Record) -> None:
         """Store and aggregate the training metrics of the clients whose training was used."""
