@@ -41,9 +41,14 @@ def holders(prefix: str | None, name: str, methods: list[str]) -> list[str]:
     return [m for m in methods if name in {option.name for option in options_of(registry.resolve("method", m))}]
 
 
-def is_allowed(prefix: str | None, name: str, value: str, methods: list[str]) -> bool:
+def is_allowed(prefix: str | None, name: str, value: str, methods: list[str], last: str = "") -> bool:
+    """Whether an option has such a value, beside another in the same row's `last` cell that it needs."""
+    others = [found for span in SPAN.findall(last) if (found := SETTING.fullmatch(span)) and found[2] != name]
+    beside = [f"method.{other[2]}={other[3]}" for other in others if not other[1]] if " with " in last else []
     for holder in holders(prefix, name, methods):
-        settings = [f"scenario.name={holder}", f"scenario.{name}={value}"] if prefix else [f"method.{name}={value}"]
+        settings = (
+            [f"scenario.name={holder}", f"scenario.{name}={value}"] if prefix else [f"method.{name}={value}", *beside]
+        )
         try:
             load_config(methods[0] if prefix else holder, settings)
         except FedkinError:
@@ -71,7 +76,7 @@ def test_only_what_exists_is_named(paper: str) -> None:
     for row in rows_of(text):
         for span in (span for cell in row for span in SPAN.findall(cell)):
             if setting := SETTING.fullmatch(span):
-                right = is_allowed(*setting.groups(), methods)
+                right = is_allowed(*setting.groups(), methods, row[-1])
             elif re.fullmatch(r"\w+\.py", span):
                 right = any((ROOT / "src").rglob(span))
             elif span.startswith("fedkin."):
