@@ -143,6 +143,10 @@ def test_a_folder_without_sites_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["federation", "sites", str(tmp_path)])
     assert ended.value.code == 2
+    assert "sites.json is not there; a real federation's server writes it beside its" in capsys.readouterr().err
+    (tmp_path / "sites.json").write_text("[]")
+    with pytest.raises(SystemExit):
+        main(["federation", "sites", str(tmp_path)])
     assert "sites.json is not as fedkin wrote it; a real federation's server writes it" in capsys.readouterr().err
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.client_files import load_clients
+from fedkin.deploy import server_app
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, site_of
 from fedkin.deploy.site_file import read_site
@@ -322,3 +324,25 @@ def test_a_site_s_log_names_its_columns_that_a_run_leaves_out(
     told = [line for line in said.splitlines() if line.endswith(" of this site; the server's log and report say why.")]
     assert len(told) == 2
     assert all("leaves out column 'bought' of this site" in line for line in told)
+
+
+def test_the_log_tells_who_is_lost_from_whose_sum_failed_for_it_and_goes_on_in_a_long_step(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(server_app, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    log, few = server_app._LogProgress(), "fewer than 3 clients to sum over"
+    log.names = ("a", "b", "c")
+    log.phase("Step 2")
+    for _ in range(5):
+        for done in (1, 2):
+            now[0] += 13
+            log.part(done, 3)
+    log.step({"step": 2, "missing": {"0": few, "1": "no reply", "2": few}}, {"seconds": 130})
+    assert capsys.readouterr().out.splitlines() == [
+        "fedkin: Step 2",
+        "fedkin: Request 3 of this step, 1 of 3 sites replied, 65 s now",
+        "fedkin: Request 5 of this step, 2 of 3 sites replied, 130 s now",
+        "fedkin: Step 2 in 130.0 s; site 'b' missing (no reply); too few were left for the sum of 'a' and 'c', so they "
+        "are asked again",
+    ]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedkin.core import FedkinError
 from fedkin.core.files import read_json, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.engines.flower_engine.grid import FlowerFederation
@@ -94,6 +95,10 @@ def table_of_sites(folder: Path) -> str:
 
 
 def _read(folder: Path) -> Sites:
+    if not (folder / SITES).exists():
+        raise FedkinError(
+            f"{folder / SITES} is not there; a real federation's server writes it beside its results, after each step."
+        )
     return read_json(folder / SITES, Sites, "; a real federation's server writes it beside its results")
 
 

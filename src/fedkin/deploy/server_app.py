@@ -28,10 +28,14 @@ from fedkin.deploy.attendance import Attendance
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.run_folder import CONFIG, LEDGER, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from fedkin.experiment.tracking import check_installed
+from fedkin.secure_aggregation.sums import lost_themselves
 
+_SAID_EVERY = 60.0
+"""Seconds after which a long step has another line in the log."""
 _UPLOADED = 1.0
 """Seconds after which `flwr run --stream` shows what was printed; whatever ends the process ends Flower's upload."""
 
@@ -113,6 +117,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         fed.labels_advice = (
             "'label' in a site's own site.toml names their column, and sites without labels cannot take part"
         )
+        progress.names = fed.names
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
         forgotten = [one for one in engine.forgotten if isinstance(one, int) or one in fed.names]
@@ -127,14 +132,38 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
 
 
 class _LogProgress(Progress):
-    """Progress as lines of the server's log."""
+    """Progress as lines of the server's log: one per phase and step, and within a long one one per minute.
+
+    `names` are those of the sites, in order of id, once they are known.
+    """
+
+    def __init__(self) -> None:
+        self.names: Sequence[str] = ()
+        self._requests, self._said, self._began = 0, time.monotonic(), time.monotonic()
 
     def phase(self, text: str) -> None:
+        self._requests, self._said, self._began = 0, time.monotonic(), time.monotonic()
         _log(text)
 
+    def part(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        self._requests += done == 1
+        if now - self._said >= _SAID_EVERY:
+            self._said = now
+            _log(
+                f"Request {self._requests} of this step, {done} of {total} sites replied, {now - self._began:.0f} s now"
+            )
+
     def step(self, line: RecordLine, timing: Timing) -> None:
-        missing = "".join(f"; site {site} missing ({reason})" for site, reason in line["missing"].items())
-        _log(f"Step {line['step']} in {timing['seconds']:.1f} s{missing}")
+        missing = {int(site): reason for site, reason in line["missing"].items()}
+        lost = lost_themselves(missing)
+        words = "".join(f"; site {self._name(site)} missing ({reason})" for site, reason in lost.items())
+        if others := [self._name(site) for site in missing if site not in lost]:
+            words += f"; too few were left for the sum of {join_words(others)}, so they are asked again"
+        _log(f"Step {line['step']} in {timing['seconds']:.1f} s{words}")
+
+    def _name(self, site: int) -> str:
+        return f"'{self.names[site]}'" if site < len(self.names) else str(site)
 
     def warn(self, text: str) -> None:
         _log(text)

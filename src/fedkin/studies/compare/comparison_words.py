@@ -64,7 +64,8 @@ def by_chance(test: ChanceTest) -> str:
     return (
         f"No method's clusters are better than chance: the best cohesion in {test.space} of at most {MAX_ROWS} "
         f"samples, which is not the ranking's, is {test.reached:.3f}, and {test.as_good} of {TIMES} simulated tables "
-        f"without clusters reach it (p = {test.p:.2f}; their mean is {test.by_chance:.3f}). The data may have no clusters."
+        f"without clusters reach it (p = {test.p:.2f}; their mean is {test.by_chance:.3f}). The data may "
+        "have no clusters."
     )
 
 
