@@ -6,6 +6,7 @@ import pytest
 from fedkin.experiment import registry
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_page import cells, page_of
+from fedkin.studies.compare.comparison_terminal import print_comparison
 
 KFED = ComparisonRow(
     "kfed", 3, "", 2, (3, 3), {"cohesion": 0.5}, {}, (), 1000.0, 1.0, (), "", "", spread=0.02
@@ -73,3 +74,22 @@ def test_every_method_says_what_a_client_sends(name: str) -> None:
     said = registry.resolve("method", name).sends
     assert said == said.strip().rstrip(".")
     assert len(said) > 20
+
+
+def test_that_runs_have_not_finished_is_said_once(comparison: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, third = comparison.lines
+    few = replace(
+        comparison,
+        lines=(
+            replace(first, runs=1, remark="1 of 2 runs finished"),
+            replace(second, runs=1, remark="1 of 2 runs finished"),
+            replace(third, remark="a centralised baseline: moves the data"),
+        ),
+    )
+    notes = page_of(few).parts[1].notes
+    assert [note for note in notes if "finished" in note] == ["Of 2 methods fewer than 2 runs finished, see Runs."]
+    assert "kmeans: a centralised baseline: moves the data." in notes
+    print_comparison(few)
+    assert capsys.readouterr().out.count("finished") == 1
+    print_comparison(comparison)
+    assert "finished" not in capsys.readouterr().out

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fedkin.experiment.run_folder import REPORT
 from fedkin.report import Bars, PagePart, PageView, ResultTable, TableCell
-from fedkin.report.numbers import format_bytes
+from fedkin.report.numbers import format_bytes, pluralize
 from fedkin.studies.compare.better_than_chance import TIMES
 from fedkin.studies.compare.candidates import method_named
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
@@ -80,6 +80,20 @@ def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
         "–" if line.seconds is None else duration(line.seconds),
         f"{line.runs} of {comparison.seeds}",
     ]
+
+
+def remark_beside_runs(comparison: Comparison, line: ComparisonRow) -> str:
+    """Return the remark on a method without how many runs have finished, which has a column of its own."""
+    runs = f"{line.runs} of {pluralize(comparison.seeds, 'run')} finished"
+    return "; ".join(part for part in line.remark.split("; ") if part != runs)
+
+
+def unfinished(comparison: Comparison) -> list[str]:
+    """Return a sentence on methods of which some runs have finished, and others not; empty if there are none."""
+    some = sum(0 < line.runs < comparison.seeds for line in comparison.lines)
+    if not some:
+        return []
+    return [f"Of {pluralize(some, 'method')} fewer than {pluralize(comparison.seeds, 'run')} finished, see Runs."]
 
 
 def headings(comparison: Comparison) -> list[str]:
@@ -176,7 +190,9 @@ def _bars(comparison: Comparison) -> Bars:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    notes = [f"{methods}: {remark}." for remark, methods in _alike(comparison, lambda line: line.remark).items()]
+    said = _alike(comparison, lambda line: remark_beside_runs(comparison, line))
+    notes = [f"{methods}: {remark}." for remark, methods in said.items()]
+    notes += unfinished(comparison)
     tried = _alike(comparison, lambda line: ", ".join(map(str, line.tried)))
     notes += [f"{methods} tried {numbers} clusters; the best is shown." for numbers, methods in tried.items()]
     notes += [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
