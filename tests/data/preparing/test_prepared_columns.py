@@ -156,7 +156,7 @@ def test_ordinals_and_dates_are_one_column_each():
     found = prepare(fed)
     assert fed.clients[0].x.shape == (6, 2)
     assert float(found.encoding.fill[0]) in (1.0, 2.0)
-    other = Column("stage", "ordinal", ("low", "high")), (0, 1, 1, 0, 1, 1)
+    other = Column("stage", "ordinal", ("high", "low")), (0, 1, 1, 0, 1, 1)
     with pytest.raises(FedkinError, match="levels"):
         prepare(federation(table(stage, day), table(other, day)))
 
