@@ -278,7 +278,7 @@ PLAIN = "they should be integers, booleans or strings"
         (pd.DataFrame(A), f"{TAKES}; got a single DataFrame; table.groupby('hospital') divides it by a column."),
         ([], "The list of clients is empty; at least one is needed."),
         ({}, "The dict of clients is empty; at least one is needed."),
-        ({1.5: (A, B)}, "A client is called 1.5; names are texts or whole numbers."),
+        ({None: (A, B)}, "A client is called None; names are texts, numbers, dates or truth values."),
         ([A, A], "Client 0 has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of"),
         ([(A, B), (A, B, B)], f"Client 1 is a tuple of 3; a client's data are {FORMS}."),
         ([(A, B), object()], f"Client 1 is of type object; a client's data are {FORMS}."),

@@ -71,3 +71,12 @@ def test_new_rows_in_another_unit_are_one_warning_and_rows_of_fit_none() -> None
     with pytest.warns(UserWarning, match=r"'a' .* about 18 times smaller .* 'c' .* \.\.\. and 2 more\.$") as said:
         model.predict(clients[0] / 18)
     assert len(said) == 1
+
+
+def test_rows_of_no_group_are_counted() -> None:
+    table = pd.concat([meters(0).assign(site=True), meters(1).assign(site=False), meters(2).assign(site=None)])
+    with pytest.warns(UserWarning, match="60 of 180 rows have no value of 'site', .* so no client has them"):
+        model = fedkin.KFed(n_clusters=2, random_state=0).fit(table.groupby("site"))
+    assert model.client_names_ == ["False", "True"]
+    assert list(model.predict(table.groupby("site"))) == ["False", "True"]
+    assert model.preparation_.notes[0].startswith("60 of 180 rows")

@@ -132,7 +132,7 @@ class ClientClusterer(ClientPredictor):
         own, recipe = own_options(type(self).__name__, self.get_params())
         options |= own | ({} if architecture is None else {"module": architecture.name})
         outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured))
-        outcome = outcome.noted(notes, questions)
+        outcome = outcome.noted([*given.notes, *notes], [*given.notes, *questions])
         warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
         for entry in outcome.history:
             if "warning" in entry:

@@ -100,7 +100,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         given = federation_input(data, y)
         with python_advice():
             population = ClientFiles(given.source, given.label, table=self._table_options()).build()
-        self._read = _Read(population.notes, population.questions, given.label, _truth(given, population))
+        notes, questions = ((*given.notes, *own) for own in (population.notes, population.questions))
+        self._read = _Read(notes, questions, given.label, _truth(given, population))
         return population.clients, population.names
 
     def _fitted(

@@ -97,6 +97,39 @@ def test_a_table_divided_by_a_column_is_clients_by_name_without_it(keys: Any) ->
 
 
 @pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ([True, False, True, False], ["False", "True"]),
+        ([1.0, 2.0, 1.0, 2.5], ["1", "2", "2.5"]),
+        (pd.PeriodIndex(["2024", "2023", "2024", "2023"], freq="Y"), ["2023", "2024"]),
+        (pd.cut(pd.Series([1, 2, 1, 2]), [0, 1, 2]), ["(0, 1]", "(1, 2]"]),
+        (pd.to_datetime(["2024-05-01", "2024-05-02"] * 2), ["2024-05-01", "2024-05-02"]),
+    ],
+)
+def test_keys_with_a_clear_text_are_names(keys: Any, names: list[str]) -> None:
+    groups = FRAME.assign(key=keys).groupby("key", observed=True)
+    found = federation_input(groups, "kind")
+    assert list(found.source) == names
+    assert list(federation_input(dict(list(groups)), "kind").source) == names
+    assert found.notes == ()
+
+
+def test_two_keys_of_one_text_are_refused() -> None:
+    keys = pd.Series([1, "1", 1, "1"], dtype=object)
+    with pytest.raises(FedkinError, match="Two groups of the table have the same name"):
+        federation_input(FRAME.groupby(keys, sort=False))
+
+
+def test_rows_without_a_key_are_counted() -> None:
+    whole = FRAME.assign(clinic=["south", None, "south", "north"])
+    assert federation_input(whole.groupby("clinic"), "kind").notes == (
+        "1 of 4 rows has no value of 'clinic', by which the table is divided, so no client has it; "
+        "groupby(..., dropna=False) makes it one.",
+    )
+    assert federation_input(whole.groupby("clinic", dropna=False), "kind").notes == ()
+
+
+@pytest.mark.parametrize(
     ("clients", "y", "sentence"),
     [
         (FRAME, None, "fit takes clients in a list, in a dict by name, in a folder with one file each, or as a "),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,13 @@ class FederationInput:
 
     `source` is a folder; or the data of each client, in order or by name. `labels` has one array of labels, of any
     plain type, per client; ``None`` where there are none, or they are in a file; it is empty for a folder. `label` is
-    the column of tables and files that holds labels, or "none".
+    the column of tables and files that holds labels, or "none". `notes` are on rows that belong to no client.
     """
 
     source: Any
     labels: list[Any]
     label: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def federation_input(
@@ -78,7 +80,7 @@ def federation_input(
     sources = [one.x for one in data]
     source = dict(zip(keys, sources, strict=True)) if isinstance(listed, Mapping) else sources
     label = named or next((one.label for one in data if one.label is not None), None)
-    return FederationInput(source, [one.y for one in data], label)
+    return FederationInput(source, [one.y for one in data], label, tuple(_on_rows_of_nobody(clients)))
 
 
 def holds_several(value: Any) -> bool:
@@ -156,18 +158,46 @@ def _by_group(groups: Any) -> dict[str, Any]:
     """Return the groups of a table as clients by name, without the columns that it was divided by."""
     keys = groups.keys if isinstance(groups.keys, list) else [groups.keys]
     columns = [key for key in keys if isinstance(key, str)]
-    rows = {", ".join(map(str, name)) if isinstance(name, tuple) else name: group for name, group in groups}
-    return {name: group.drop(columns=columns, errors="ignore") for name, group in rows.items()}
+    rows = [(client_name(name), group.drop(columns=columns, errors="ignore")) for name, group in groups]
+    if len(named := dict(rows)) < len(rows):
+        raise FedkinError("Two groups of the table have the same name; divide it by a column of other names.")
+    return named
+
+
+def _on_rows_of_nobody(clients: Any) -> list[str]:
+    """Return a note on the rows of a table divided by ``groupby`` that are in no group, since they have no key."""
+    if not is_grouped(clients) or not (lost := len(clients.obj) - int(clients.size().sum())):
+        return []
+    keys = clients.keys if isinstance(clients.keys, list) else [clients.keys]
+    of = listing([f"'{key}'" for key in keys if isinstance(key, str)]) or "the key"
+    have, them = ("has", "it") if lost == 1 else ("have", "them")
+    return [
+        f"{lost:,} of {len(clients.obj):,} rows {have} no value of {of}, by which the table is divided, so no client "
+        f"has {them}; groupby(..., dropna=False) makes {them} one."
+    ]
+
+
+def client_name(key: Any) -> str:
+    """Return a client's name: a text or whole number as it is, or the text of a truth value, number, period and so on.
+
+    Of several, as ``groupby`` has them for several columns, they are joined. Raises FedkinError if a key is nothing of
+    that kind.
+    """
+    if isinstance(key, tuple):
+        return ", ".join(map(client_name, key))
+    if isinstance(key, float | np.floating):
+        return f"{float(key):.15g}"
+    is_of_pandas = type(key).__module__.partition(".")[0] == "pandas"  # as periods and intervals are
+    if not isinstance(key, str | int | np.integer | np.bool_ | date) and not is_of_pandas:
+        raise FedkinError(f"A client is called {key!r}; names are texts, numbers, dates or truth values.")
+    return str(key).removesuffix(" 00:00:00")
 
 
 def _named(clients: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return clients by name, after checking the names: texts, or integers such as partition ids."""
+    """Return clients by name, after checking the names, as of `client_name`."""
     if not clients:
         raise FedkinError("The dict of clients is empty; at least one is needed.")
-    for name in clients:
-        if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
-            raise FedkinError(f"A client is called {name!r}; names are texts or whole numbers.")
-    named = {str(name): data for name, data in clients.items()}
+    named = {client_name(name): data for name, data in clients.items()}
     if len(named) < len(clients):
         raise FedkinError("Two clients have the same name, once as a number and once as text.")
     return named
@@ -211,7 +241,7 @@ def labels_beside(y: Any, keys: Sequence[Any], named: bool) -> Mapping[Any, Any]
     if isinstance(y, Mapping):
         if not named:
             raise FedkinError("y has labels by name, but clients have no names; give both in lists, or both in dicts.")
-        by_name = {str(name): labels for name, labels in y.items()}
+        by_name = {client_name(name): labels for name, labels in y.items()}
         for name in by_name:
             if name not in keys:
                 raise unknown_name("client in y", name, keys)
