@@ -81,6 +81,11 @@ def test_wrong_usage_ends_with_2() -> None:
     [
         ("run kfed wine --data wine", "The data set was given twice, as 'wine' and as 'wine'."),
         ("run nothing", "Unknown method 'nothing'; "),
+        (
+            "run fedkin.methods.samples.kfed",
+            "'fedkin.methods.samples.kfed' is a module; a method in it is named with its class, "
+            "fedkin.methods.samples.kfed:Class.",
+        ),
         ("run wine.csv", "Unknown method 'wine.csv'; "),
         (
             "run data.source=sites",

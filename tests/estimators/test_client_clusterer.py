@@ -308,7 +308,11 @@ PLAIN = "they should be integers, booleans or strings"
         ([(A[:2], np.array([1j, 2]))], f"Client 0 has labels of type complex128; {PLAIN}."),
         (
             [(A, B), (A[:2], ["a", "b"])],
-            "Client 1 has strings for labels where client 0 has numbers; give all the same type.",
+            "Client 1 has strings for labels where Client 0 has numbers; give all the same type.",
+        ),
+        (
+            {"p0": (A, B), "p1": (A[:2], ["a", "b"])},
+            "p1 has strings for labels where p0 has numbers; give all the same type.",
         ),
         ([(A[:2], [3, 3])], "All labels of all clients are 3; there must be two classes or more."),
         ([(A, B), (A[:, :5], B)], "Client 1 has 5 features where others have 64 features; all clients need the same."),

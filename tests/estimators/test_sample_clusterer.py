@@ -345,3 +345,12 @@ def test_more_clusters_than_samples_are_refused() -> None:
     for estimator in (fedkin.KFed(n_clusters=8), fedkin.KinGraph(n_clusters=8, min_members=1)):
         with pytest.raises(FedkinError, match="n_clusters is 8, but all clients together hold 7 samples"):
             estimator.fit(clients)
+
+
+def test_a_single_row_and_a_fit_of_more_are_told_what_to_do() -> None:
+    x = np.random.default_rng(0).random((30, 2))
+    model = fedkin.KFed(n_clusters=2, random_state=0).fit([x, x + 1])
+    with pytest.raises(FedkinError, match=r"a dict with a number for 'a', as a single row has, .* pandas\.DataFrame\("):
+        model.predict({"a": 1.0, "b": "x"})
+    with pytest.raises(AttributeError, match="no 'partial_fit'; fit starts anew, and predict finds the clusters"):
+        model.partial_fit([x])

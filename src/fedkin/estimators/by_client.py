@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Number
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -17,6 +18,11 @@ def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
 
     It takes a client's samples, and their name in error messages, which is `where` for those of a single client.
     """
+    if isinstance(given, Mapping) and (numbers := [key for key, one in given.items() if isinstance(one, Number)]):
+        raise FedkinError(
+            f"{where} is a dict with a number for '{numbers[0]}', as a single row has, and not with clients by name; "
+            "give the row as a DataFrame, pandas.DataFrame([row])."
+        )
     if not holds_several(given):
         return function(given, where)
     called = "Client '{}'" if is_named(given) else "Client {}"

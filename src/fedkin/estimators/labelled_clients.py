@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.errors import raised_by, refuse
+from fedkin.core.errors import mid_sentence, raised_by, refuse
 from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
 from fedkin.data.inputs.federation_input import FederationInput
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
@@ -51,7 +51,7 @@ def clients_of(
     refuse(fractions_once(problems))
     check_kinds(read, options)
     arrays = [read_labels(*own) for own in of_each]
-    classes = classes_of(arrays)
+    classes = classes_of(arrays, called)
     check_are_classes([str(name) for name in classes.tolist()], sum(map(len, read)), given.label)
     for client, own, name in zip(clients, arrays, called, strict=True):
         client.y = encoded(own, classes, name)
@@ -163,8 +163,8 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
     return array
 
 
-def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
-    """Return the distinct labels of all clients, sorted.
+def classes_of(labels: Sequence[ClassLabels], called: Sequence[str]) -> ClassLabels:
+    """Return the distinct labels of all clients, sorted; `called` are the clients at the beginning of a sentence.
 
     Raises FedkinError if there is only one, or some clients have numbers and others strings.
     """
@@ -172,8 +172,8 @@ def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
     if len(set(worded)) > 1:
         odd = worded.index(not worded[0])
         raise FedkinError(
-            f"Client {odd} has {_kind(labels[odd])} for labels where client 0 has {_kind(labels[0])}; "
-            "give all the same type."
+            f"{called[odd]} has {_kind(labels[odd])} for labels where {mid_sentence(called[0])} has "
+            f"{_kind(labels[0])}; give all the same type."
         )
     classes: ClassLabels = np.unique(np.concatenate(labels))
     if len(classes) < 2:

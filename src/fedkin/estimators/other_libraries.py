@@ -45,12 +45,13 @@ ATTRIBUTES = {
     "to_frame": f"{_TABLE}, and labels_ has an array for each client",
     "model_": "models_ has one model for each cluster",
     "transform": "predict gives clusters, and result_ has what the method found",
-    "partial_fit": "fit starts anew, and assign(x, y) finds the cluster of one more client",
+    "partial_fit": "fit starts anew, and predict finds the clusters of more samples",
     "evaluate": "score(clients) measures, and fit takes eval=",
 }
 """What the attribute of another library is here, as the end of a sentence; see also `ATTRIBUTES_OF_CLIENTS`."""
 
 ATTRIBUTES_OF_CLIENTS = ATTRIBUTES | {
+    "partial_fit": "fit starts anew, and assign(x, y) finds the cluster of one more client",
     "labels_": "client_labels_ has the cluster of each client, and clusters_ the same by name",
     "fit_predict": "fit(clients).client_labels_ are the clients' clusters, and predict gives the classes of samples",
     "transform": "predict gives the classes of samples, and preparation_.apply(x) what models_ take",

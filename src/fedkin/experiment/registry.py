@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
+from importlib.util import find_spec
 from inspect import get_annotations
 from pathlib import Path
 from typing import Any, Literal
@@ -138,8 +139,18 @@ def target_of(kind: Kind, name: str) -> str:
         if kind == "method" and equals and key:
             given = value if key == "data.source" else f"--set {name}"
             raise FedkinError(f"'{name}' is no method, but a setting; name a method first, such as kin-graph {given}.")
+        if "." in name and name.replace(".", "").isidentifier() and _is_module(name):
+            raise FedkinError(f"'{name}' is a module; a {kind} in it is named with its class, {name}:Class.")
         raise unknown_name(kind, name, _TABLES[kind])
     return _TABLES[kind][name].target if name in _TABLES[kind] else name
+
+
+def _is_module(name: str) -> bool:
+    """Return whether a module of this name can be found; its package is imported, and the module itself is not."""
+    try:
+        return find_spec(name) is not None
+    except Exception:  # whatever a package raises when it is imported
+        return False
 
 
 def resolve(kind: Kind, name: str) -> type[Any]:

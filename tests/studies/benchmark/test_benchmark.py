@@ -124,6 +124,8 @@ def test_all_are_those_that_need_no_data_of_their_own():
     assert scenarios_of("clients", ("domains",)) == ["domains"]
     with pytest.raises(FedkinError, match="rotatoin"):
         scenarios_of("clients", ("rotatoin",))
+    with pytest.raises(FedkinError, match=r"Scenario 'iid' is not among those of the benchmark of samples, which are "):
+        scenarios_of("samples", ("iid",))
 
 
 def test_one_seed_of_everything_comes_first():

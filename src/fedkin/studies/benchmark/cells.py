@@ -8,6 +8,7 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
+from fedkin.experiment import registry
 from fedkin.experiment.config import Config, load_config
 from fedkin.studies.compare.candidates import Candidate, Family, method_named, selection_of
 
@@ -143,6 +144,10 @@ def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
     if tuple(names) == ("all",):
         return [name for name, scenario in table.items() if scenario.data is None]
     for name in names:
+        if name not in table and registry.is_known("scenario", name):
+            raise FedkinError(
+                f"Scenario '{name}' is not among those of the benchmark of {family}, which are {', '.join(table)}."
+            )
         if name not in table:
             raise unknown_name("scenario", name, ["all", *table])
     return list(dict.fromkeys(names))
