@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from flwr.app import Context, Message
 from flwr.proto.node_pb2 import NodeInfo
 
@@ -90,3 +91,8 @@ def contents(messages: Sequence[Message]) -> bytes:
         for record in message.content.array_records.values()
         for array in record.values()
     )
+
+
+def plain_site(folder: Path, name: str, width: int = 3, features: tuple[str, ...] = ()) -> Site:
+    """A site with four samples of ones."""
+    return Site(name, folder, torch.ones(4, width), features=list(features))

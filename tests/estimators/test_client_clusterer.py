@@ -16,8 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.inputs.client_input import FORMS
-from fedkin.data.inputs.federation_input import COLLECTIONS, federation_input
+from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.estimators import ClientClusterer, SampleClusterer
 from fedkin.estimators.estimator import Estimator
@@ -265,66 +264,6 @@ def test_attributes_of_scikit_learn_have_a_hint_that_is_right_for_clients(model:
 
 
 A, B = CLIENTS[0]
-TAKES = f"fit takes {COLLECTIONS}"
-PLAIN = "they should be integers, booleans or strings"
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        (X, f"{TAKES}; got a single array and no labels."),
-        (None, f"{TAKES}; got NoneType."),
-        (42, f"{TAKES}; got int."),
-        (pd.DataFrame(A), f"{TAKES}; got a single DataFrame; table.groupby('hospital') divides it by a column."),
-        ([], "The list of clients is empty; at least one is needed."),
-        ({}, "The dict of clients is empty; at least one is needed."),
-        ({None: (A, B)}, "A client is called None; names are texts, numbers, dates or truth values."),
-        ([A, A], "Client 0 has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of"),
-        ([(A, B), (A, B, B)], f"Client 1 is a tuple of 3; a client's data are {FORMS}."),
-        ([(A, B), object()], f"Client 1 is of type object; a client's data are {FORMS}."),
-        (
-            [(A, B), (A, None)],
-            "Client 1 has no labels, unlike Client 0; give clients as pairs (x, y), arrays of",
-        ),
-        ([(A, B[:3])], "Client 0 has labels of shape (3,) for 100 samples; it needs one for each."),
-        ([(A, B[:, None][:3])], "Client 0 has labels of shape (3, 1) for 100 samples; it needs one for each."),
-        ([(A[:2], [1, [2]])], "Client 0 has labels that do not form an array; it needs one for each of its samples."),
-        ([(A, B), (A[:2], [1, np.nan])], f"Client 1 has the label nan; {PLAIN}, none missing."),
-        ([(A[:2], [1, 0.25])], "Client 0 has labels that are fractions, such as 0.25; labels must be classes"),
-        (
-            [(A, B), (A[:2], [1, 0.25]), (A[:1], [0.5]), (A[:1], [1.5])],
-            "Client 1 has labels that are fractions, such as 0.25, and so have 2 more clients; labels must be classes, "
-            "for regression is not supported.",
-        ),
-        (
-            [(A, np.arange(100) // 2 * 500), (A[:2], [1, 2])],
-            "The labels are 52 different numbers in 102 rows; labels must be classes, such as ranges of these numbers, "
-            "for regression is not supported.",
-        ),
-        (
-            [(A[:2], [1, None])],
-            "Client 0 has the label None; they should be all numbers or all strings, none missing.",
-        ),
-        ([(A[:2], np.array([1j, 2]))], f"Client 0 has labels of type complex128; {PLAIN}."),
-        (
-            [(A, B), (A[:2], ["a", "b"])],
-            "Client 1 has strings for labels where Client 0 has numbers; give all the same type.",
-        ),
-        (
-            {"p0": (A, B), "p1": (A[:2], ["a", "b"])},
-            "p1 has strings for labels where p0 has numbers; give all the same type.",
-        ),
-        ([(A[:2], [3, 3])], "All labels of all clients are 3; there must be two classes or more."),
-        ([(A, B), (A[:, :5], B)], "Client 1 has 5 features where others have 64 features; all clients need the same."),
-        ([(A * np.nan, B)], "Client 0 has missing or infinite values in 100 of 100 samples; all must be finite"),
-        ([(A[:0], B[:0])], "Client 0 is empty (shape (0, 64)); every client needs at least one sample"),
-    ],
-)
-def test_clients_that_cannot_be_used_are_refused(given: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as raised:
-        quick().fit(given)
-    assert str(raised.value).startswith(sentence)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -364,16 +303,3 @@ def test_a_client_that_was_never_asked_has_no_model() -> None:
     assert str(raised.value) == (
         f"The cluster of client {unknown[0]} is not known; find it with assign(x, y) and give it as cluster=."
     )
-
-
-def test_what_looks_wrong_is_in_the_notes_and_a_warning() -> None:
-    rows = {"age": [*range(40, 58), 999, 999, 999], "ill": ["no", "yes", "No"] * 7}
-    clients = {name: pd.DataFrame(rows) for name in ("north", "south")}
-    with pytest.warns(UserWarning, match="^The data look wrong, .* Labels that .* Column 'age' holds 999, .* See prep"):
-        model = quick("FedAvg", rounds=1).fit(clients, "ill")
-    assert model.preparation_.notes == [
-        "Labels that differ in spelling alone are different classes: 'No', 'no'; spell them alike if they are "
-        "the same.",
-        "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it stands for a "
-        "missing value, empty these cells or name it in pandas.read_csv(..., na_values=[...]) and give the DataFrames.",
-    ]

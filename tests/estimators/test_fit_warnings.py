@@ -80,3 +80,16 @@ def test_rows_of_no_group_are_counted() -> None:
     assert model.client_names_ == ["False", "True"]
     assert list(model.predict(table.groupby("site"))) == ["False", "True"]
     assert model.preparation_.notes[0].startswith("60 of 180 rows")
+
+
+def test_what_looks_wrong_in_labelled_clients_is_in_the_notes_and_a_warning() -> None:
+    rows = {"age": [*range(40, 58), 999, 999, 999], "ill": ["no", "yes", "No"] * 7}
+    clients = {name: pd.DataFrame(rows) for name in ("north", "south")}
+    with pytest.warns(UserWarning, match="^The data look wrong, .* Labels that .* Column 'age' holds 999, .* See prep"):
+        model = fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit(clients, "ill")
+    assert model.preparation_.notes == [
+        "Labels that differ in spelling alone are different classes: 'No', 'no'; spell them alike if they are "
+        "the same.",
+        "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it stands for a "
+        "missing value, empty these cells or name it in pandas.read_csv(..., na_values=[...]) and give the DataFrames.",
+    ]

@@ -63,8 +63,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
 
         A run that is stopped keeps its last checkpoint, from which it can be resumed; the process is killed only in the
         middle of a step. `seconds` is the time limit, counted from when the process is ready; `max_seconds` includes
-        its start. Raises FedkinError if the method
-        refuses the data or fails, a file cannot be written, or the process ends from outside.
+        its start. Raises FedkinError if the method refuses the data or fails, a file cannot be written, or the process
+        ends from outside.
         """
         if is_finished(folder):
             return True

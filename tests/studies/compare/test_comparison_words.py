@@ -16,11 +16,11 @@ from fedkin.studies.compare.ranking import Choice
 
 
 def test_remarks() -> None:
-    assert remark("", 3, 3, 5, None, True) == ""
-    assert remark("", 0, 3, 1, None, True) == "not finished in the budget, stopped after 1 step"
-    assert remark("baseline", 0, 3, 0, None, False) == "forms no clusters; not started in the budget"
-    assert remark("", 0, 3, 0, "It is too small.", True) == "cannot be applied: It is too small"
-    assert remark("centralised", 1, 3, 9, None, True) == "a centralised baseline: moves the data; 1 of 3 runs finished"
+    assert remark("", 3, 5, None, True) == ""
+    assert remark("", 0, 1, None, True) == "not finished in the budget, stopped after 1 step"
+    assert remark("baseline", 0, 0, None, False) == "forms no clusters; not started in the budget"
+    assert remark("", 0, 0, "It is too small.", True) == "cannot be applied: It is too small"
+    assert remark("centralised", 1, 9, None, True) == "a centralised baseline: moves the data"
 
 
 def test_the_cohesion_of_the_test_against_chance_is_told_from_that_of_the_ranking() -> None:

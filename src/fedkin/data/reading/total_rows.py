@@ -73,7 +73,7 @@ def _plain(word: str) -> str:
 def _are_of(what: str, values: npt.NDArray[np.float64], known: npt.NDArray[np.float64]) -> bool:
     """Return whether half of the numbers in a row, of those that are not 0, are totals or means of those above.
 
-    Means that are written too coarsely to be told from other values do not count.
+    Means that are written too coarsely to be distinguished from other values do not count.
     """
     coarse = np.zeros(len(known), dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers too large for a sum, which have an error of theirs

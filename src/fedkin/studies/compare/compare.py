@@ -244,7 +244,7 @@ def _line(
         seconds=verdict.seconds if verdict else None,
         tried=tuple(numbers) if len(numbers) > 1 else (),
         remark=comparison_words.remark(
-            role, len(runs), schedule.seeds, steps_of(first), None if runs else refusal, schedule.began(shown_one)
+            role, len(runs), steps_of(first), None if runs else refusal, schedule.began(shown_one)
         ),
         folder=str(first) if first.exists() else "",
         spread=verdict.spread if verdict else None,

@@ -46,7 +46,7 @@ class ComparisonRow:
     tried : tuple of int
         Numbers of clusters that it was tried with, if several.
     remark : str
-        Remark, such as why it has not finished.
+        Remark, such as why no run has finished.
     folder : str
         Folder of its first run; empty if there is none.
     spread : float or None

@@ -82,12 +82,6 @@ def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
     ]
 
 
-def remark_beside_runs(comparison: Comparison, line: ComparisonRow) -> str:
-    """Return the remark on a method without how many runs have finished, which has a column of its own."""
-    runs = f"{line.runs} of {pluralize(comparison.seeds, 'run')} finished"
-    return "; ".join(part for part in line.remark.split("; ") if part != runs)
-
-
 def unfinished(comparison: Comparison) -> list[str]:
     """Return a sentence on methods of which some runs have finished, and others not; empty if there are none."""
     some = sum(0 < line.runs < comparison.seeds for line in comparison.lines)
@@ -190,7 +184,7 @@ def _bars(comparison: Comparison) -> Bars:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    said = _alike(comparison, lambda line: remark_beside_runs(comparison, line))
+    said = _alike(comparison, lambda line: line.remark)
     notes = [f"{methods}: {remark}." for remark, methods in said.items()]
     notes += unfinished(comparison)
     tried = _alike(comparison, lambda line: ", ".join(map(str, line.tried)))

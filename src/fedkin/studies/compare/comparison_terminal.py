@@ -10,7 +10,7 @@ from fedkin.experiment.terminal import Bar
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 from fedkin.studies.compare.candidate_runs import CandidateRun
 from fedkin.studies.compare.comparison import Comparison
-from fedkin.studies.compare.comparison_page import cells, headings, remark_beside_runs, unfinished
+from fedkin.studies.compare.comparison_page import cells, headings, unfinished
 from fedkin.studies.compare.comparison_words import about_as_good, lead
 from fedkin.studies.time_budget import duration
 
@@ -48,10 +48,7 @@ def unseen(job: CandidateRun, ended: int, foreseen: int, left: float) -> Abstrac
 def print_comparison(comparison: Comparison) -> None:
     """Print the table, the recommendation and the next command, with rules on a terminal only."""
     print(sentence_text(comparison.question))
-    rows = [
-        (_name(comparison, line.name), *cells(comparison, line), remark_beside_runs(comparison, line))
-        for line in comparison.lines
-    ]
+    rows = [(_name(comparison, line.name), *cells(comparison, line), line.remark) for line in comparison.lines]
     columns = ("Method", *headings(comparison), "Remark")
     print_table(rows, columns, left=(0, len(columns) - 1))
     for line in [*map(_filled, unfinished(comparison)), *text_lines(comparison)]:

@@ -97,8 +97,8 @@ def _best(family: Family, choice: Choice, verdict: CandidateScore, by_truth: boo
     return what + others + behind
 
 
-def remark(role: Role, finished: int, wanted: int, steps: int, refusal: str | None, began: bool) -> str:
-    """Write the remark on a candidate: its role, and why runs did not finish."""
+def remark(role: Role, finished: int, steps: int, refusal: str | None, began: bool) -> str:
+    """Write the remark on a candidate: its role, and why no run finished."""
     notes = [ROLES[role]]
     if refusal is not None:
         notes.append(f"cannot be applied: {refusal.rstrip('.')}")
@@ -108,8 +108,6 @@ def remark(role: Role, finished: int, wanted: int, steps: int, refusal: str | No
             if began
             else "not started in the budget"
         )
-    elif finished < wanted:
-        notes.append(f"{finished} of {pluralize(wanted, 'run')} finished")
     return "; ".join(note for note in notes if note)
 
 

@@ -26,7 +26,11 @@ Score = Callable[[Family, CandidateScore], float]
 
 def score_of(family: Family, verdict: CandidateScore) -> float:
     """Return the score that ranks candidates without truth; minus infinity if it is not known."""
-    return _measured(family, verdict) * (FOUND if verdict.found else 1.0)
+    return _measured(family, verdict) * _factor(verdict)
+
+
+def _factor(verdict: CandidateScore) -> float:
+    return FOUND if verdict.found else 1.0
 
 
 def _measured(family: Family, verdict: CandidateScore) -> float:
@@ -111,7 +115,7 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
 def _undecided(take: Candidate, able_ones: Verdicts) -> tuple[Candidate, ...]:
     """Return the candidates whose score does not differ from the chosen one's by more than standard errors."""
     score = {each: score_of("samples", verdict) for each, verdict in able_ones.items()}
-    error = {each: (verdict.spread or 0.0) * (FOUND if verdict.found else 1.0) for each, verdict in able_ones.items()}
+    error = {each: (verdict.spread or 0.0) * _factor(verdict) for each, verdict in able_ones.items()}
     close = [each for each in score if abs(score[each] - score[take]) < error[take] + error[each] and each != take]
     return tuple(sorted(close, key=lambda each: -score[each]))
 

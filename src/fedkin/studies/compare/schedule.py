@@ -3,9 +3,9 @@
 First comes one seed of every method that finds the number of clusters, or is given the known one. If the number is not
 known, cheap methods that need it have their first turn with the best one found so far, before costly ones. Then one or
 two try a ladder of numbers; the numbers found and the best of the ladder are given to the other methods: cheap ones try
-all, costly ones only the likeliest. Then come further seeds of each method with its best
-number, for which time is reserved as the first runs suggest; the rest is shared by methods that wait for their first
-turn. A run that was stopped resumes after all had their turn, the cheapest method first, as long as there is time.
+all, costly ones only the likeliest. Then come further seeds of each method with its best number, for which time is
+reserved as the first runs suggest; the rest is shared by methods that wait for their first turn. A run that was stopped
+resumes after all had their turn, the cheapest method first, as long as there is time.
 """
 
 from __future__ import annotations
