@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedkin.core.table import Table
+from fedkin.data.preparing.cell_notes import notes_on_cells
+from fedkin.data.preparing.data_notes import beside
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.range_notes import Range, Spread, notes_on_ranges
-from fedkin.data.preparing.range_words import without_repeats
 
 
 def notes(*clients):
@@ -75,12 +77,15 @@ def test_a_code_that_its_cells_show_is_one_note():
     coded[:12] = 65535
     own = notes(speeds, coded)
     assert own[0].endswith(f", at most 14 of them near the largest, 65535; {OR_CODES}")
-    seen = [
-        "Column 'a' holds 65535, far above all other values, in 12 rows of s1; if it stands for a missing value, ..."
+    table = Table.of_numbers(torch.tensor(coded), ["a"])
+    seen = notes_on_cells({"s0": Table.of_numbers(torch.tensor(speeds), ["a"]), "s1": table})
+    assert [note.partition(";")[0] for note in seen] == [
+        "Column 'a' holds 65535, far above all other values, in 12 rows of s1"
     ]
-    assert without_repeats(own, seen) == []
-    for other in (["Column 'a' holds 6553, ..., in 12 rows of s1; "], [seen[0].replace("s1", "s10")], []):
-        assert without_repeats(own, other) == own
+    assert beside(own, seen) == []
+    smaller = Table.of_numbers(torch.tensor(coded).clamp(max=6553), ["a"])
+    for other in (notes_on_cells({"s1": smaller}), notes_on_cells({"s10": table}), []):
+        assert beside(own, other) == own
     prepared = Preparation(notes=own)
     assert prepared.noted(seen).notes == seen
 

@@ -1,12 +1,16 @@
 """The note that offers logarithms of skewed columns."""
 
+import pickle
+
 import numpy as np
 import torch
 
 from fedkin.core.table import Column, Table
+from fedkin.data.preparing.cell_notes import notes_on_cells
+from fedkin.data.preparing.data_notes import DataNote, NotedValue, beside
 from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.skewed_columns import without_coded
+from fedkin.data.preparing.skewed_columns import SkewNote
 from prepared_tables import federation, number, table
 
 SKEWED = "skewed: most values are small, and a few are very large; name"
@@ -74,14 +78,24 @@ def test_ordinary_tables_have_no_skewed_column():
 
 
 def test_columns_whose_large_values_may_be_codes_are_not_called_skewed():
-    end = "in 3 rows of north; if it stands for a missing value, empty these cells or name it in na_values."
-    one, two = (f"Column '{name}' holds 999, far above all other values, {end}" for name in ("age", "dose"))
-    both = f"Columns 'age', 'dose' hold 999, far above all other values, {end}"
-    low = f"Column 'dose' holds 0.001, far below all other values, {end}"
-    note = f"Columns 'age', 'dose' are {SKEWED} them in log if ratios matter more than differences."
-    alone = f"Column 'dose' is {SKEWED} it in log if ratios matter more than differences."
-    assert without_coded(["x", note], [one]) == ["x", alone]
-    assert without_coded([note], [one, two]) == without_coded([note], [both]) == []
-    assert without_coded([note, alone], [low]) == [note, alone]
-    many = f"Columns 'age', 'dose' and 2 more are {SKEWED} them in log if ratios matter more than differences."
-    assert without_coded([many], [one]) == [many]
+    one, two = (DataNote("holds 999", [NotedValue(name, "north", "999", True)]) for name in ("age", "dose"))
+    low = DataNote("holds 0.001", [NotedValue("dose", "north", "0.001", False)])
+    (note,), (alone,) = SkewNote.on(["age", "dose"]), SkewNote.on(["dose"])
+    assert note == f"Columns 'age', 'dose' are {SKEWED} them in log if ratios matter more than differences."
+    assert alone == f"Column 'dose' is {SKEWED} it in log if ratios matter more than differences."
+    assert beside(["x", note], [one]) == ["x", alone]
+    assert beside([note], [one, two]) == beside(beside([note], [one]), [two]) == []
+    assert beside([note, alone], [low, "Column 'age' is odd."]) == [note, alone]
+
+
+def test_codes_among_amounts_are_noted_and_nothing_else():
+    coded = Table.of_numbers(
+        torch.tensor([[50.0 + at % 17, at] for at in range(90)] + [[9999.0, 5]] * 6).double(), ["a", "b"]
+    )
+    on_cells = notes_on_cells({"client-0": coded})
+    assert [note.partition(",")[0] for note in on_cells] == ["Column 'a' holds 9999"]
+    found = prepare(federation(coded), PreparingOptions("standard"))
+    assert any(SKEWED in note for note in found.notes)
+    assert not any(SKEWED in note for note in found.noted(on_cells).notes)
+    again = pickle.loads(pickle.dumps(found))
+    assert again.noted(pickle.loads(pickle.dumps(on_cells))).notes == found.noted(on_cells).notes

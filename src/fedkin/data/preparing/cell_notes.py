@@ -18,6 +18,7 @@ from fedkin.core.table import Column, Table
 from fedkin.data.preparing.cell_parts import notes_on_parts
 from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
+from fedkin.data.preparing.data_notes import DataNote, NotedValue
 from fedkin.data.preparing.equal_rows import are_copies, row_hashes
 from fedkin.data.reading.logarithms import as_numbers
 from fedkin.data.reading.table_options import NONE
@@ -174,7 +175,7 @@ def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
         for column, value, place, rows in _codes(table):
             of_columns = found.setdefault((as_written(value, column.kind), place), {})
             of_columns.setdefault(column.name, {})[client] = rows
-    notes = []
+    notes: list[str] = []
     for (written, place), of_columns in found.items():
         groups = [[*of_columns]] if len(of_columns) > _EACH else [[name] for name in of_columns]
         for names in groups:
@@ -185,10 +186,13 @@ def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
             some = len(names) > 1
             quoted = listing([f"'{name}'" for name in names], _COLUMNS_NAMED)
             holds = f"Columns {quoted} hold" if some else f"Column {quoted} holds"
-            notes.append(
+            sentence = (
                 f"{holds} {written}, {place}, in {'up to ' if some else ''}{where}; if it stands for a missing value, "
                 "empty these cells or name it in na_values."
             )
+            above = place == "far above all other values"
+            noted = [NotedValue(name, client, written, above) for name in names for client in of_columns[name]]
+            notes.append(DataNote(sentence, noted))
     return notes
 
 

@@ -15,11 +15,10 @@ from fedkin.core.table import LOGARITHMS, Column, Kind, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.preparing.data_notes import beside
 from fedkin.data.preparing.encoding import Imputation, TableEncoding
 from fedkin.data.preparing.new_rows import notes_on_new_rows
-from fedkin.data.preparing.range_words import without_repeats
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
-from fedkin.data.preparing.skewed_columns import without_coded
 from fedkin.data.reading.arrays import as_dataset, plain_numbers
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset
@@ -85,9 +84,8 @@ class Preparation:
 
     def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
         """Return the preparation with these notes on how data were read before its own, which need not repeat them."""
-        asked = (*questions, *without_repeats(self.questions, notes))
-        own = without_coded(without_repeats(self.notes, notes), notes)
-        return replace(self, notes=[*notes, *own], questions=asked)
+        asked = (*questions, *beside(self.questions, notes))
+        return replace(self, notes=[*notes, *beside(self.notes, notes)], questions=asked)
 
     @property
     def mode(self) -> str:

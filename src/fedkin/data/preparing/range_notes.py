@@ -171,7 +171,7 @@ def _beyond(name: str, found: Mapping[str, Range]) -> list[Finding]:
         near = spread.at_most(_NEAR * size, size)
         if near > _SHARE * spread.filled or own.inside > other:  # where the whole column is larger, few are largest
             near = None
-    return [Finding("beyond", where, name, how, size / other, value, near)]
+    return [Finding("beyond", where, name, how, size / other, value, near, most)]
 
 
 def _within(name: str, found: Mapping[str, Range]) -> list[Finding]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from fedkin.core.errors import listing
+from fedkin.data.preparing.data_notes import DataNote, NotedValue
 
 _EACH, _NAMED = 3, 8
 """Columns that have a sentence each where the same is said of no more, and columns that a sentence names."""
@@ -41,12 +41,6 @@ _TEMPLATES: dict[Kind, str] = {
 }
 
 
-_CODE = re.compile(
-    r"Column '(?P<name>.*)' has values at client (?P<client>.*) that are up to .* near the (?:largest|farthest), "
-    r"(?P<value>[^;]+); are"
-)
-
-
 class Finding(NamedTuple):
     """What is unlike in a column at some clients.
 
@@ -55,7 +49,7 @@ class Finding(NamedTuple):
     all are so near 0 that they are "within"; or all are one value amid others', "stuck".
     `where` names the clients, and `how` says in which direction or sense. `times` is how many times as much. Of the
     value farthest from 0, `value` is how it is written, and `near` how many others are near it at most, if that is
-    known.
+    known. `client` is the name of the one client, if the finding is on a few of its values.
     """
 
     kind: Kind
@@ -65,6 +59,7 @@ class Finding(NamedTuple):
     times: float = 1.0
     value: str = ""
     near: int | None = None
+    client: str = ""
 
 
 def in_sentences(found: Sequence[Finding]) -> list[str]:
@@ -78,21 +73,6 @@ def in_sentences(found: Sequence[Finding]) -> list[str]:
     return said
 
 
-def without_repeats(notes: Sequence[str], on_cells: Sequence[str]) -> list[str]:
-    """Return `notes` without those on a few values of a client that one on its cells calls a code, with their number.
-
-    `on_cells` are the notes of `fedkin.data.preparing.cell_notes`, where they are known.
-    """
-    kept = []
-    for note in notes:
-        code = _CODE.match(note)
-        named = re.compile(rf".* rows of (?:Client )?{re.escape(code['client'])}[,;]") if code else None
-        begin = f"Column '{code['name']}' holds {code['value']}, " if code else ""
-        if named is None or not any(one.startswith(begin) and named.match(one) for one in on_cells):
-            kept.append(note)
-    return kept
-
-
 def _sentence(found: Sequence[Finding]) -> str:
     first, some = found[0], len(found) > 1
     names = listing([f"'{one.name}'" for one in found], _NAMED)
@@ -100,7 +80,7 @@ def _sentence(found: Sequence[Finding]) -> str:
     digits = 1 if first.kind == "low ratio" else 0
     least, most = (f"{end(one.times for one in found):,.{digits}f}" for end in (min, max))
     extreme = "the largest" if first.how == "as large" else "the farthest"
-    return _TEMPLATES[first.kind].format(
+    sentence = _TEMPLATES[first.kind].format(
         columns=f"{noun} {names}",
         noun=noun,
         have=f"{noun.capitalize()} {names} {'have' if some else 'has'}",
@@ -118,3 +98,6 @@ def _sentence(found: Sequence[Finding]) -> str:
         upto="up to " if some else "",
         near="" if some or first.near is None else f", at most {first.near:,} of them near {extreme}, {first.value}",
     )
+    if some or first.near is None:
+        return sentence
+    return DataNote(sentence, [NotedValue(first.name, first.client, first.value, first.how == "as large")])
