@@ -82,6 +82,19 @@ def test_a_method_that_never_had_a_turn_had_no_time(
     assert {line.method: line.remark for line in comparison.lines}["toy"] == "not started in the budget"
 
 
+def test_a_method_that_alone_had_a_turn_is_recommended_without_confidence(
+    tmp_path: Path, comparable_toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = ("toy", "kfed")
+    question = question_of(hospitals, methods=methods, settings=["engine.workers=1"])
+    worker, options = Timed({"kfed": 2, "toy": 1}, monkeypatch), Options(methods, clusters=3, seeds=1, budget="3s")
+    comparison = compared_with(question, options, tmp_path / "out", Watch(), worker)
+    assert (comparison.recommended, comparison.better_than_chance, comparison.confident) == ("kfed", True, False)
+    assert comparison.warnings == (
+        "Only kfed finished, so it was compared with nothing; the same with a larger budget resumes.",
+    )
+
+
 def test_what_does_not_fit_into_one_budget_is_resumed_in_the_next(
     tmp_path: Path, comparable_toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,11 @@ from fedkin.experiment.config import load_config
 from fedkin.studies.compare import question_of
 from fedkin.studies.compare.better_than_chance import ChanceTest
 from fedkin.studies.compare.candidates import Candidate
-from fedkin.studies.compare.comparison_words import about_as_good, by_chance, reason, remark, use
+from fedkin.studies.compare.comparison_words import about_as_good, alone, behind_truth, by_chance, reason, remark, use
 from fedkin.studies.compare.judging import CandidateScore
 from fedkin.studies.compare.ranking import Choice
+
+KFED = Candidate("kfed", 3)
 
 
 def test_remarks() -> None:
@@ -42,7 +44,7 @@ def test_the_cohesion_of_the_test_against_chance_is_told_from_that_of_the_rankin
 )
 def test_clusters_are_called_the_same_only_if_they_are(stability: float, stable: int, words: str) -> None:
     verdict = CandidateScore({"cohesion": 0.8, "stability": stability}, {}, (), (3, 3), 1000, 1.0, ())
-    said = reason("samples", Choice(Candidate("kfed", 3), 1, stable), verdict, by_truth=False)
+    said = reason("samples", Choice(KFED, 1, stable), {KFED: verdict}, by_truth=False)
     assert said.startswith(
         f"keeps neighbouring samples in one cluster (cohesion 0.800), as good as 1 other, {words} and moves 1 kB"
     )
@@ -66,3 +68,28 @@ def test_names_with_commas_are_apart():
         "About as good by the score: kfed, 4 clusters; kin-graph."
     )
     assert about_as_good(["mufc", "afcl", "kin-graph"]) == "About as good by the score: mufc, afcl and kin-graph."
+
+
+def test_a_baseline_that_is_as_good_is_named():
+    clove, local = Candidate("clove", 2), Candidate("local")
+    scores = {clove: 0.669, local: 0.658}
+    verdicts = {one: CandidateScore({"accuracy": value}, {}, (), (2,), 1000, 1.0, ()) for one, value in scores.items()}
+    said = reason("clients", Choice(clove, ahead=0.011, baseline=local), verdicts, by_truth=False)
+    assert said.startswith(
+        "reaches an accuracy of 0.669 on clients' own test samples, 0.011 more than any other, is not significantly "
+        "better than local, which forms no clusters (0.658) and moves "
+    )
+
+
+def test_a_gap_of_nothing_is_no_gap():
+    assert behind_truth(0.0) == "By the truth, too, no other that could be recommended is better (ARI)."
+    assert behind_truth(0.25) == "By the truth it is 0.250 (ARI) behind the best that could be recommended."
+
+
+def test_it_is_said_that_there_was_no_choice():
+    assert alone(["ifca"]) == (
+        "Only ifca finished, so it was compared with nothing; the same with a larger budget resumes."
+    )
+    assert alone(["fedavg", "local"]) == (
+        "Only fedavg and local finished, which form no clusters; the same with a larger budget resumes."
+    )

@@ -162,3 +162,30 @@ def test_the_truth_chooses_where_it_is_asked() -> None:
     }
     assert chosen_by_truth(SAMPLES, verdicts) == Choice(KIN_GRAPH)
     assert chosen_by_truth(SAMPLES, {KFED: of_samples(0.8)}) is None
+
+
+def test_the_lead_is_over_all_in_the_table():
+    """Also over those that cannot be recommended."""
+    verdicts = {KFED: of_samples(0.6), KIN_GRAPH: of_samples(0.5), KMEANS: of_samples(0.57)}
+    taken = chosen(SAMPLES, verdicts)
+    assert taken is not None
+    assert (taken.candidate, taken.ahead) == (KFED, pytest.approx(0.03))
+    taken = chosen(SAMPLES, verdicts | {KMEANS: of_samples(0.61)})
+    assert taken is not None
+    assert taken.ahead is None
+    one_cluster = of_samples(1.0, clusters=(1, 1))
+    assert chosen(SAMPLES, {KFED: of_samples(0.6), FFCM: one_cluster}) == Choice(KFED)
+
+
+def test_a_baseline_that_is_as_good_is_told_and_counts_for_the_lead():
+    names = [Candidate(name) for name in ("clove", "local", "fedavg")]
+    clients = Selection("clients", ("clove", "local", "fedavg"))
+    scores = [[0.7, 0.6, 0.68], [0.6, 0.68, 0.67], [0.2, 0.3, 0.1]]
+    verdicts = dict(zip(names, map(of_clients, scores), strict=True))
+    taken = chosen(clients, verdicts)
+    assert taken is not None
+    assert (taken.candidate.method, taken.baseline, taken.rivals) == ("clove", names[1], 0)
+    assert taken.ahead == pytest.approx(0.01)
+    taken = chosen(clients, {one: verdicts[one] for one in names[1:]})
+    assert taken is not None
+    assert (taken.candidate.method, taken.baseline) == ("local", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -174,9 +175,12 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
     warnings, chance = _warnings(schedule, verdicts, best.get(take) if take else None)
     why = "no method that finished may be recommended, or none found more than one cluster"
     if choice:
-        why = comparison_words.reason(question.family, choice, best[choice.candidate], options.by == "truth")
+        why = comparison_words.reason(question.family, choice, best, options.by == "truth")
     score = truth_of if options.by == "truth" else score_of
     ranks = {each.method: score(question.family, verdict) for each, verdict in best.items()}
+    finished = _without_rivals(selection, best, schedule.refused)
+    if choice and finished:
+        warnings += (comparison_words.alone(finished),)
     lines = [_line(schedule, name, numbers.get(name), best) for name in selection.methods]
     lines.sort(key=lambda line: (not line.runs, not take or line.method != take.method, -ranks.get(line.method, -1.0)))
     return Comparison(
@@ -195,11 +199,22 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
         out=schedule.out,
         settings={key: value for key, value in config.tables.items() if key != "method"},
         warnings=warnings,
-        confident=chance is None or chance.passed,
+        confident=(chance is None or chance.passed) and not finished,
+        better_than_chance=None if chance is None else chance.passed,
         chance_p=None if chance is None else chance.p,
         as_good=tuple(each.name for each in choice.undecided) if choice else (),
         notes=notes,
     )
+
+
+def _without_rivals(
+    selection: Selection, best: Mapping[Candidate, CandidateScore], refused: Mapping[Candidate, str]
+) -> list[str]:
+    """Return the methods that finished if there was no choice among them, though others could have finished."""
+    there = sorted(each.method for each in best)
+    missing = {*selection.methods} - {*there} - {each.method for each in refused}
+    single = len(there) == 1 or all(selection.role(name) == "baseline" for name in there)
+    return there if single and missing else []
 
 
 def _warnings(

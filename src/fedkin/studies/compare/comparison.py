@@ -112,7 +112,10 @@ class Comparison:
     warnings : tuple of str
         Reasons to doubt the recommended clusters, in sentences.
     confident : bool
-        Whether the best clusters are better than chance, as far as that was tested.
+        Whether the best clusters are better than chance, as far as that was tested, and there were others to compare
+        with.
+    better_than_chance : bool or None
+        What that test said; ``None`` if it was not made.
     chance_p : float or None
         Probability of clusters that cohesive in data without clusters; ``None`` if not tested.
     as_good : tuple of str
@@ -139,6 +142,7 @@ class Comparison:
     confident: bool = True
     as_good: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    better_than_chance: bool | None = None
     chance_p: float | None = None
 
     @property

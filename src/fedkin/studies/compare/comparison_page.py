@@ -12,7 +12,7 @@ from fedkin.report.numbers import format_bytes, pluralize
 from fedkin.studies.compare.better_than_chance import TIMES
 from fedkin.studies.compare.candidates import method_named
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
-from fedkin.studies.compare.comparison_words import about_as_good, lead
+from fedkin.studies.compare.comparison_words import ORDER, about_as_good, lead
 from fedkin.studies.compare.ranking import NEAR
 from fedkin.studies.time_budget import duration, exact_duration
 
@@ -82,12 +82,16 @@ def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
     ]
 
 
-def unfinished(comparison: Comparison) -> list[str]:
-    """Return a sentence on methods of which some runs have finished, and others not; empty if there are none."""
+def table_notes(comparison: Comparison) -> list[str]:
+    """Return sentences on the order of the table, where it is not plain, and on methods with runs that are missing."""
+    known = [value for line in comparison.lines[1:] if (value := line.measures.get(comparison.score)) is not None]
+    is_plain = comparison.family == "clients" or comparison.by == "truth" or known == sorted(known, reverse=True)
+    notes = [] if is_plain else [ORDER]
     some = sum(0 < line.runs < comparison.seeds for line in comparison.lines)
-    if not some:
-        return []
-    return [f"Of {pluralize(some, 'method')} fewer than {pluralize(comparison.seeds, 'run')} finished, see Runs."]
+    if some:
+        seeds = pluralize(comparison.seeds, "run")
+        notes.append(f"Of {pluralize(some, 'method')} fewer than {seeds} finished, see Runs.")
+    return notes
 
 
 def headings(comparison: Comparison) -> list[str]:
@@ -106,7 +110,7 @@ def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
         ("Time", f"{duration(comparison.spent)} of {budget}", "spent of the budget, this time"),
     ]  # fmt: skip
     if comparison.chance_p is not None:
-        said = "yes" if comparison.confident else "no"
+        said = "yes" if comparison.better_than_chance else "no"
         rows.append(("Better than chance", said, f"p = {comparison.chance_p:.2f}, by {TIMES} tables without clusters"))
     if comparison.truth_gap is not None:
         rows.append(("Behind the best", f"{comparison.truth_gap:.3f}", "in agreement with the truth (ARI)"))
@@ -186,7 +190,7 @@ def _bars(comparison: Comparison) -> Bars:
 def _notes(comparison: Comparison) -> list[str]:
     said = _alike(comparison, lambda line: line.remark)
     notes = [f"{methods}: {remark}." for remark, methods in said.items()]
-    notes += unfinished(comparison)
+    notes += table_notes(comparison)
     tried = _alike(comparison, lambda line: ", ".join(map(str, line.tried)))
     notes += [f"{methods} tried {numbers} clusters; the best is shown." for numbers, methods in tried.items()]
     notes += [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]

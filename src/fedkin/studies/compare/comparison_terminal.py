@@ -10,8 +10,8 @@ from fedkin.experiment.terminal import Bar
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 from fedkin.studies.compare.candidate_runs import CandidateRun
 from fedkin.studies.compare.comparison import Comparison
-from fedkin.studies.compare.comparison_page import cells, headings, unfinished
-from fedkin.studies.compare.comparison_words import about_as_good, lead
+from fedkin.studies.compare.comparison_page import cells, headings, table_notes
+from fedkin.studies.compare.comparison_words import about_as_good, behind_truth, lead
 from fedkin.studies.time_budget import duration
 
 
@@ -51,7 +51,7 @@ def print_comparison(comparison: Comparison) -> None:
     rows = [(_name(comparison, line.name), *cells(comparison, line), line.remark) for line in comparison.lines]
     columns = ("Method", *headings(comparison), "Remark")
     print_table(rows, columns, left=(0, len(columns) - 1))
-    for line in [*map(_filled, unfinished(comparison)), *text_lines(comparison)]:
+    for line in [*map(_filled, table_notes(comparison)), *text_lines(comparison)]:
         print(line)
 
 
@@ -62,7 +62,7 @@ def text_lines(comparison: Comparison) -> list[str]:
     if comparison.as_good:
         lines.append(_filled(about_as_good(comparison.as_good)))
     if comparison.truth_gap is not None:
-        lines.append(f"By the truth it is {comparison.truth_gap:.3f} (ARI) behind the best that could be recommended.")
+        lines.append(behind_truth(comparison.truth_gap))
     return [*lines, *(f"  {command}" for command in comparison.use[:1]), f"Report: {comparison.out / 'report.html'}"]
 
 

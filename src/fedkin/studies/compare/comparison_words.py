@@ -14,7 +14,7 @@ from fedkin.studies.compare.better_than_chance import MAX_ROWS, TIMES, ChanceTes
 from fedkin.studies.compare.candidates import Candidate, Family, Role
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 from fedkin.studies.compare.question import Question
-from fedkin.studies.compare.ranking import Choice
+from fedkin.studies.compare.ranking import FOUND, Choice
 from fedkin.studies.time_budget import duration
 
 ROLES: Mapping[Role, str] = {
@@ -28,9 +28,13 @@ _SAME = 0.9
 """Stability from which on the clusters of two seeds are called the same."""
 
 
-def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bool) -> str:
+def reason(family: Family, choice: Choice, verdicts: Mapping[Candidate, CandidateScore], by_truth: bool) -> str:
     """Explain why a candidate is recommended, as the rest of a sentence that begins with "it"."""
+    verdict = verdicts[choice.candidate]
     parts = [_best(family, choice, verdict, by_truth)]
+    if choice.baseline is not None:
+        level, name = verdicts[choice.baseline].measures[SCORE[family]], choice.baseline.method
+        parts.append(f"is not significantly better than {name}, which forms no clusters ({level:.3f})")
     if verdict.found and not by_truth:
         parts.append("finds the number of clusters itself")
     stable = verdict.measures.get("stability")
@@ -67,6 +71,24 @@ def by_chance(test: ChanceTest) -> str:
         f"without clusters reach it (p = {test.p:.2f}; their mean is {test.by_chance:.3f}). The data may "
         "have no clusters."
     )
+
+
+def alone(finished: Sequence[str]) -> str:
+    """Write the warning that there was nothing to choose among: a single method, or baselines without clusters."""
+    what = f"Only {join_words(finished)} finished"
+    what += ", so it was compared with nothing" if len(finished) == 1 else ", which form no clusters"
+    return f"{what}; the same with a larger budget resumes."
+
+
+def behind_truth(gap: float) -> str:
+    """Write the sentence on how much less than the best the recommended method agrees with the truth."""
+    if gap == 0:
+        return "By the truth, too, no other that could be recommended is better (ARI)."
+    return f"By the truth it is {gap:.3f} (ARI) behind the best that could be recommended."
+
+
+ORDER = f"In order of cohesion, which counts {FOUND:g} times where the method found the number of clusters."
+"""Sentence on the order of methods for samples, which the measure alone does not show."""
 
 
 def about_as_good(names: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
@@ -58,9 +58,10 @@ class Choice:
     """Recommended candidate, with the facts that decided.
 
     `rivals` is the number of others that are as good by the score, and `stable` the number of these that are as stable,
-    too. `ahead` is the lead of the candidate's measure over the best candidate that is not as good; ``None`` if there
-    is none, or no lead. `undecided` are others (for samples) whose score differs from its own by less than both
-    standard errors, the best first.
+    too. `ahead` is the lead of the candidate's measure over that of all others but the rivals, also of those that
+    cannot be recommended; ``None`` if there are none, or no lead. `undecided` are others (for samples) whose score
+    differs from its own by less than both standard errors, the best first. `baseline` is the best of those that form
+    no clusters and are as good as far as can be told.
     """
 
     candidate: Candidate
@@ -68,6 +69,7 @@ class Choice:
     stable: int = 0
     ahead: float | None = None
     undecided: tuple[Candidate, ...] = ()
+    baseline: Candidate | None = None
 
 
 def chosen_by_truth(selection: Selection, verdicts: Verdicts) -> Choice | None:
@@ -107,9 +109,21 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     clusters = {each: mean(verdict.clusters) if family == "clients" else 0 for each, verdict in stable.items()}
     unsteady = {each: -score[each] if most < 0 else 0.0 for each in stable}
     take = min(stable, key=lambda each: (unsteady[each], clusters[each], stable[each].bytes, each.method))
-    others = [_measured(family, verdict) for each, verdict in able_ones.items() if each not in equals]
-    ahead = _measured(family, able_ones[take]) - max(others) if others else 0.0
-    return Choice(take, len(close) - 1, len(stable) - 1, ahead if ahead > 0 else None, _undecided(take, able_ones))
+    return Choice(
+        take,
+        rivals=len(close) - 1,
+        stable=len(stable) - 1,
+        ahead=_lead(family, take, [each for each in verdicts if each not in close], verdicts),
+        undecided=_undecided(take, able_ones),
+        baseline=max(equals.keys() - close.keys(), key=lambda each: (score[each], each.method), default=None),
+    )
+
+
+def _lead(family: Family, take: Candidate, others: Sequence[Candidate], verdicts: Verdicts) -> float | None:
+    """Return by how much the chosen one's measure is above those of all `others`; ``None`` if it is not."""
+    known = [_measured(family, one) for each in others if _has_clusters(family, one := verdicts[each])]
+    ahead = _measured(family, verdicts[take]) - max(known, default=math.inf)
+    return ahead if ahead > 0 else None
 
 
 def _undecided(take: Candidate, able_ones: Verdicts) -> tuple[Candidate, ...]:
@@ -125,7 +139,12 @@ def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateS
     family = selection.family
     sent = {each: verdict for each, verdict in verdicts.items() if selection.role(each.method) in ("", "baseline")}
     scored = {each: verdict for each, verdict in sent.items() if score_of(family, verdict) != -math.inf}
-    return {each: verdict for each, verdict in scored.items() if family == "clients" or max(verdict.clusters) > 1}
+    return {each: verdict for each, verdict in scored.items() if _has_clusters(family, verdict)}
+
+
+def _has_clusters(family: Family, verdict: CandidateScore) -> bool:
+    """Return whether clusters of samples are more than one; clients may all be in one."""
+    return family == "clients" or max(verdict.clusters) > 1
 
 
 def _near_samples(best: CandidateScore, other: CandidateScore) -> bool:
