@@ -40,7 +40,7 @@ class ClientClusterer(ClientPredictor):
     ``(n, classes)``. Of a torch module only the architecture is used: each fit draws new parameters, by the layers' own
     ``reset_parameters`` and from `random_state`, so that a fit depends on nothing that happened before it and methods
     with several models do not start them all alike. To start from given weights, pass a function that returns a copy of
-    them.
+    them; `IFCA` then takes ``start="kmeans"``.
 
     `optimizer` may also be a class of ``torch.optim`` or a ``partial`` of one, an optimiser, whose class and settings
     are taken, or a function from parameters to an optimiser; clients begin each round with a new one. It has the

@@ -294,6 +294,14 @@ def positions(fed: Federation) -> dict[int, int]:
     return {client: at for at, client in enumerate(fed.ids)}
 
 
+def check_differ(models: Tensor, instead: str) -> None:
+    """Raise FedkinError if several models, ``(k, size)``, are all the same; `instead` says what helps."""
+    if len(models) > 1 and bool((models == models[0]).all()):
+        raise FedkinError(
+            f"All {len(models)} models start with the same weights, so clients cannot choose among them; {instead}."
+        )
+
+
 def renumbered(labels: Sequence[int]) -> list[int]:
     """Return `labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
     numbers: dict[int, int] = {}

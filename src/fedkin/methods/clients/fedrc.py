@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from fedkin.core import Client, Federation, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Array, is_amount, is_number, updates
-from fedkin.methods.clients.client_method import ClientMethod, SoftState, positions
+from fedkin.methods.clients.client_method import ClientMethod, SoftState, check_differ, positions
 from fedkin.methods.clients.client_tasks import labels_of, training_of
 from fedkin.methods.clients.round_record import round_record
 from fedkin.nn.classifier import Classifier
@@ -77,8 +77,12 @@ class FedRCMethod(ClientMethod):
     takes_k: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> FedRCState:
-        """Return K different models, and equal memberships of every client."""
+        """Return K different models, and equal memberships of every client.
+
+        Raises FedkinError if all start with the same given weights.
+        """
         count, state = self.n_clusters, self.unplaced(fed, self.n_clusters)
+        check_differ(state.models, "give a module that draws its weights")
         classes = state.module["classes"]
         first: FedRCState = dataclasses.replace(
             state,

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, check_differ, positions
 from fedkin.methods.clients.client_tasks import labels_of, training_of
 from fedkin.methods.clients.cluster_training import train_clusters
 from fedkin.methods.clients.round_record import Participation, round_record
@@ -46,9 +46,9 @@ class IFCAMethod(ClientMethod):
         one gradient (on the data that `identity` names), and a cluster's sum of them is divided by the number of *all*
         clients that replied.
     start : {"random", "kmeans"}
-        "random" initialises K models independently. "kmeans" has each trained by one client, chosen as k-means++
-        chooses centres: with probability proportional to its loss under the models so far (as in HypCluster; Mansour et
-        al. 2020).
+        "random" initialises K models independently, so a module must not have given weights. "kmeans" has each trained
+        by one client, chosen as k-means++ chooses centres: with probability proportional to its loss under the models
+        so far (as in HypCluster; Mansour et al. 2020).
     shared_layers : int
         Number of leading parameter tensors that all clusters share (section 5 of the paper). A convolution has two,
         weights and biases.
@@ -73,9 +73,10 @@ class IFCAMethod(ClientMethod):
     }  # fmt: skip
 
     def init(self, fed: Federation) -> ClientMethodState:
-        """Return K models, and no client in a cluster yet."""
+        """Return K models, and no client in a cluster yet; raises FedkinError if all have the same given weights."""
         state: ClientMethodState = self.unplaced(fed, self.n_clusters)
         models = self._seeded(fed, state) if self.start == "kmeans" else state.models
+        check_differ(models, "with start 'kmeans' each is trained by another client first")
         shared = Classifier.of(state.module).leading(self.shared_layers)
         models[:, :shared] = models[0, :shared]
         return dataclasses.replace(state, models=models)
