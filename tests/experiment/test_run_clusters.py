@@ -1,5 +1,6 @@
 """Runs of methods that cluster clients: targets, evaluation, resuming, and clients that misbehave."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_loop import RunOutcome
 from fedkin.methods.clients.fedavg import FedAvgMethod
+from shell import fedkin
+from site_files import sites
 from toy_runs import files
 
 SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "scenario.clients=6", "method.local_epochs=2"]
@@ -102,6 +105,32 @@ def test_a_reached_target_ends_a_run(whole: dict[str, RunOutcome], tmp_path: Pat
     before = files(tmp_path / "run")
     assert resume(tmp_path / "run").records == outcome.records
     assert files(tmp_path / "run") == before
+
+
+def test_a_target_that_is_not_measured_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = sites(tmp_path / "sites")
+    words = [
+        "run",
+        "fedavg",
+        "--data",
+        str(data),
+        "--set",
+        "method.rounds=2",
+        "--set",
+        "target.metric=personal_accuracy",
+    ]
+    words += ["--set", "target.reach=0.5", "--set", "target.stop=true"]
+    assert fedkin(*words, "--out", str(tmp_path / "run")) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"personal_accuracy 0.5 +not measured", out)
+    told = (
+        "The target metric 'personal_accuracy' is not measured in step 1, and the run stops for it only if a later "
+        "step measures it; there are clusters, loss; scenario.test_fraction holds out samples for tests."
+    )
+    assert " ".join(err.split()).count(told) == 1
+    assert fedkin(*words, "--out", str(tmp_path / "two"), "--set", "scenario.test_fraction=0.25") == 0
+    out, err = capsys.readouterr()
+    assert "not measured" not in out + err
 
 
 @pytest.mark.parametrize("target", [[], ["target.metric=loss", "target.reach=0.0"], ["target.metric=none"]])

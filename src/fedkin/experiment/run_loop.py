@@ -27,13 +27,12 @@ from fedkin.experiment.checksums import write_sums
 from fedkin.experiment.config import Config
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.label_files import write_labels
-from fedkin.experiment.measure_titles import number
 from fedkin.experiment.outputs import RESULTS, load_profile, write_clients, write_encoder, write_result
 from fedkin.experiment.report_content import view_of
 from fedkin.experiment.report_content.finding_content import guess_of
 from fedkin.experiment.report_content.map_content import latents_of
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, REPORT, RunFiles, read_records
-from fedkin.experiment.sections import TargetSection
+from fedkin.experiment.target import TargetWatch
 from fedkin.experiment.tracking import Trackers
 from fedkin.report import write_report
 from fedkin.secure_aggregation.sums import secure
@@ -106,7 +105,7 @@ def prepare(
 
     every = config.engine.keep_checkpoints
     files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None, progress.warn, every)
-    ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetStop(config.target)]
+    ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetWatch(config, progress.warn)]
     population = population.prepared(preparation)
     return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
 
@@ -131,20 +130,6 @@ def _connect(config: Config, population: Population, fed: Federation, progress: 
 
 def _preparing(config: Config) -> PreparingOptions:
     return config.data.preparing.of(private=config.method.guards_samples())
-
-
-class TargetStop(Callback):
-    """Callback that ends a run when its target metric is reached, if the configuration says so (``target.stop``)."""
-
-    def __init__(self, target: TargetSection) -> None:
-        self.target = target
-
-    def stops(self, line: RecordLine) -> bool:
-        target = self.target
-        if not target.stop or target.metric is None or target.reach is None:
-            return False
-        value = number(line, target.metric)
-        return value is not None and value >= target.reach
 
 
 @dataclass

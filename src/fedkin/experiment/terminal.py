@@ -15,6 +15,7 @@ from fedkin.experiment.measure_titles import (
     formed,
     measures,
     method_remarks,
+    number,
     phased,
     phases,
     reached,
@@ -174,7 +175,9 @@ def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
     if target.metric is not None and target.reach is not None:
         title = measures(*outcome.records).get(target.metric, Measure(target.metric, "")).title
         found = reached(outcome.records, target.metric, target.reach)
-        rows.append((f"{title} {target.reach:g}", _reached_at(outcome, *found) if found else "not reached"))
+        never = all(number(line, target.metric) is None for line in outcome.records)
+        missed = "not measured" if never else "not reached"
+        rows.append((f"{title} {target.reach:g}", _reached_at(outcome, *found) if found else missed))
     return rows
 
 
