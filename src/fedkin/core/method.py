@@ -104,7 +104,8 @@ class Method(ABC, Generic[S]):
     sends : str
         What a client sends, beginning in lower case, without a full stop; empty if it is not said.
     baseline : bool
-        Whether it is there to compare with: it clusters all samples in one place, or forms no clusters.
+        Whether it is there to compare with: it clusters all samples in one place, or forms no clusters. Not inherited,
+        since a subclass may form some.
     cost : {"cheap", "costly"}
         Whether a comparison tries many numbers of clusters with it, or the likeliest only.
     has_device : bool
@@ -151,6 +152,8 @@ class Method(ABC, Generic[S]):
         super().__init_subclass__(**more)
         if "sums_suffice" not in vars(cls):
             cls.sums_suffice = None
+        if "baseline" not in vars(cls):
+            cls.baseline = False
 
     @abstractmethod
     def init(self, fed: Federation) -> S:

@@ -1,6 +1,7 @@
 """Methods that do with sums over clients come to the same, and the server sees no client's update."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -167,3 +168,25 @@ def test_a_choice_alone_is_the_choice_of_training():
     chosen = [reply["cluster"] for reply in choose.run(clients, [payload] * 4)]
     assert chosen == [reply["cluster"] for reply in choose_and_train.run(clients, [payload] * 4)]
     assert len(set(chosen)) > 1
+
+
+@dataclass(frozen=True)
+class Beyond(FedAvgMethod):
+    """Has one model, and clients in a cluster that has none."""
+
+    n_clusters: int = 6
+
+    takes_k = True
+
+    def init(self, fed: Any) -> Any:
+        state = super().init(fed)
+        return replace(state, labels=torch.full_like(state.labels, self.n_clusters - 1))
+
+
+def test_a_cluster_without_a_model_is_refused():
+    with pytest.raises(FedkinError, match=r"Beyond has numbers 5 to 5 in its state's labels; .* from 0 to 0, the last"):
+        planted.run(Beyond(**ROUNDS), sites([0, 1]))
+
+
+def test_a_method_that_extends_a_baseline_is_none():
+    assert (FedAvgMethod.baseline, FedOptMethod.baseline, Beyond.baseline) == (True, True, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedkin.core import Federation
+from fedkin.core import Federation, FedkinError
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 from fedkin.methods.clients.client_tasks import train
 from fedkin.methods.clients.round_record import Participation
@@ -19,9 +19,15 @@ def train_clusters(
     """Have clients train the models of their `clusters`, given by client, and add their updates to `means`.
 
     Where only sums over clients may be known, the secure sum of each cluster's updates is added, and no client's loss
-    is known. `method` defines how clients train, and the weight of an update.
+    is known. `method` defines how clients train, and the weight of an update. Raises FedkinError if a cluster has no
+    model.
     """
     models = list(state.models)
+    if clusters and not 0 <= min(clusters.values()) <= max(clusters.values()) < len(models):
+        raise FedkinError(
+            f"{type(method).__name__} has numbers {min(clusters.values())} to {max(clusters.values())} in its state's "
+            f"labels; they should be from 0 to {len(models) - 1}, the last of its models."
+        )
     starts = {client: models[cluster] for client, cluster in clusters.items()}
     if not fed.secure_sums:
         return Participation.each(method.add_each(means, method.trained(fed, state, starts), clusters))

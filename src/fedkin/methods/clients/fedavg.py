@@ -50,6 +50,8 @@ class LocalMethod(FedAvgMethod):
     A baseline for comparisons; models reach the server only to be scored.
     """
 
+    baseline = True
+
     def init(self, fed: Federation) -> ClientMethodState:
         """Return one new model, copied for each client."""
         state: ClientMethodState = super().init(fed)

@@ -53,6 +53,7 @@ class FedOptMethod(FedAvgMethod):
     adaptivity: Positive = 1e-3
 
     state_type: ClassVar[type[ClientMethodState]] = FedOptState
+    baseline = True
     sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
 
     def init(self, fed: Federation) -> FedOptState:

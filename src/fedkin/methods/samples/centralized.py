@@ -37,7 +37,6 @@ class CentralizedMethod(OneRoundMethod):
     points_name: ClassVar[str] = "points"
 
     moves_data = True
-    baseline = True
 
     def payload(self, state: CentroidState) -> Payload:
         """Return the name of the features that clients send."""
@@ -67,6 +66,7 @@ class KMeansMethod(CentralizedMethod):
     """
 
     sends: ClassVar[str] = "the features of all its samples"
+    baseline = True
 
     n_init: Count = 10
     max_iter: Count = 300
@@ -94,6 +94,7 @@ class FuzzyCMeansMethod(CentralizedMethod):
     """
 
     sends: ClassVar[str] = "the features of all its samples"
+    baseline = True
 
     soft = True
 

@@ -68,7 +68,6 @@ class OneShotMethod(FedAvgMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
-    baseline = False
     scenario = "rotation"
 
     @abstractmethod
