@@ -174,6 +174,15 @@ def test_so_many_nodes_train_and_evaluate():
     assert [len(sent(where, MessageType.EVALUATE, number)) for number in range(1, 5)] == [2] * 4
 
 
+def test_bytes_of_a_round_include_its_evaluation():
+    model = sum(own.numel() for own in network().parameters()) * 4
+    rounds = start(flower.FedAvgStrategy(fraction_evaluate=1.0), grid(), num_rounds=3).records
+    alone = start(flower.FedAvgStrategy(fraction_evaluate=0.0, min_evaluate_nodes=0), grid(), num_rounds=3).records
+    more = [one["sent"] - other["sent"] for one, other in zip(rounds, alone, strict=True)]
+    assert more == [6 * model, 2 * 6 * model, 3 * 6 * model]
+    assert all(one["received"] > other["received"] for one, other in zip(rounds, alone, strict=True))
+
+
 def test_at_least_so_many_do():
     where = grid()
     start(

@@ -153,6 +153,7 @@ def test_an_app_that_does_not_say_names_is_refused():
     [
         (flower.OCFLStrategy(), {"rounds": 5}, "num_rounds is 4 there, and is 5 here; give another folder."),
         (flower.FedAvgStrategy(), {}, "strategy is 'OCFLStrategy' there, and is 'FedAvgStrategy' here; give another"),
+        (flower.IFCAStrategy(), {}, "strategy is 'OCFLStrategy' there, and is 'IFCAStrategy' here; give another"),
         (flower.OCFLStrategy(seed=3), {}, "seed is 0 there, and is 3 here"),
         (flower.OCFLStrategy(names=True), {}, "names is False there, and is True here"),
         (flower.OCFLStrategy(clusterer="meanshift"), {}, "clusterer is "),

@@ -98,6 +98,7 @@ class RoundLoop:
             log.done += 1
             self._count_training(log.done, record)
             self._evaluate(log.done, state)
+            log.records[-1] |= self._traffic()
         return state
 
     def _gather(self) -> None:
@@ -139,9 +140,8 @@ class RoundLoop:
             values[name] = values[name][: len(self.fed.names)]
         if not self.fed.has_losses:
             del values["loss"], values["losses"]
-        traffic = {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
         missing = record.missing | self.fed.left_out
-        entry = {"round": number, "answered": record.answered, "missing": missing, **values, **traffic}
+        entry = {"round": number, "answered": record.answered, "missing": missing, **values, **self._traffic()}
         self.log.records.append(entry)
         log.info("[ROUND %d/%d] %s", number, self.method.rounds, "" if number else values.get("phase", ""))
         log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(missing))
@@ -149,6 +149,10 @@ class RoundLoop:
             log.warning("\t│\t> %s: %s", self.fed.called(client), reason)
         sizes = ", ".join(map(str, values["sizes"]))
         log.info("\t├──> %s of %s nodes", pluralize(values["clusters"], "cluster"), sizes or "no")
+
+    def _traffic(self) -> dict[str, int]:
+        """Return the bytes sent to nodes and received from them so far, as in records."""
+        return {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
 
     def _count_training(self, number: int, record: Record) -> None:
         """Store and aggregate the training metrics of the clients whose training was used."""

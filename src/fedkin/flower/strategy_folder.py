@@ -27,7 +27,7 @@ class StrategyFolder:
         if self.last is None:
             return
         there = self.last.get("facts", {})
-        for name, value in self.facts.items():
+        for name, value in sorted(self.facts.items(), key=lambda fact: fact[0] != "strategy"):  # that says most
             if there.get(name) != value:
                 raise FedkinError(
                     f"{path} holds another run: {name} {_shown(there.get(name))} there, and {_shown(value)} here; "

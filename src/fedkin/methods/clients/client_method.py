@@ -294,9 +294,10 @@ def positions(fed: Federation) -> dict[int, int]:
     return {client: at for at, client in enumerate(fed.ids)}
 
 
-def check_differ(models: Tensor, instead: str) -> None:
-    """Raise FedkinError if several models, ``(k, size)``, are all the same; `instead` says what helps."""
-    if len(models) > 1 and bool((models == models[0]).all()):
+def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> None:
+    """Raise FedkinError if several models are the same in all but `shared_layers`; `instead` says what helps."""
+    models = state.models[:, Classifier.of(state.module).leading(shared_layers) :]
+    if len(models) > 1 and models.shape[1] > 0 and bool((models == models[0]).all()):
         raise FedkinError(
             f"All {len(models)} models start with the same weights, so clients cannot choose among them; {instead}."
         )

@@ -77,12 +77,8 @@ class FedRCMethod(ClientMethod):
     takes_k: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> FedRCState:
-        """Return K different models, and equal memberships of every client.
-
-        Raises FedkinError if all start with the same given weights.
-        """
+        """Return K different models, and equal memberships of every client."""
         count, state = self.n_clusters, self.unplaced(fed, self.n_clusters)
-        check_differ(state.models, "give a module that draws its weights")
         classes = state.module["classes"]
         first: FedRCState = dataclasses.replace(
             state,
@@ -92,7 +88,12 @@ class FedRCMethod(ClientMethod):
         return first
 
     def step(self, fed: Federation, state: FedRCState) -> tuple[FedRCState, Record]:
-        """Have clients weight their samples and train all models; average the models."""
+        """Have clients weight their samples and train all models; average the models.
+
+        Raises FedkinError if all models are the same at first, for a module with given weights.
+        """
+        if state.steps == 0:
+            check_differ(state, 0, "give a module that draws its weights")
         position, labels, memberships = positions(fed), state.labels.clone(), state.memberships.clone()
         count, size = state.models.shape
         means = [self.means_of(1, size) for _ in range(count)]

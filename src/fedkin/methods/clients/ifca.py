@@ -73,17 +73,21 @@ class IFCAMethod(ClientMethod):
     }  # fmt: skip
 
     def init(self, fed: Federation) -> ClientMethodState:
-        """Return K models, and no client in a cluster yet; raises FedkinError if all have the same given weights."""
+        """Return K models, and no client in a cluster yet."""
         state: ClientMethodState = self.unplaced(fed, self.n_clusters)
         models = self._seeded(fed, state) if self.start == "kmeans" else state.models
-        check_differ(models, "with start 'kmeans' each is trained by another client first")
         shared = Classifier.of(state.module).leading(self.shared_layers)
         models[:, :shared] = models[0, :shared]
         return dataclasses.replace(state, models=models)
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
-        """Have clients choose a model and train it; add to each model the mean update of the clients that chose it."""
+        """Have clients choose a model and train it; add to each model the mean update of the clients that chose it.
+
+        Raises FedkinError if all models are the same at first, for a module with given weights.
+        """
         clusters, size = state.models.shape
+        if state.steps == 0:
+            check_differ(state, self.shared_layers, "with start 'kmeans' each is trained by another client first")
         means = self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
         labels, worst = state.labels.clone(), _Worst(clusters)
         if fed.secure_sums:
