@@ -10,7 +10,10 @@ from fedkin.core.errors import FedkinError
 
 _GIVE = "and give the DataFrames"
 _WORDS = (
-    (re.compile(r"\bset decimal = ','"), f"read the files with pandas.read_csv(..., decimal=',') {_GIVE}"),
+    (
+        re.compile(r"\bset decimal = ','(?: \(files[^)]*\))?"),
+        f"read the files with pandas.read_csv(..., decimal=',') {_GIVE}",
+    ),
     (
         re.compile(r"\bset encoding = ('[^']+') or what it is in"),
         rf"read the files with pandas.read_csv(..., encoding=\1), or what they are in, {_GIVE}",

@@ -47,8 +47,9 @@ def test_numbers_with_a_decimal_comma_are_read_if_that_is_said():
     with pytest.raises(FedkinError) as error:
         read(["1,5", "2"])
     assert str(error.value) == (
-        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,5'; set decimal = ',', or write them "
-        "without commas if these separate thousands, or name the column in categorical."
+        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,5'; set decimal = ',' (files with "
+        "points are read all the same), or write them without commas if these separate thousands, or name the column "
+        "in categorical."
     )
     assert read(["1,5", "2"], categorical=["c"])[0].kind == "category"
 

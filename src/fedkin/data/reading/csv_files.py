@@ -25,6 +25,7 @@ from fedkin.data.reading.csv_headers import (
     without_comments,
 )
 from fedkin.data.reading.table_options import NONE
+from fedkin.data.reading.text_values import POINT_THOUSANDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +47,6 @@ _WEB_PAGE = re.compile(
     re.IGNORECASE,
 )
 """How HTML begins, but not a header such as ``<p>,<h1>``."""
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 _QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
 _FEW = 10
@@ -231,7 +231,7 @@ def _check_thousands(frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame],
     problems = []
     for at in able:
         words = cells[frame.columns[at]].dropna().str.strip().unique()
-        parted = [word for word in words if _THOUSANDS.fullmatch(word)]
+        parted = [word for word in words if POINT_THOUSANDS.fullmatch(word)]
         whole = [word for word in words if re.fullmatch(r"[+-]?\d{1,3}", word)]
         if len(parted) > _FEW and len(parted) + len(whole) == len(words):
             problems.append(

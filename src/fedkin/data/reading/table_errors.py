@@ -74,11 +74,12 @@ def _decimal_comma(hold: str, example: str, them: str) -> str:
     if _THOUSANDS.fullmatch(example):
         return (
             f"{hold} numbers with a comma, such as '{example}'; write them without it if it separates thousands, set "
-            f"decimal = ',' if it stands before decimals, or name {them} in categorical."
+            f"decimal = ',' if it stands before decimals (files with points are read all the same), or name "
+            f"{them} in categorical."
         )
     return (
-        f"{hold} numbers with a decimal comma, such as '{example}'; set decimal = ',', or write them without commas if "
-        f"these separate thousands, or name {them} in categorical."
+        f"{hold} numbers with a decimal comma, such as '{example}'; set decimal = ',' (files with points are read all "
+        f"the same), or write them without commas if these separate thousands, or name {them} in categorical."
     )
 
 

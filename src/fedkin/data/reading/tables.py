@@ -19,6 +19,7 @@ from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.csv_files import read_csv
+from fedkin.data.reading.csv_points import with_points
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels
 from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.logarithms import logarithms
@@ -51,6 +52,8 @@ def read_table(
     if path.suffix.lower() in (".csv", ".tsv"):
         frame = read_csv(path, where, options.decimal, options.encoding, options.kept, options.categorical)
         options = replace(options, decimal=frame.attrs["decimal"])
+        if options.decimal == ",":
+            frame = with_points(frame, where, {label, cluster, options.id, *options.named})
     else:
         frame = _read_parquet(path, where)
     label = label_of(frame, label, {cluster, *options.drop, *options.logarithmic, *options.features}, options.decimal)

@@ -28,6 +28,8 @@ _GROUPED = {
     ",": re.compile(r"[+-]?\d{1,3}(?:[.' ]\d{3})+(?:,\d+)?", re.ASCII),
 }
 """Numbers with thousands apart, by what stands before decimals."""
+POINT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
+"""Numbers whose point may separate thousands."""
 _HUNDREDS, _ENOUGH = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
 _ACCOUNTED = re.compile(r"\( ?([$€£]? ?[\d.,' ]*\d[\d.,' ]*%?) ?\)", re.ASCII)
 """Negative numbers as accountants write them."""
@@ -75,6 +77,7 @@ def composed(value: Any) -> str:
 def as_numbers(words: Words, decimal: str) -> Values | None:
     """Parse texts as numbers, with separators of thousands or typographic signs; times and durations become hours.
 
+    With a decimal comma a column of which a number such as 0.5 or 12.25 shows that it has points is read by these.
     Times may have AM and PM; 58 % is 0.58 where all are percentages, and (5) is -5 beside others. ``None`` for others,
     and for codes with leading zeros or of very many digits.
     """
@@ -83,8 +86,11 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
         shares = as_numbers(_without_percent(words), decimal)
         return None if shares is None else shares / 100
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
-    parted = decimal == "," or any(_GROUPED["."].fullmatch(word) and not _could_be_decimal(word) for word in words)
-    parted = parted or _apart_from_a_thousand_on(words)
+    if decimal == ",":
+        parted = not any(map(has_plain_point, words))
+    else:
+        parted = any(_GROUPED["."].fullmatch(word) and not _could_be_decimal(word) for word in words)
+        parted = parted or _apart_from_a_thousand_on(words)
     if (hours := as_hours(words)) is not None:
         return np.array(hours)
     plain = np.array([_plain(word, decimal, parted) for word in words], dtype=object)
@@ -103,6 +109,11 @@ def are_numbers(words: Words, decimal: str) -> npt.NDArray[np.bool_]:
     """Return which texts, bool ``(n,)``, are numbers with this decimal separator, perhaps with thousands apart."""
     plain = (_plain(word.translate(_MINUS), decimal, parted=True) for word in unaccounted(words))
     return np.array([NUMBER.fullmatch(word) is not None for word in plain], dtype=bool)
+
+
+def has_plain_point(word: str) -> bool:
+    """Return whether the point in a number can only stand before decimals, as in 0.928 and 12.25, but not in 1.234."""
+    return "." in word and NUMBER.fullmatch(word) is not None and POINT_THOUSANDS.fullmatch(word) is None
 
 
 def _without_percent(words: Words) -> Words:
