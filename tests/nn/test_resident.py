@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+import fedkin
 from fedkin.core.seeds import derive_generator
 from fedkin.nn.layers import Dropout
 from fedkin.nn.resident import Resident, pool_first, vector_of
@@ -174,3 +175,38 @@ def test_dropout_draws_from_the_generator_that_was_loaded():
     assert torch.equal(drawn("a"), drawn("a"))
     assert not torch.equal(drawn("a"), drawn("b"))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Functional(nn.Module):
+    """Drops activations by a function, which draws from torch's global generator."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.last(nn.functional.dropout(self.first(x).relu(), training=self.training))
+
+
+def test_what_a_module_draws_from_the_global_generator_is_seeded():
+    x, y = torch.rand(40, 4, generator=rng("x")).numpy(), torch.arange(40).numpy() % 3
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        model = fedkin.FedAvg(module=Functional, rounds=3, random_state=0).fit([(x, y)] * 3)
+        assert torch.equal(before, torch.get_rng_state())
+        found.append(vector_of(model.models_[0]))
+    assert torch.equal(*found)
+    other = fedkin.FedAvg(module=Functional, rounds=3, random_state=1).fit([(x, y)] * 3)
+    assert not torch.equal(found[0], vector_of(other.models_[0]))
+
+
+def test_a_module_that_draws_nothing_leaves_the_generator_alone():
+    x, y = batch(3)
+    resident, own = Resident(convolutional(3), False), rng("own")
+    resident.load(vector_of(convolutional(3)), own)
+    resident.module.train()
+    resident.gradient(x, y)
+    assert torch.equal(own.get_state(), rng("own").get_state())
+    assert resident._draws is False

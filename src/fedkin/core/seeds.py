@@ -6,10 +6,16 @@ for the 17th exchange with client 3. Who asks first, on which thread and with wh
 
 from __future__ import annotations
 
+import threading
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
+
+_GLOBAL = threading.Lock()
+"""Held while torch's global generator is seeded for a moment."""
 
 
 def derive_seed(seed: int, *path: int | str) -> int:
@@ -35,3 +41,17 @@ def draw_seed(rng: torch.Generator) -> int:
 def derive_bytes(count: int, seed: int, *path: int | str) -> bytes:
     """Return `count` bytes for `path` below the run's `seed`; they are as hard to guess as the seed."""
     return bytes(torch.randint(256, (count,), generator=derive_generator(seed, *path)).tolist())
+
+
+@contextmanager
+def seeded_globally(seed: int, accelerators: bool = False) -> Iterator[None]:
+    """Seed torch's global generator for what draws from it, and restore it afterwards.
+
+    With `accelerators` theirs are seeded, too, and not restored. One thread at a time; not to be entered twice by one.
+    """
+    with _GLOBAL, torch.random.fork_rng(devices=[]):
+        if accelerators:
+            torch.manual_seed(seed)
+        else:
+            torch.default_generator.manual_seed(seed)
+        yield

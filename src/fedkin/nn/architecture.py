@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
@@ -16,11 +15,8 @@ from torch import Tensor, nn
 
 from fedkin.core.device import ONE_AT_A_TIME, device
 from fedkin.core.errors import FedkinError
-from fedkin.core.seeds import draw_seed
+from fedkin.core.seeds import draw_seed, seeded_globally
 from fedkin.nn.resident import Criterion, Resident, parts_of, vector_of
-
-GLOBAL_RANDOMNESS = threading.Lock()
-"""Lock to hold while torch's global generator is temporarily seeded."""
 
 
 class Architecture(ABC):
@@ -111,8 +107,7 @@ class Architecture(ABC):
 
     def _built(self, seed: int) -> nn.Module:
         """Return a new module with weights drawn by `seed`; the state of torch's global generator is restored."""
-        with GLOBAL_RANDOMNESS, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)  # a GPU's generator stays as it is
+        with seeded_globally(seed):
             return self.build()
 
     def _takes_channels_last(self) -> bool:

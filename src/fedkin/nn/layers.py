@@ -81,8 +81,8 @@ def with_own_dropout(module: nn.Module) -> nn.Module:
     """Replace torch's dropout layers anywhere in `module` by `Dropout`, in place; return it, or what replaces it.
 
     Covers `torch.nn.Dropout` and its forms for whole channels. A call of ``torch.nn.functional.dropout`` inside a
-    module's own code cannot be seen from outside: write `Dropout` there instead. Raises FedkinError for other layers
-    that draw random numbers: alpha dropout, RReLU, or dropout inside recurrent or attention layers.
+    module's own code cannot be seen from outside; `fedkin.nn.resident` seeds it on a processor. Raises FedkinError for
+    other layers that draw random numbers: alpha dropout, RReLU, or dropout inside recurrent or attention layers.
     """
     for name, layer in module.named_modules():
         if isinstance(layer, _WITHOUT_SEED) or (isinstance(layer, _WITH_INNER_DROPOUT) and layer.dropout):

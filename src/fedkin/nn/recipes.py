@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError, in_short
-from fedkin.core.seeds import draw_seed
+from fedkin.core.seeds import draw_seed, seeded_globally
 from fedkin.core.trusted_packages import named_object
-from fedkin.nn.architecture import GLOBAL_RANDOMNESS
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter], float], torch.optim.Optimizer]
 """``factory(parameters, learning_rate)`` returns a new optimiser."""
@@ -56,8 +55,7 @@ class Recipe:
         """
         if self.augmentation is None:
             return x
-        with GLOBAL_RANDOMNESS, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draw_seed(rng))
+        with seeded_globally(draw_seed(rng), accelerators=True):
             try:
                 made = self.augmentation(x.clone())
             except Exception as error:

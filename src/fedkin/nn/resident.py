@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.core.device import device
+from fedkin.core.seeds import draw_seed, seeded_globally
 from fedkin.nn.cheap_layers import with_cheap_layers
 from fedkin.nn.layers import set_generator, with_own_dropout
 
@@ -52,6 +53,8 @@ class Resident:
         own = with_own_dropout(pool_first(copy.deepcopy(module)))
         self.module = (with_cheap_layers(own) if self.device.type == "cpu" else own).to(self.device)
         self.channels_last, self.criterion = channels_last, criterion
+        self._rng: torch.Generator | None = None
+        self._draws = None if self.device.type == "cpu" else False
         self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
         floating = [part for part in parts_of(self.module) if part.is_floating_point()]
         self._counters = [part for part in parts_of(self.module) if not part.is_floating_point()]
@@ -74,7 +77,10 @@ class Resident:
                 self.frozen.append(place)
 
     def load(self, vector: Tensor, rng: torch.Generator | None = None) -> None:
-        """Load the model of `vector` ``(size,)``; its dropout draws from `rng`."""
+        """Load the model of `vector` ``(size,)``; its dropout draws from `rng`.
+
+        On a processor so does, in training, what the module itself draws from torch's global generator.
+        """
         floats = sum(self._lengths)
         _spread(self.placed(vector[:floats]), self._lengths, self._store, self._parts)
         for counter, value in zip(
@@ -83,6 +89,7 @@ class Resident:
             counter.copy_(value.view_as(counter))
         if rng is not None:
             set_generator(self.module, rng)
+            self._rng = rng
 
     def vector(self) -> Tensor:
         """Return a copy of the present model as one vector ``(size,)``, on the CPU."""
@@ -111,7 +118,24 @@ class Resident:
 
     def output(self, x: Tensor) -> Tensor:
         """Return the module's output for samples ``(n, *shape)``, such as logits, on the device."""
+        if self._draws is not False and self.module.training and self._rng is not None:
+            return self._seeded_output(x, self._rng)
         made: Tensor = self.module(self.laid(x))
+        return made
+
+    def _seeded_output(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Return the output, with what the module draws from torch's global generator seeded by `rng`.
+
+        The first call finds out whether it draws, as ``torch.nn.functional.dropout`` does; if not, `rng` stays as is.
+        """
+        ahead = rng.clone_state()
+        with seeded_globally(draw_seed(ahead)):
+            before = torch.get_rng_state()
+            made: Tensor = self.module(self.laid(x))
+            if self._draws is None:
+                self._draws = not torch.equal(before, torch.get_rng_state())
+        if self._draws:
+            rng.set_state(ahead.get_state())
         return made
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
