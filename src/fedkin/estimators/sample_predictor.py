@@ -145,7 +145,8 @@ class SamplePredictor(ForgettingEstimator):
             the columns of the tables, those that distinguish clusters most first: the mean of numbers, ordinals as
             positions from 0 and booleans as shares of the second value; the geometric mean of columns in ``log`` or
             ``log1p``; the mean date; the most frequent category.
-            Values beyond the limits of a column with outliers count as these, as they do for clustering.
+            Means are of the true values, also where values count as a limit for clustering. If few values far beyond
+            hide a difference, the sentence has means within limits, and calls them ``limited``.
             ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a cluster and a
             column at one client with fewer than five values are left out; ``attrs["remarks"]`` says how many samples
             are missing for it, and what else a reader should know.

@@ -14,8 +14,10 @@ from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
 from fedkin.core.trees import owned
 from fedkin.data.preparing.cluster_profile import ClusterProfile, cluster_cells, profile_clusters, reportable
+from fedkin.data.preparing.limited_sums import counted_values
 from fedkin.data.preparing.preparation import remember
 from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.typical_samples import typical_cells
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.report_content.column_words import described
 
@@ -60,45 +62,98 @@ def test_sums_are_those_of_all_rows_together(secure):
     assert sorted(profile.members) == ([] if secure else [0, 1, 2])
 
 
-@pytest.mark.parametrize("secure", [False, True])
-def test_values_beyond_the_limits_of_clustering_count_as_these(secure):
+def test_means_are_of_true_values_and_comparisons_of_limited_ones():
     parts = [rows(60, seed) for seed in range(3)]
-    fed, encoding = federation(parts, secure)
-    high = encoding.high.index_fill(0, torch.tensor([0]), 1003.0)
+    fed, encoding = federation(parts)
+    high = encoding.high.index_fill(0, torch.tensor([0]), 1001.0)
     exact = profile_clusters(fed, encoding, 2)
+    assert not exact.has_limits
     for client in fed.clients.values():
         remember(client, dataclasses.replace(encoding, high=high))
     profile = profile_clusters(fed, encoding, 2)
-    values, clusters = (torch.cat(each) for each in zip(*parts, strict=True))
-    for cluster in range(2):
-        lengths = values[clusters == cluster, 0].clamp(max=1003)
-        lengths = lengths[~lengths.isnan()]
-        assert float(profile.sum[cluster, 0] / len(lengths)) == pytest.approx(float(lengths.mean()))
-        squares = (lengths - profile.around[0]).square().sum()
-        assert float(profile.squares[cluster, 0]) == pytest.approx(float(squares), rel=1e-6)
-    assert torch.equal(profile.filled, exact.filled)
-    assert torch.equal(profile.counts, exact.counts)
-    assert torch.equal(profile.sum[:, 1:], exact.sum[:, 1:])
+    for name in ("sum", "squares", "filled", "counts"):
+        assert torch.equal(getattr(profile, name), getattr(exact, name))
+    assert profile.has_limits
+    assert (profile.within_limits.sum[:, 0] < exact.sum[:, 0]).all()
+    assert (profile.within_limits.squares[:, 0] < exact.squares[:, 0]).all()
+    assert torch.equal(profile.within_limits.sum[:, 1:], exact.sum[:, 1:])
 
 
-def test_one_mistyped_cell_changes_no_description():
+def weights(typed, at=7):
+    """Return the description of two clusters' weights, of which the second's are higher, with one cell as typed."""
     rng = np.random.default_rng(0)
     clusters = torch.tensor([0, 1] * 150)
     weight = torch.tensor(rng.normal(55, 5, 300)) + 40 * clusters
-    height = torch.tensor(rng.normal(170, 8, 300))
-    described_as = []
-    for typed in (95.0, 71_500.0):
-        values = torch.stack([weight.index_fill(0, torch.tensor([7]), typed), height], 1)
-        client = Client(0, values, table=Table((Column("weight"), Column("height")), values))
-        fed = LocalFederation([client])
-        encoding = prepare(fed).encoding
-        client.state["clusters"] = clusters
-        described_as.append(described(profile_clusters(fed, encoding, 2))[0])
-    plain, mistyped = described_as
+    values = torch.stack([weight.index_fill(0, torch.tensor([at]), typed), torch.tensor(rng.normal(170, 8, 300))], 1)
+    client = Client(0, values, table=Table((Column("weight"), Column("height")), values))
+    fed = LocalFederation([client])
+    encoding = prepare(fed).encoding
+    client.state["clusters"] = clusters
+    means = [float(values[clusters == cluster, 0].mean()) for cluster in range(2)]
+    return described(profile_clusters(fed, encoding, 2))[0], means
+
+
+def test_one_mistyped_cell_changes_no_choice_of_columns_and_means_are_true():
+    plain, _ = weights(95.0)
+    mistyped, means = weights(71_500.0)
     assert plain.name == mistyped.name == "weight"
     assert mistyped.effect == pytest.approx(plain.effect, abs=0.03)
-    assert [phrase.split(" (")[0] for _, phrase in mistyped.phrases] == ["low weight", "high weight"]
-    assert mistyped.values == pytest.approx(plain.values, abs=1)
+    assert [phrase for _, phrase in mistyped.phrases] == [
+        "low weight (54 against 313)",
+        "high weight (571 against 313)",
+    ]
+    assert mistyped.values == pytest.approx(means)
+    assert mistyped.cells[1].startswith("571 ± 5,8")
+
+
+def test_a_mean_that_a_mistyped_cell_turns_round_is_called_limited():
+    found, means = weights(71_500.0, at=6)
+    assert found.values == pytest.approx(means)
+    assert [phrase for _, phrase in found.phrases] == [
+        "low weight (54 against 75, limited)",
+        "high weight (95 against 75, limited)",
+    ]
+
+
+def test_means_of_a_cluster_that_lies_beyond_the_limits_are_true():
+    """Fully paid loans are a twentieth of all, and far above all others."""
+    rng = np.random.default_rng(0)
+    clusters = torch.tensor([1] * 24 + [0] * 576)
+    paid = torch.tensor(rng.exponential(1500, 600)) + 15_000 * clusters
+    values = torch.stack([paid, torch.tensor(rng.normal(170, 8, 600))], 1)
+    client = Client(0, values, table=Table((Column("paid"), Column("height")), values))
+    fed = LocalFederation([client])
+    encoding = prepare(fed).encoding
+    client.state["clusters"] = clusters
+    profile = profile_clusters(fed, encoding, 2)
+    assert profile.has_limits
+    assert described(profile)[0].values[1] == pytest.approx(float(paid[:24].mean()))
+    assert float(encoding.high[0]) < 13_000 < float(paid[:24].min())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 60), st.floats(0, 1), st.integers(5, 9), st.integers(0, 2**32 - 1))
+def test_no_few_values_can_be_found_from_true_and_limited_sums(n, part, least, seed):
+    rng = np.random.default_rng(seed)
+    clusters = torch.tensor(rng.integers(0, 2, n))
+    values = torch.tensor(np.where(rng.random((n, 1)) < part, rng.normal(100, 20, (n, 1)), rng.normal(0, 1, (n, 1))))
+    reported = reportable(clusters, ~values.isnan(), 2, least)
+    typical = typical_cells(values, clusters, reported, 2, least)
+    counted, left = counted_values(values, values.clamp(-5, 5), clusters, reported, typical, least)
+    assert not (left & ~typical).any()
+    for cluster in range(2):
+        rows = reported[:, 0] & (clusters == cluster)
+        if not (rows & (values[:, 0] != counted[:, 0])).any():
+            continue
+        own, others = values[rows, 0], counted[rows, 0]
+        changed, middle = own != others, left[rows, 0]
+        if len(others.unique()) == 1:
+            assert float(others[0]) == pytest.approx(float(own.mean().clamp(-5, 5)))
+            continue
+        assert least <= int(changed.sum()) <= len(own) - least
+        assert others.abs().max() <= 5
+        if middle.any():
+            assert all(int(few.sum()) == 0 or int(few.sum()) >= least for few in (middle == changed, middle != changed))
 
 
 def test_it_survives_a_file():

@@ -1,8 +1,9 @@
 """Profile of clusters in original units: sums over clients' tables, by cluster and column.
 
 Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
-each category occurs. Values beyond the limits of a column with outliers count as these, as they do for clustering. A
-cluster with fewer than `min_members` values in a column at a client is not reported there.
+each category occurs. These are of the true values; where some lie beyond the limits of a column with outliers, the same
+sums of limited values say beside them what tells clusters apart, see `fedkin.data.preparing.limited_sums`. A cluster
+with fewer than `min_members` values in a column at a client is not reported there.
 Since the server may know the column's total, and could subtract, some values of the client's largest cluster are
 withheld, too, so that either none or at least `min_members` values are missing. The same is reported of the rows in the
 middle of each cluster, by the same rule, see `fedkin.data.preparing.typical_samples`: their means are a typical sample,
@@ -12,7 +13,7 @@ which is no client's row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Self
@@ -26,6 +27,7 @@ from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.column_scales import UNIT, unit_of
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.preparing.limited_sums import counted_values
 from fedkin.data.preparing.outliers import limited
 from fedkin.data.preparing.preparation import encoding_of
 from fedkin.data.preparing.schema import SchemaColumn, are_numbers, columns_of, plain
@@ -36,13 +38,18 @@ from fedkin.secure_aggregation.sums import summed
 
 _FRACTIONS = ("sum", "squares", "typical_sum")
 """Sums that are no whole numbers."""
+_LIMITED = ("limited_sum", "limited_squares")
+"""Sums of limited values, which secure sums are without, as they are without limits."""
 _MAX_CLUSTERS = 2**15
+_LARGEST_SQUARE = 1e20
+"""Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
 _ATTEMPTS = 3
 """At reaching clients that have not replied; a run can do without them."""
 
 
 _TENSORS = (
     "samples", "filled", "around", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts",
+    *_LIMITED,
 )  # fmt: skip
 
 
@@ -55,7 +62,8 @@ class ClusterProfile:
     `fedkin.core.table.Column` has them, booleans and levels being positions, and of squared distances from `around`,
     float64 ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs,
     one column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike,
-    of the rows in the middle of the clusters alone; empty if unknown.
+    of the rows in the middle of the clusters alone; empty if unknown. `limited_sum` and `limited_squares` are `sum` and
+    `squares` of values within limits; empty if there are no limits.
 
     `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
     are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is
@@ -73,6 +81,8 @@ class ClusterProfile:
     typical_filled: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
     typical_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     typical_counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+    limited_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    limited_squares: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     members: dict[int, Tensor] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
     rows: int = 0
@@ -95,6 +105,16 @@ class ClusterProfile:
     def _spans(self) -> list[slice]:
         """Begin and end of each column's frequencies in `counts`."""
         return [slice(*ends) for ends in pairwise(accumulate(count_lengths(self.columns), initial=0))]
+
+    @cached_property
+    def has_limits(self) -> bool:
+        """Whether some values lie beyond limits, so that sums of limited values are others."""
+        return bool(self.limited_sum.numel()) and not torch.equal(self.limited_sum, self.sum)
+
+    @property
+    def within_limits(self) -> Self:
+        """The profile of limited values."""
+        return replace(self, sum=self.limited_sum, squares=self.limited_squares) if self.has_limits else self
 
     @cached_property
     def has_typical(self) -> bool:
@@ -137,14 +157,15 @@ _QUESTION: Expected = {
         "members": whole("clusters"), "filled": whole("clusters", "columns"), "sum": doubles("clusters", "columns"),
         "squares": doubles("clusters", "columns", minimum=0), "counts": whole("clusters", None),
         "typical_filled": whole("clusters", "columns"), "typical_sum": doubles("clusters", "columns"),
-        "typical_counts": whole("clusters", None),
+        "typical_counts": whole("clusters", None), "limited_sum": doubles("clusters", "columns"),
+        "limited_squares": doubles("clusters", "columns", minimum=0),
     },
     may_be_empty=True,
 )  # fmt: skip
 def cluster_cells(client: Client, payload: Payload) -> Payload:
     """Report sums by cluster and column of a table, without cells of too few values; empty without clusters.
 
-    Values beyond the limits of the table's encoding, which the client keeps, count as these; no server can vary them.
+    Limits are those of the table's encoding, which the client keeps; no server can vary them.
     """
     clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
     if client.table is None or clusters is None or len(clusters) != len(client.table):
@@ -152,22 +173,30 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     columns = columns_of(payload)
     minimum = max(MIN_MEMBERS, int(payload["min_members"]))
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
-    values = _within_limits(client, values, columns)
     reported = reportable(clusters, ~values.isnan(), k, minimum)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
     numbers = reported & are_numbers(columns)
-    squares = ((values - payload["around"]) / payload["unit"]).square()
     typical = typical_cells(client.x, clusters, reported, k, minimum)
+    counted, typical = counted_values(
+        values, _within_limits(client, values, columns), clusters, numbers, typical, minimum
+    )
+
+    def squares(of: Tensor) -> Tensor:
+        away = ((of - payload["around"]) / payload["unit"]).square().clamp(max=_LARGEST_SQUARE)
+        return member @ torch.where(numbers, away, 0.0)
+
     return {
         "members": (member @ everyone.double())[:, 0].long(),
         "filled": (member @ reported.double()).long(),
         "sum": member @ torch.where(numbers, values, 0.0),
-        "squares": member @ torch.where(numbers, squares, 0.0),
+        "squares": squares(values),
         "counts": _counts(values, member, columns, reported),
         "typical_filled": (member @ typical.double()).long(),
         "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
         "typical_counts": _counts(values, member, columns, typical),
+        "limited_sum": member @ torch.where(numbers, counted, 0.0),
+        "limited_squares": squares(counted),
     }
 
 
@@ -190,7 +219,8 @@ def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload])
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
         if reply:
             digits = {name: to_digits(reply[name].flatten()) for name in _FRACTIONS}
-            replies.append({**reply, **digits})
+            others = {name: value for name, value in reply.items() if name not in _LIMITED}
+            replies.append({**others, **digits})
         else:
             shapes = _hidden_shapes(_shapes(columns_of(payload), payload["n_clusters"]))
             replies.append({name: torch.zeros(shape) for name, shape in shapes.items()})
@@ -258,6 +288,7 @@ def profile_clusters(
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
     }  # fmt: skip
     shapes = _shapes(columns, n_clusters)
+    cells = shapes | dict.fromkeys(_LIMITED, shapes["sum"])
     if fed.secure_sums:
         found = _hidden_sums(fed, payload, shapes)
         members: dict[int, Tensor] = {}
@@ -266,19 +297,20 @@ def profile_clusters(
         given = {
             client: reply
             for client, reply in sorted(replies.items())
-            if reply and all(tuple(reply[name].shape) == shape for name, shape in shapes.items())
+            if reply and all(tuple(reply[name].shape) == shape for name, shape in cells.items())
         }
         silent = {client: "it gave no clusters of its table" for client in replies if client not in given}
         fed.missing = dict(sorted((fed.missing | silent).items()))
         members = {client: reply["members"] for client, reply in given.items()}
-        parts = {name: [reply[name] for reply in given.values()] for name in shapes}
+        parts = {name: [reply[name] for reply in given.values()] for name in cells}
         found = {name: torch.stack(own).sum(0) for name, own in parts.items() if own}
     if not found:
         return None
-    found = {name: own.double() if name in _FRACTIONS else own.round().long() for name, own in found.items()}
-    found["squares"] = found["squares"] * unit.square()
+    fractions = (*_FRACTIONS, *_LIMITED)
+    found = {name: own.double() if name in fractions else own.round().long() for name, own in found.items()}
+    found |= {name: found[name] * unit.square() for name in ("squares", "limited_squares") if name in found}
     tensors = {**found, "samples": found["members"], "around": around}
-    facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
+    facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS if name in tensors}
     there = [client.state for client in fed.clients.values() if client.id not in fed.missing]
     rows = sum(len(state["clusters"]) for state in there if "clusters" in state)
     return ClusterProfile(

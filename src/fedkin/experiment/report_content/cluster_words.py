@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -217,7 +218,10 @@ def _pair(profile: ClusterProfile, cluster: int, others: Sequence[int]) -> Clust
     def two(of_clusters: Tensor) -> Tensor:
         return torch.stack([of_clusters[cluster], of_clusters[list(others)].sum(0)])
 
-    return ClusterProfile(
+    pair = ClusterProfile(
         profile.columns, two(profile.samples), two(profile.filled), profile.around, two(profile.sum),
         two(profile.squares), two(profile.counts),
     )  # fmt: skip
+    if not profile.has_limits:
+        return pair
+    return replace(pair, limited_sum=two(profile.limited_sum), limited_squares=two(profile.limited_squares))

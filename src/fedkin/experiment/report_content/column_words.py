@@ -13,11 +13,11 @@ from torch import Tensor
 
 from fedkin.core.table import LOGARITHMS, MEASURED, Kind
 from fedkin.data.preparing.cluster_profile import ClusterProfile
-from fedkin.data.preparing.column_scales import constant
 from fedkin.data.preparing.encoding import OTHER
 from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.data.preparing.statistics import count_lengths
 from fedkin.data.reading.logarithms import original, slope
+from fedkin.experiment.report_content.column_moments import Moments
 
 NOTHING = "–"
 """What stands where nothing is known."""
@@ -37,6 +37,8 @@ _YEAR = re.compile(
     r"(?i:(^|[_\W])(year|yr|jahr|baujahr|année|annee|año|anno)s?([_\W]|$))|Year\b|(^|[a-z])(Year|Yr)[A-Z]"
 )
 """Names of columns of years, which have no thousands."""
+_LIMITED = ", limited"
+"""What stands beside means that are of values within limits, where a few values far beyond hide how clusters differ."""
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -70,10 +72,8 @@ class DescribedColumn:
 
 def described(profile: ClusterProfile) -> list[DescribedColumn]:
     """Describe the columns of a profile, in descending order of effect size."""
-    lengths, moments = count_lengths(profile.columns), _Moments(profile)
-    columns = [
-        _categories(profile, at) if lengths[at] else _numbers(profile, moments, at) for at in range(len(lengths))
-    ]
+    lengths, both = count_lengths(profile.columns), (Moments(profile), Moments(profile.within_limits))
+    columns = [_categories(profile, at) if lengths[at] else _numbers(profile, *both, at) for at in range(len(lengths))]
     return sorted(columns, key=lambda column: -column.effect)
 
 
@@ -82,25 +82,30 @@ def contrasted(pair: ClusterProfile) -> list[tuple[float, str]]:
 
     The phrase is empty where they differ little; columns that distinguish them most come first.
     """
-    moments, found = _Moments(pair), []
+    true, moments, found = Moments(pair), Moments(pair.within_limits), []
     for at, (column, length) in enumerate(zip(pair.columns, count_lengths(pair.columns), strict=True)):
         if length:
             effect, phrase = _cramer(pair.counts_of(at).double()), _category_contrast(pair, at)
         else:
             clusters = sum(count > 0 for count in moments.n[at])
             effect = _adjusted(moments.between[at], moments.whole[at], moments.total[at], clusters)
-            phrase = _number_contrast(column, moments, at)
+            phrase = _number_contrast(column, true, moments, at)
         found.append((effect, phrase))
     return sorted(found, key=lambda each: -each[0])
 
 
-def _number_contrast(column: SchemaColumn, moments: _Moments, at: int) -> str:
-    (own, other), spread = moments.means[at], moments.spread[at]
+def _number_contrast(column: SchemaColumn, true: Moments, limited: Moments, at: int) -> str:
+    (own, other), spread = limited.means[at], limited.spread[at]
     is_boolean = column.kind == "boolean"
     if not abs(own - other) >= (_MIN_DIFFERENCE if is_boolean else _MIN_SHIFT * spread) or own == other:  # or unknown
         return ""
     write, above = _Writer(column, spread), own > other
-    sides = write.sides(write(own, moments.scatter[at][0]), write(other, moments.scatter[at][1]))
+    written, usual = (write(*one) for one in zip(true.means[at], true.scatter[at], strict=True))
+    if (true.means[at][0] > true.means[at][1]) is above and written != usual:
+        sides = write.sides(written, usual)
+    else:
+        written, usual = (write(*one) for one in zip((own, other), limited.scatter[at], strict=True))
+        sides = write.sides(written, usual, _LIMITED)
     if is_boolean:
         return f"{column.name} {'more' if above else 'less'} often {_true(column.categories)} {sides}"
     more = ("later" if above else "earlier") if column.kind == "date" else ("higher" if above else "lower")
@@ -160,9 +165,9 @@ class _Writer:
             return ""
         return f" ± {_rounded(scatter, digits)}{' days' if self.kind == 'date' else ''}"
 
-    def sides(self, written: str, usual: str) -> str:
+    def sides(self, written: str, usual: str, how: str = "") -> str:
         """Return two means in brackets, and what they are if they are not the usual ones."""
-        return f"({'geometric mean ' if self.kind in LOGARITHMS else ''}{written} against {usual})"
+        return f"({'geometric mean ' if self.kind in LOGARITHMS else ''}{written} against {usual}{how})"
 
     def digits_of(self, scatter: float) -> float:
         """Return the standard deviation that justifies the digits of a mean of values with `scatter`."""
@@ -171,53 +176,33 @@ class _Writer:
         return scatter if scatter > _NONE * self.spread else 0.0
 
 
-class _Moments:
-    """Means and standard deviations of all columns, as lists by column; meaningless for categorical columns.
+def _numbers(profile: ClusterProfile, moments: Moments, limited: Moments, at: int) -> DescribedColumn:
+    """Describe a column by its true moments; which clusters differ in it is read from those of limited values.
 
-    A column that varies by no more than rounding does has one mean everywhere, and no spread.
+    Where the true means of few far values say the opposite, or nothing, the phrase has limited ones, and says so.
     """
-
-    def __init__(self, profile: ClusterProfile) -> None:
-        n = profile.filled.double()
-        total = n.sum(0)
-        means = profile.sum / n  # NaN where there is no cell
-        mean = profile.sum.sum(0) / total.clamp_min(1)
-        within = (profile.squares - n * (means - profile.around).square()).nan_to_num(0.0).clamp_min(0)
-        between = n * (means - mean).square().nan_to_num(0.0)
-        whole = (within + between).sum(0)
-        one_value = constant(mean, (whole / total.clamp_min(1)).sqrt())
-        means = torch.where(one_value & ~means.isnan(), mean, means)
-        within, between = within.masked_fill(one_value, 0.0), between.masked_fill(one_value, 0.0)
-        whole = whole.masked_fill(one_value, 0.0)
-        self.n, self.total, self.whole = n.T.tolist(), total.tolist(), whole.tolist()
-        self.means, self.mean, self.between = means.T.tolist(), mean.tolist(), between.sum(0).tolist()
-        self.spread, self.scatter = (whole / total.clamp_min(1)).sqrt().tolist(), (within / n).sqrt().T.tolist()
-        self.typical_filled, typical = profile.typical_filled.T.tolist(), profile.typical_sum
-        if profile.has_typical:
-            typical = torch.where(one_value, profile.typical_filled * mean, typical)
-        self.typical_sum = typical.T.tolist()
-
-
-def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedColumn:
     column, n, means = profile.columns[at], moments.n[at], moments.means[at]
-    total, mean, spread = moments.total[at], moments.mean[at], moments.spread[at]
-    effect = _adjusted(moments.between[at], moments.whole[at], total, sum(count > 0 for count in n))
+    total, mean, spread = limited.total[at], limited.mean[at], limited.spread[at]
+    effect = _adjusted(limited.between[at], limited.whole[at], total, sum(count > 0 for count in n))
     write = _Writer(column, spread)
     cells, phrases, shifts = [], [], [0.0] * len(means)
-    for cluster, own in enumerate(means):
+    for cluster, (true, own) in enumerate(zip(means, limited.means[at], strict=True)):
         if math.isnan(own):
             cells.append(NOTHING)
             phrases.append((0.0, ""))
             continue
         scatter = moments.scatter[at][cluster]
-        cells.append(write(own, scatter) + write.after(own, scatter))
+        cells.append(write(true, scatter) + write.after(true, scatter))
         shift = (own - mean) / spread if spread > 0 else 0.0
         shifts[cluster] = shift
         away = abs(own - mean) / max(1 - n[cluster] / total, 1e-9)  # from the mean of all others
         is_far = away >= _MIN_DIFFERENCE if column.kind == "boolean" else away >= _MIN_SHIFT * spread > 0
-        written, usual = write(own, scatter), write(mean)
+        written, usual, how = write(true, scatter), write(moments.mean[at]), ""
+        if (true > moments.mean[at]) is not (own > mean) or written == usual:
+            within = write(own, limited.scatter[at][cluster]), write(mean)
+            written, usual, how = (*within, _LIMITED if (written, usual) != within else "")
         stands = _one_against_rest(n[cluster], total, shift) if is_far and written != usual else 0.0
-        phrases.append((stands, _phrase(column, shift > 0, write.sides(written, usual), own, mean)))
+        phrases.append((stands, _phrase(column, shift > 0, write.sides(written, usual, how), own, mean)))
     values: list[float | str | None] = [None if math.isnan(own) else original(own, column.kind) for own in means]
     if column.kind == "date":
         values = [None if own is None else write(float(own)) for own in values]
@@ -225,7 +210,7 @@ def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedCo
     return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical, column.kind)
 
 
-def _typical_numbers(profile: ClusterProfile, moments: _Moments, at: int, write: _Writer) -> list[str]:
+def _typical_numbers(profile: ClusterProfile, moments: Moments, at: int, write: _Writer) -> list[str]:
     """Return the value of each cluster's typical sample; for booleans and ordinal levels the nearest level."""
     if not profile.has_typical:
         return []
