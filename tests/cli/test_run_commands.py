@@ -52,6 +52,17 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_options_and_settings_that_contradict_each_other_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, sentence in (
+        ("--clusters 3 --set method.n_clusters=4", "'method.n_clusters' is 3 by --clusters, and 4 by --set"),
+        ("digits --set data.source=wine", "'data.source' is 'digits' by --data, and 'wine' by --set"),
+        ("--seed 3 --set seed=4", "'seed' is 3 by --seed, and 4 by --set"),
+    ):
+        assert fedkin("run", "kfed", "--dry-run", *words.split()) == 2
+        assert capsys.readouterr().err == f"fedkin: {sentence}; give it once.\n"
+    assert fedkin("run", "kfed", "--dry-run", "--clusters", "3", "--set", "method.n_clusters=3") == 0
+
+
 @pytest.mark.parametrize("engine", ["local", "flower"])
 def test_a_dry_run_refuses_tables_that_a_run_refuses(
     engine: str, capsys: pytest.CaptureFixture[str], tmp_path: Path

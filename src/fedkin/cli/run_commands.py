@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from fedkin.experiment.config import Config
 
 _SECTION = "Runs"
+_OPTIONS = {
+    "data.source": "--data", "scenario.name": "--scenario", "method.n_clusters": "--clusters",
+    "engine.name": "--engine", "tracking.to": "--track",
+}  # fmt: skip
+"""Options that are called other than the key that they set."""
 
 
 @app.command(section=_SECTION)
@@ -67,6 +72,7 @@ def run(
         "seed": seed, "engine.name": engine, "tracking.to": track or None,
     }  # fmt: skip
     wanted = {key: json.dumps(value, ensure_ascii=False) for key, value in keys.items() if value is not None}
+    _check_said_once(wanted, settings)
     overrides = [*(f"{key}={value}" for key, value in wanted.items()), *settings]
     from fedkin.experiment.config import load_config
 
@@ -128,6 +134,21 @@ def pretrain(
             made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, on_epoch=done)
     if not quiet:
         print(f"Encoder: {out}, mean squared error {made.about['error']:.4f} after {made.about['epochs']} epochs")
+
+
+def _check_said_once(wanted: Mapping[str, str], settings: Sequence[str]) -> None:
+    """Check that no option and --set give two values of one key; `wanted` are the options' by key, as TOML."""
+    from fedkin.experiment.config import apply_setting
+
+    for setting in settings:
+        tables: dict[str, Any] = {}
+        path = apply_setting(tables, setting)
+        if path in wanted:
+            section, _, key = path.rpartition(".")
+            given, other = json.loads(wanted[path]), (tables[section] if section else tables)[key]
+            if given != other:
+                option = _OPTIONS.get(path, f"--{key}")
+                stop(f"'{path}' is {given!r} by {option}, and {other!r} by --set; give it once.", REFUSED)
 
 
 def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
