@@ -18,6 +18,7 @@ from fedkin.core.steps import check_clustered, do_step
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
+from fedkin.data.preparing.data_notes import short_form
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
 from fedkin.data.preparing.preparation import Preparation, PreparingOptions, restore_preparation
 from fedkin.data.preparing.prepare import prepare as prepare_data
@@ -94,7 +95,7 @@ def prepare(
     if checkpoint is None:
         preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes)
         for note in preparation.notes:
-            progress.warn(note)
+            progress.warn(short_form(note))
     else:
         preparation = Preparation.from_tree(checkpoint["preparation"])
     for i in population.absent:  # nobody asks them, but the evaluator needs their samples

@@ -1,5 +1,6 @@
 """A few values far from all others do not set a column's scale."""
 
+import re
 from contextlib import nullcontext
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client
+from fedkin.core.table import Column, Table
+from fedkin.data.preparing.data_notes import short_form
 from fedkin.data.preparing.histograms import histograms, quantile
 from fedkin.data.preparing.outliers import NO_LIMITS, find_limits
 from fedkin.data.preparing.preparation import Preparation, PreparingOptions, restore_preparation
@@ -175,3 +178,15 @@ def test_scaling_by_name_takes_values_as_they_are():
     found = prepare(LocalFederation([client], seed=0), PreparingOptions(scaling="standard"))
     assert found.scaling.limits == {}
     torch.testing.assert_close(client.x, ((x - x.mean(0)) / x.std(0, correction=0)), atol=1e-3, rtol=1e-3)
+
+
+def test_the_note_names_all_columns_most_affected_first_and_its_short_form_five():
+    x = np.random.default_rng(0).normal(50, 5, (300, 8))
+    x[0] = 100 * np.array([30, 80, 10, 20, 70, 40, 60, 50])
+    frame = pd.DataFrame(x, columns=[f"c{one}" for one in range(8)])
+    fed = LocalFederation([Client(0, torch.tensor(x), table=Table([Column(name) for name in frame], torch.tensor(x)))])
+    [note] = [note for note in prepare(fed).notes if "far from all others" in note]
+    named = re.findall(r"'(c\d)' above", note)
+    assert named == ["c1", "c4", "c6", "c7", "c5", "c0", "c3", "c2"]
+    assert re.findall(r"'(c\d)' above", short_form(note)) == named[:5]
+    assert "and 3 more; scaling" in short_form(note)

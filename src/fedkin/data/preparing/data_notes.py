@@ -16,13 +16,17 @@ class NotedValue(NamedTuple):
 
 
 class DataNote(str):
-    """A sentence on data, with the values that it is about; what is written to files or sent has the sentence alone."""
+    """A sentence on data, with the values that it is about; what is written to files or sent has the sentence alone.
+
+    A long one has a `short` form for the terminal.
+    """
 
     noted: frozenset[NotedValue]
+    short: str
 
-    def __new__(cls, sentence: str, noted: Iterable[NotedValue] = ()) -> Self:
+    def __new__(cls, sentence: str, noted: Iterable[NotedValue] = (), short: str = "") -> Self:
         made = super().__new__(cls, sentence)
-        made.noted = frozenset(noted)
+        made.noted, made.short = frozenset(noted), short or sentence
         return made
 
     def beside(self, known: frozenset[NotedValue]) -> list[str]:
@@ -36,3 +40,8 @@ def beside(notes: Iterable[str], others: Iterable[str]) -> list[str]:
     """Return what `notes` have to say that `others` do not, where both are known to be about the same values."""
     known = frozenset(one for note in others if isinstance(note, DataNote) for one in note.noted)
     return [left for note in notes for left in (note.beside(known) if isinstance(note, DataNote) else [note])]
+
+
+def short_form(note: str) -> str:
+    """Return what the terminal says of a note, which reports have in full."""
+    return note.short if isinstance(note, DataNote) else note

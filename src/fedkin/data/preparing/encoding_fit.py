@@ -81,7 +81,8 @@ def _limits(
     names = [f"'{column.name}'" for column in columns]
     measured = torch.tensor([column.kind in MEASURED for column in columns]) & (sums.filled > 0)
     limits = find_limits(histograms_of(fed, columns), sums.mean, sums.spread, sums.low, sums.high, among & measured)
-    return limits, note_on_outliers(names, limits, sums.low, sums.high, [column.kind for column in columns])
+    kinds = [column.kind for column in columns]
+    return limits, note_on_outliers(names, limits, sums.low, sums.high, sums.spread, kinds)
 
 
 def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:

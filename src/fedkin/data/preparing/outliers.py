@@ -16,6 +16,7 @@ from fedkin.core.errors import listing
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_notes import rounded
+from fedkin.data.preparing.data_notes import DataNote
 from fedkin.data.preparing.histograms import BINS, quantile
 
 _SUSPECT = 5.0
@@ -29,7 +30,7 @@ _MIN_BINS, _ZOOMS = 16, 8
 """Bins that the middle nine tenths must fill, and the number of histograms, each finer than the last, to reach that."""
 
 _NAMED = 5
-"""Limits that a note names."""
+"""Limits that the short form of a note names."""
 
 Ask = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Returns the `histograms` of all clients' columns at some positions, between a low and a high end of each."""
@@ -115,11 +116,16 @@ def limited(x: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:
 
 
 def note_on_outliers(
-    names: Sequence[str], limits: Limits, low: Tensor, high: Tensor, kinds: Sequence[Kind] = ()
+    names: Sequence[str], limits: Limits, low: Tensor, high: Tensor, spread: Tensor, kinds: Sequence[Kind] = ()
 ) -> list[str]:
-    """Return a note on the columns with outliers, given all columns' names, minima, maxima and kinds."""
+    """Return a note on the columns with outliers, given all columns' names, minima, maxima, deviations and kinds.
+
+    Columns whose standard deviation the limits make smallest, of `spread`, come first; the short form has a few only.
+    """
     said = []
-    for at, lower, upper in zip(limits.at.tolist(), limits.low.tolist(), limits.high.tolist(), strict=True):
+    kept = limits.spread / spread[limits.at]
+    for one in kept.nan_to_num(1.0).argsort(stable=True).tolist():
+        at, lower, upper = int(limits.at[one]), float(limits.low[one]), float(limits.high[one])
         kind: Kind = kinds[at] if kinds else "number"
         if float(high[at]) > upper:
             said.append(f"{names[at]} above {rounded(upper, kind)} (up to {rounded(float(high[at]), kind)})")
@@ -127,7 +133,7 @@ def note_on_outliers(
             said.append(f"{names[at]} below {rounded(lower, kind)} (down to {rounded(float(low[at]), kind)})")
     if not said:
         return []
-    return [
-        f"Some values are far from all others and count as a limit: {listing(said, _NAMED)}; scaling = 'standard' "
-        "takes them as they are."
-    ]
+    sentence = (
+        "Some values are far from all others and count as a limit: {}; scaling = 'standard' takes them as they are."
+    )
+    return [DataNote(sentence.format(", ".join(said)), short=sentence.format(listing(said, _NAMED)))]

@@ -97,7 +97,7 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
         limits = find_limits(partial(_histograms_of, fed), mean, spread, lowest, highest, ~shared)
         if len(limits.at):
             scaling = Scaling(scaling.mode, shape, *limits.within(mean, scale), *limits.ends(len(mean)))
-            notes += note_on_outliers(called, limits, lowest, highest)
+            notes += note_on_outliers(called, limits, lowest, highest, spread)
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
     return scaling, notes
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from fedkin.core.table import LOGARITHMS, MEASURED, Kind
+from fedkin.core.table import LOGARITHMS, Kind
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.encoding import OTHER
 from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.data.preparing.statistics import count_lengths
-from fedkin.data.reading.logarithms import original, slope
+from fedkin.data.reading.logarithms import original
 from fedkin.experiment.report_content.column_moments import Moments
+from fedkin.experiment.report_content.column_writer import ColumnWriter, true_level
 
 NOTHING = "–"
 """What stands where nothing is known."""
@@ -27,19 +26,8 @@ _MIN_DIFFERENCE = 0.15
 """The same for the share of a category or of a truth value."""
 _RARE = 0.25
 """Share of a category below which it is rare."""
-_SMALLEST, _LARGEST = -4, 8
-"""Exponents of a column's spread between which its numbers are written out, and not as powers of ten."""
-_MANY_DIGITS = 1e15
-"""Above it floats are not exact to one."""
-_FAR_SMALLER, _NONE = 0.1, 1e-6
-"""Parts of a column's standard deviation below which that of a cluster counts on its own, or as none."""
-_YEAR = re.compile(
-    r"(?i:(^|[_\W])(year|yr|jahr|baujahr|année|annee|año|anno)s?([_\W]|$))|Year\b|(^|[a-z])(Year|Yr)[A-Z]"
-)
-"""Names of columns of years, which have no thousands."""
 _LIMITED = ", limited"
 """What stands beside means that are of values within limits, where a few values far beyond hide how clusters differ."""
-_EPOCH = datetime.datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -99,7 +87,7 @@ def _number_contrast(column: SchemaColumn, true: Moments, limited: Moments, at: 
     is_boolean = column.kind == "boolean"
     if not abs(own - other) >= (_MIN_DIFFERENCE if is_boolean else _MIN_SHIFT * spread) or own == other:  # or unknown
         return ""
-    write, above = _Writer(column, spread), own > other
+    write, above = ColumnWriter(column, spread), own > other
     written, usual = (write(*one) for one in zip(true.means[at], true.scatter[at], strict=True))
     if (true.means[at][0] > true.means[at][1]) is above and written != usual:
         sides = write.sides(written, usual)
@@ -107,7 +95,7 @@ def _number_contrast(column: SchemaColumn, true: Moments, limited: Moments, at: 
         written, usual = (write(*one) for one in zip((own, other), limited.scatter[at], strict=True))
         sides = write.sides(written, usual, _LIMITED)
     if is_boolean:
-        return f"{column.name} {'more' if above else 'less'} often {_true(column.categories)} {sides}"
+        return f"{column.name} {'more' if above else 'less'} often {true_level(column.categories)} {sides}"
     more = ("later" if above else "earlier") if column.kind == "date" else ("higher" if above else "lower")
     return f"{more} {column.name} {sides}"
 
@@ -124,58 +112,6 @@ def _category_contrast(pair: ClusterProfile, at: int) -> str:
     return f"{column.name} more often {[*column.categories, OTHER][most]} ({own[most]:.0%} against {other[most]:.0%})"
 
 
-class _Writer:
-    """Format means of a column in its own unit, with the digits that its standard deviation justifies.
-
-    A cluster's mean has those of the cluster's own if that is far smaller, as where one client has another unit.
-    """
-
-    def __init__(self, column: SchemaColumn, spread: float) -> None:
-        self.kind, self.levels, self.spread = column.kind, column.categories, spread
-        self.is_year = _YEAR.search(column.name) is not None
-
-    def __call__(self, value: float, scatter: float = math.inf) -> str:
-        if self.kind == "boolean":
-            return f"{value:.0%}"
-        if self.kind == "date":
-            try:
-                return (_EPOCH + datetime.timedelta(days=value)).date().isoformat()
-            except OverflowError:
-                return f"day {value:.0f}"
-        if self.kind == "ordinal" and self.levels:
-            nearest = min(max(round(value), 0), len(self.levels) - 1)
-            return f"{self.levels[nearest]}, {value + 1:.1f} of {len(self.levels)}"
-        written = self.rounded(value, self.digits_of(scatter))
-        return written.replace(",", "") if self.is_year else written
-
-    def rounded(self, value: float, spread: float) -> str:
-        """Round a value, or the number whose logarithm it is, to the digits that a standard deviation justifies."""
-        return _rounded(original(value, self.kind), slope(value, self.kind) * spread)
-
-    def after(self, value: float, scatter: float) -> str:
-        """Return what stands after a mean in a cell: how values scatter, or which truth value is counted."""
-        digits = self.digits_of(scatter)
-        scatter = scatter if digits > 0 else 0.0
-        if self.kind in LOGARITHMS:
-            low, high = (self.rounded(end, digits) for end in (value - scatter, value + scatter))
-            return f" ({low} to {high})"
-        if self.kind == "boolean":
-            return f" {_true(self.levels)}"
-        if self.kind not in MEASURED:
-            return ""
-        return f" ± {_rounded(scatter, digits)}{' days' if self.kind == 'date' else ''}"
-
-    def sides(self, written: str, usual: str, how: str = "") -> str:
-        """Return two means in brackets, and what they are if they are not the usual ones."""
-        return f"({'geometric mean ' if self.kind in LOGARITHMS else ''}{written} against {usual}{how})"
-
-    def digits_of(self, scatter: float) -> float:
-        """Return the standard deviation that justifies the digits of a mean of values with `scatter`."""
-        if not scatter < _FAR_SMALLER * self.spread:
-            return self.spread
-        return scatter if scatter > _NONE * self.spread else 0.0
-
-
 def _numbers(profile: ClusterProfile, moments: Moments, limited: Moments, at: int) -> DescribedColumn:
     """Describe a column by its true moments; which clusters differ in it is read from those of limited values.
 
@@ -184,7 +120,7 @@ def _numbers(profile: ClusterProfile, moments: Moments, limited: Moments, at: in
     column, n, means = profile.columns[at], moments.n[at], moments.means[at]
     total, mean, spread = limited.total[at], limited.mean[at], limited.spread[at]
     effect = _adjusted(limited.between[at], limited.whole[at], total, sum(count > 0 for count in n))
-    write = _Writer(column, spread)
+    write = ColumnWriter(column, spread)
     cells, phrases, shifts = [], [], [0.0] * len(means)
     for cluster, (true, own) in enumerate(zip(means, limited.means[at], strict=True)):
         if math.isnan(own):
@@ -210,7 +146,7 @@ def _numbers(profile: ClusterProfile, moments: Moments, limited: Moments, at: in
     return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical, column.kind)
 
 
-def _typical_numbers(profile: ClusterProfile, moments: Moments, at: int, write: _Writer) -> list[str]:
+def _typical_numbers(profile: ClusterProfile, moments: Moments, at: int, write: ColumnWriter) -> list[str]:
     """Return the value of each cluster's typical sample; for booleans and ordinal levels the nearest level."""
     if not profile.has_typical:
         return []
@@ -233,27 +169,10 @@ def _value_of(text: str, kind: Kind) -> float | str | bool:
 
 def _phrase(column: SchemaColumn, above: bool, sides: str, own: float, mean: float) -> str:
     if column.kind == "boolean":
-        return f"{column.name} {_how_often(own, mean)} {_true(column.categories)} {sides}"
+        return f"{column.name} {_how_often(own, mean)} {true_level(column.categories)} {sides}"
     if column.kind == "date":
         return f"{'late' if above else 'early'} {column.name} {sides}"
     return f"{'high' if above else 'low'} {column.name} {sides}"
-
-
-def _true(levels: Sequence[str]) -> str:
-    return levels[-1] if levels else "true"
-
-
-def _rounded(value: float, spread: float) -> str:
-    """Round a number to the digits that a standard deviation justifies: two significant ones of the deviation."""
-    if spread <= 0 or not math.isfinite(spread):
-        return f"{value:,.0f}" if value == round(value) and abs(value) < _MANY_DIGITS else f"{value:.6g}"
-    exponent = math.floor(math.log10(spread))
-    rounded = round(value, 1 - exponent) + 0.0  # never -0
-    if _SMALLEST <= exponent < _LARGEST:
-        return f"{rounded:,.{max(1 - exponent, 0)}f}"
-    if rounded == 0:
-        return "0"
-    return f"{rounded:.{max(math.floor(math.log10(abs(rounded))) - exponent + 1, 0)}e}"
 
 
 def _categories(profile: ClusterProfile, at: int) -> DescribedColumn:
