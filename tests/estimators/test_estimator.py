@@ -18,6 +18,7 @@ import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import LatentClusterer, SampleClusterer
 from fedkin.estimators.parameters import EstimatorOptions, with_attributes
+from fedkin.methods.samples.kfed import KFedMethod
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
@@ -171,3 +172,11 @@ def test_every_section_of_an_estimators_docstring_is_there_once(name: str) -> No
     text = inspect.getdoc(getattr(fedkin, name)) or ""
     assert [text.count(f"\n{title}\n---") for title in ("Parameters", "Attributes", "Examples")] == [1, 1, 1]
     assert "client_names_ : list of str" in text
+
+
+def test_a_method_whose_decorator_is_missing_has_no_estimator():
+    class Bare(KFedMethod):
+        alpha: int = 3
+
+    with pytest.raises(FedkinError, match=r"Bare' has annotations that are no options, such as 'alpha'; the decorator"):
+        type("BareEstimator", (SampleClusterer,), {}, method=Bare)

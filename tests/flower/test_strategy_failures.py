@@ -126,7 +126,7 @@ def test_an_app_that_is_none_is_refused_at_once():
 @pytest.mark.parametrize("given", [1, 3])
 def test_ifca_needs_a_loss(given):
     first = [app_nodes.arrays(network, k) for k in range(given)]
-    with pytest.raises(FedkinError, match="its evaluation has no number 'test_loss'"):
+    with pytest.raises(FedkinError, match="no number 'test_loss', but 'eval_acc', 'eval_loss', which the"):
         start(flower.IFCAStrategy(eval_loss_key="test_loss"), grid(), initial_arrays=first)
 
 
@@ -135,4 +135,4 @@ def test_sattler_ends_without_a_loss(caplog):
     result = start(strategy, grid(), num_rounds=5)
     assert planted.same_partition(list(result.clusters.values()), CLUSTERS)
     assert result.own_arrays == {}
-    assert "No reply of the client app can be used: its evaluation has no number 'test_loss'." in caplog.text
+    assert "No reply of the client app can be used: its evaluation has no number 'test_loss', but " in caplog.text

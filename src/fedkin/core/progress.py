@@ -29,7 +29,13 @@ _OTHER_HOOKS = (
 
 
 class Callback:
-    """Base class of callbacks, whose methods do nothing here; an error that one raises ends the run."""
+    """Base class of callbacks, whose methods do nothing here; an error that one raises ends the run.
+
+    A `line` is the record of a step, a dict: ``step``; ``answered``, the ids of clients; ``missing``, reasons by id;
+    ``values``, what the method reports, such as ``loss``; ``metrics``, what was evaluated, such as ``ari``; ``sent``
+    and ``received``, bytes so far. A `timing` has ``step``, ``seconds`` and ``client_seconds``. A `tree` is the whole
+    checkpoint, dicts and lists of tensors and plain values.
+    """
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Refuse a subclass with methods of other libraries' callbacks that fedkin would never call."""

@@ -34,6 +34,7 @@ from fedkin.estimators.other_libraries import ATTRIBUTES
 from fedkin.estimators.parameters import EstimatorOptions, initialiser, no_parameter, with_attributes, with_parameters
 from fedkin.estimators.python_advice import in_python, python_advice
 from fedkin.experiment.config import checked_method
+from fedkin.experiment.registry import check_declared
 from fedkin.experiment.terminal import Bar, Quiet
 
 if TYPE_CHECKING:
@@ -111,9 +112,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         def __init__(self, **parameters: Any) -> None: ...
 
     def __init_subclass__(cls, method: type[Any] | None = None, **more: Any) -> None:
-        """Add the options of `method`, a dataclass, to the estimator's signature and docstring."""
+        """Add the options of `method`, a dataclass, to the estimator's signature and docstring.
+
+        Raises FedkinError if the method has annotations, and no decorator that makes them options.
+        """
         super().__init_subclass__(**more)
         if method:
+            check_declared(method, f"{method.__module__}:{method.__name__}")
             cls._method = method
             listed = [*options_of(method), *(options_of(cls._more) if cls._more is not None else ())]
             options = [dataclasses.replace(one, kind=cls._kinds.get(one.name, one.kind)) for one in listed]

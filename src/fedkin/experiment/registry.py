@@ -171,19 +171,22 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     if not isinstance(made, type) or not is_dataclass(made) or not is_kind:
         wanted = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"
         raise FedkinError(f"'{name}' is not a {kind}; it should be a dataclass that {wanted}.")
-    if undeclared := _undeclared(made):
+    check_declared(made, name)
+    return made
+
+
+def check_declared(made: type[Any], name: str) -> None:
+    """Raise FedkinError if a class has annotations that its missing decorator has made no fields; `name` names it."""
+    if "__dataclass_fields__" in vars(made):
+        return
+    undeclared = [own for own, kind in get_annotations(made).items() if "ClassVar" not in str(kind)]
+    if undeclared:
+        from fedkin.core import FedkinError
+
         raise FedkinError(
             f"'{name}' has annotations that are no options, such as '{undeclared[0]}'; the decorator "
             "@dataclass(frozen=True) is missing above its class."
         )
-    return made
-
-
-def _undeclared(made: type[Any]) -> list[str]:
-    """Return the annotated attributes of a class that its missing decorator has made no fields; none if it has one."""
-    if "__dataclass_fields__" in vars(made):
-        return []
-    return [name for name, kind in get_annotations(made).items() if "ClassVar" not in str(kind)]
 
 
 def summary_of(kind: Kind, name: str) -> str:

@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core.errors import listing
 from fedkin.core.payload import payload_bytes
 from fedkin.core.refusals import Unusable
 from fedkin.engines.flower_engine.wire import read
@@ -147,7 +148,9 @@ class MessageFederation(Federation):
             if isinstance(value, int | float) and isinstance(weight, int | float):
                 values[client][row], weights[client] = value, float(weight)
             else:
-                failed[client] = self._refuse(client, f"its evaluation has no number '{key}'")
+                others = sorted(ascii(name)[:40] for name in metrics if name != self.terms.weighted_by_key)
+                there = f", but {listing(others, 5)}, which the strategy's keys can name" if others else ""
+                failed[client] = self._refuse(client, f"its evaluation has no number '{key}'{there}")
         return {client: failed.get(client, found) for client, found in values.items()}, weights
 
     def _trained(self, starts: Mapping[int, Tensor]) -> Iterator[tuple[int, Payload | str]]:

@@ -294,15 +294,6 @@ def positions(fed: Federation) -> dict[int, int]:
     return {client: at for at, client in enumerate(fed.ids)}
 
 
-def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> None:
-    """Raise FedkinError if several models are the same in all but `shared_layers`; `instead` says what helps."""
-    models = state.models[:, Classifier.of(state.module).leading(shared_layers) :]
-    if len(models) > 1 and models.shape[1] > 0 and bool((models == models[0]).all()):
-        raise FedkinError(
-            f"All {len(models)} models start with the same weights, so clients cannot choose among them; {instead}."
-        )
-
-
 def renumbered(labels: Sequence[int]) -> list[int]:
     """Return `labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
     numbers: dict[int, int] = {}

@@ -9,6 +9,7 @@ from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 from fedkin.methods.clients.client_tasks import train
 from fedkin.methods.clients.round_record import Participation
 from fedkin.nn.aggregation import Means
+from fedkin.nn.classifier import Classifier
 from fedkin.secure_aggregation.sum_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 
@@ -40,3 +41,12 @@ def train_clusters(
     answered = sorted(client for sum_ in sums.values() for client in sum_.clients)
     loss = float(sum(sum_.totals["loss"] for sum_ in sums.values())) / len(answered) if answered else None
     return Participation(answered, loss)
+
+
+def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> None:
+    """Raise FedkinError if several models are the same in all but `shared_layers`; `instead` says what helps."""
+    models = state.models[:, Classifier.of(state.module).leading(shared_layers) :]
+    if len(models) > 1 and models.shape[1] > 0 and bool((models == models[0]).all()):
+        raise FedkinError(
+            f"All {len(models)} models start with the same weights, so clients cannot choose among them; {instead}."
+        )

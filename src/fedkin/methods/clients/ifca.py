@@ -14,9 +14,9 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, check_differ, positions
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
 from fedkin.methods.clients.client_tasks import labels_of, training_of
-from fedkin.methods.clients.cluster_training import train_clusters
+from fedkin.methods.clients.cluster_training import check_differ, train_clusters
 from fedkin.methods.clients.round_record import Participation, round_record
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
