@@ -174,13 +174,32 @@ def test_clusters_that_one_client_has_nearly_alone_are_named():
         "Nearly all samples of cluster 0 come from north: where a client measures or codes differently, its samples "
         "look like a cluster."
     ]
-    spread = profile(counts=named, members={0: torch.tensor([37, 10]), 1: torch.tensor([3, 30])})
+    spread = profile(counts=named, members={0: torch.tensor([35, 10]), 1: torch.tensor([5, 30])})
     assert remarks(spread) == []
     both = profile(counts=named, members={0: torch.tensor([40, 1]), 1: torch.tensor([0, 39])})
     assert "Nearly all samples of cluster 0 come from 0 and of cluster 1 from 1: where" in remarks(both)[0]
     same = profile(counts=named, members={0: torch.tensor([40, 40, 0]), 1: torch.tensor([1, 0, 60])})
     assert "Nearly all samples of clusters 0 and 1 come from 0: where" in remarks(same)[0]
     assert remarks(profile(counts=named, members={0: torch.tensor([40, 40])})) == []
+
+
+def test_a_cluster_of_one_client_is_named_where_others_have_few_or_perhaps_none():
+    """As births of which a client has the weight in kg, and samples of which it has codes of missing values."""
+    named = profile().counts * torch.tensor([1, 1, 0])
+    births = {
+        0: torch.tensor([249, 5]),
+        1: torch.tensor([9, 230]),
+        2: torch.tensor([8, 240]),
+        3: torch.tensor([0, 250]),
+    }
+    kg = profile(counts=named, members=births, samples=torch.tensor([266, 725]), rows=996)
+    assert remarks(kg)[0].startswith("Nearly all samples of cluster 0 come from 0: where")
+    assert sentences(kg)[0].endswith("; clients 0 (94%), 1 and 2, few or none at others.")
+    everywhere = births | {3: torch.tensor([6, 250])}
+    assert sentences(profile(members=everywhere))[0].endswith("; all 4 clients, mostly 0 (92%).")
+    codes = {0: torch.tensor([36, 70]), **{other: torch.tensor([0, 100]) for other in (1, 2, 3)}}
+    pbc = profile(counts=named, members=codes, samples=torch.tensor([36, 370]), rows=418)
+    assert remarks(pbc)[0].startswith("Nearly all reported samples of cluster 0 come from 0: where")
 
 
 def test_a_client_with_nearly_all_samples_has_nearly_all_of_every_cluster():

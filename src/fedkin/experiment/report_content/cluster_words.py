@@ -20,8 +20,12 @@ MIN_EFFECT = 0.06
 """Share of a column's variance between clusters from which it is named: a medium effect in Cohen's words."""
 _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
-_ALONE, _AT_LEAST = 0.95, 0.8
+_ALONE, _AT_LEAST = 0.9, 0.6
 """Part of a cluster's reported samples that one client has, from which it is said, and of all that there may be."""
+_SURELY = 0.8
+"""Part of all that there may be below which only reported samples are spoken of."""
+_MOSTLY = 0.8
+"""Part of the reported samples from which the sentence on a cluster says how much one client has."""
 _CLEARLY, _BY_CHANCE = 0.5, 1.0
 """And that others have at most this part of what their part of all samples lets expect, less a sample."""
 _NAMED = 4
@@ -103,16 +107,14 @@ def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
     if len(profile.members) < 2 or len(profile.samples) < 2:
         return []
     found: dict[int, list[str]] = {}
-    of_all = {client: int(members.sum()) for client, members in profile.members.items()}
+    hidden = False
     for cluster in range(len(profile.samples)):
-        own = {client: int(members[cluster]) for client, members in profile.members.items()}
-        client = max(own, key=lambda each: own[each])
-        known = sum(own.values())
+        client, known = _largest_holder(profile, cluster)
         most = known + _unreported(profile, cluster)
-        others = 1 - of_all[client] / max(1, sum(of_all.values()))
-        clearly = most - own[client] <= _CLEARLY * others * most - _BY_CHANCE
-        if own[client] >= max(_ALONE * known, _AT_LEAST * most) > 0 and clearly:
+        own = int(profile.members[client][cluster])
+        if own >= max(_ALONE * known, _AT_LEAST * most) > 0 and _is_clearly_more(profile, client, own, most):
             found.setdefault(client, []).append(str(cluster))
+            hidden |= own < _SURELY * most
     if not found:
         return []
     said = [
@@ -121,9 +123,22 @@ def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
         for at, (client, clusters) in enumerate(found.items())
     ]
     return [
-        f"Nearly all samples {join_words(said, _CLIENTS)}: where a client measures or codes differently, its samples "
-        "look like a cluster."
+        f"Nearly all {'reported ' if hidden else ''}samples {join_words(said, _CLIENTS)}: where a client measures or "
+        "codes differently, its samples look like a cluster."
     ]
+
+
+def _largest_holder(profile: ClusterProfile, cluster: int) -> tuple[int, int]:
+    """Return the client with most samples of a cluster, and how many all clients report."""
+    own = {client: int(members[cluster]) for client, members in profile.members.items()}
+    return max(own, key=lambda each: own[each]), sum(own.values())
+
+
+def _is_clearly_more(profile: ClusterProfile, client: int, own: int, most: int) -> bool:
+    """Return whether a client has far more of a cluster, of `most` samples, than its part of all samples."""
+    of_all = {client: int(members.sum()) for client, members in profile.members.items()}
+    others = 1 - of_all[client] / max(1, sum(of_all.values()))
+    return most - own <= _CLEARLY * others * most - _BY_CHANCE
 
 
 def _unreported(profile: ClusterProfile, cluster: int) -> int:
@@ -184,10 +199,14 @@ def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str
     holders = sorted((client for client, count in own.items() if count), key=lambda client: -own[client])
     if not holders:
         return ""
-    if len(holders) == len(own) > 1:
-        return f"all {len(own)} clients"
     short = [name.removeprefix("Client ") for name in short_names(names)]
     called = [short[client] if client < len(short) else str(client) for client in holders]
+    most, known = own[holders[0]], sum(own.values())
+    weighs = _MOSTLY * known <= most < known and _is_clearly_more(profile, holders[0], most, known)
+    if weighs:
+        called[0] += f" ({most / known:.0%})"
+    if len(holders) == len(own) > 1:
+        return f"all {len(own)} clients{f', mostly {called[0]}' if weighs else ''}"
     few = ", few or none at others" if _unreported(profile, cluster) else ""
     return f"{'client' if len(holders) == 1 else 'clients'} {join_words(called, _CLIENTS)}{few}"
 
