@@ -166,3 +166,11 @@ def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
     done = subprocess.run([sys.executable, "-c", code, str(writer)], pass_fds=[writer], capture_output=True, text=True)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_file_by_a_mistyped_name_is_suggested(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("")
+    assert fedkin("run", str(tmp_path / "mine.tml")) == 2
+    assert f"is no method, nor an experiment's file; did you mean '{tmp_path / 'mine.toml'}'?" in " ".join(
+        capsys.readouterr().err.split()
+    )

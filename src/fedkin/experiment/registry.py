@@ -131,7 +131,7 @@ def is_known(kind: Kind, name: str) -> bool:
 def target_of(kind: Kind, name: str) -> str:
     """Return the ``module:Class`` that `name` stands for; raise FedkinError, with the nearest name, if none has it."""
     if not is_known(kind, name):
-        from fedkin.core.errors import FedkinError, unknown_name
+        from fedkin.core.errors import FedkinError, nearest, unknown_name
 
         if kind == "method" and Path(name).exists():
             raise FedkinError(f"'{name}' is no method, but a path; name a method first, such as kin-graph {name}.")
@@ -141,8 +141,15 @@ def target_of(kind: Kind, name: str) -> str:
             raise FedkinError(f"'{name}' is no method, but a setting; name a method first, such as kin-graph {given}.")
         if "." in name and name.replace(".", "").isidentifier() and _is_module(name):
             raise FedkinError(f"'{name}' is a module; a {kind} in it is named with its class, {name}:Class.")
+        if kind == "method" and Path(name).suffix and (file := nearest(name, _files_beside(name))):
+            raise FedkinError(f"'{name}' is no method, nor an experiment's file; did you mean '{file}'?")
         raise unknown_name(kind, name, _TABLES[kind])
     return _TABLES[kind][name].target if name in _TABLES[kind] else name
+
+
+def _files_beside(name: str) -> list[str]:
+    """Return the experiments' files in the folder of a path."""
+    return [str(path) for path in Path(name).parent.glob("*.toml")]
 
 
 def _is_module(name: str) -> bool:
