@@ -9,7 +9,7 @@ def test_images_that_are_recognised_are_clustered_better(
     benchmark: ModuleType, monkeypatch, capsys: pytest.CaptureFixture[str]
 ):
     x, y = benchmark.pixels("digits", 0)
-    few = (y < 4).nonzero()[0][:240]
+    few = (y < 4).nonzero()[0][:120]
     monkeypatch.setattr(benchmark, "pixels", lambda name, samples: (x[few], y[few]))
     monkeypatch.setattr("sys.argv", ["it", "--data", "digits", "--clients", "2"])
     benchmark.main()

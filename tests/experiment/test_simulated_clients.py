@@ -64,7 +64,7 @@ def test_a_simulation_finds_what_the_local_engine_finds(method: str, tmp_path: P
     assert report(flower).read_bytes() == before  # needs no engine
 
 
-@pytest.mark.long
+@pytest.mark.slow  # deploy/test_server_app.py tests such a refusal in this process
 def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     """Its nodes have been there already."""
     data = sites(tmp_path / "data", labelled=False)

@@ -177,14 +177,14 @@ def test_frames_of_other_libraries_are_converted():
 
 
 def test_thousands_of_columns_are_read_fast_and_refused_briefly(tmp_path):
-    names = [f"column_{i}" for i in range(20_000)]
-    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 20_000)), columns=names)
+    names = [f"column_{i}" for i in range(8_000)]
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 8_000)), columns=names)
     began = time.perf_counter()
-    assert frame_to_table(wide, "Client 0").values.shape == (20, 20_000)
-    assert time.perf_counter() - began < 10
+    assert frame_to_table(wide, "Client 0").values.shape == (20, 8_000)
+    assert time.perf_counter() - began < 6
     texts = wide.iloc[:, :1000].map(lambda value: "a" if value > 0 else "b")
     assert frame_to_table(texts, "Client 0").columns[0].kind == "category"
-    assert time.perf_counter() - began < 20
+    assert time.perf_counter() - began < 15
     wide.iloc[0] = np.inf
     with pytest.raises(FedkinError) as error:
         frame_to_table(wide, "Client 0")
