@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,10 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
 
     assert fedkin("run", "kfed", "--clusters", "7", "--dry-run") == 0
     shown = capsys.readouterr().out
-    assert shown == load_config("kfed", ["method.n_clusters=7"]).to_toml()
+    settings, data = shown.split("\n\n# ", 1)
+    assert settings == load_config("kfed", ["method.n_clusters=7"]).to_toml().rstrip()
+    assert data.splitlines()[0] == "Data: 10 clients, 1,797 samples."
+    assert data.splitlines()[-1] == "# A sample has the shape 1 x 8 x 8."
     for words, sentence in (
         ("--data nowhere.csv", "'nowhere.csv' does not exist"),
         ("--set engine.device=cuda:99", "'engine.device'"),
@@ -61,6 +65,34 @@ def test_options_and_settings_that_contradict_each_other_are_refused(capsys: pyt
         assert fedkin("run", "kfed", "--dry-run", *words.split()) == 2
         assert capsys.readouterr().err == f"fedkin: {sentence}; give it once.\n"
     assert fedkin("run", "kfed", "--dry-run", "--clusters", "3", "--set", "method.n_clusters=3") == 0
+
+
+def test_a_dry_run_says_how_the_data_were_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name, rows, last in (("north", 200, "smoker"), ("south", 90, "place")):
+        lines = [f"{name}{at},{at % 50 or ''},{'ab'[at % 2]},2024-01-{at % 28 + 1:02},{at % 3}" for at in range(rows)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"pid,age,ward,born,{last}", *lines, ""]))
+    assert fedkin("run", "kin-graph", ".", "--dry-run") == 0
+    shown = capsys.readouterr()
+    table = shown.out[shown.out.index("# Data") :]
+    assert [line.removeprefix("# ") for line in table.splitlines()] == [
+        "Data: 2 clients, 290 samples.",
+        "#",
+        "client     samples",
+        "north.csv      200",
+        "south.csv       90",
+        "#",
+        "column  kind      empty  clients  values",
+        "pid     id            0   2 of 2",
+        "age     number        6   2 of 2  1 to 49",
+        "ward    category      0   2 of 2  a, b",
+        "born    date          0   2 of 2  2024-01-01 to 2024-01-28",
+        "smoker  left out      0   1 of 2",
+        "place   left out      0   1 of 2",
+    ]
+    assert "6 of 870 cells are empty ('age' 6)" in shown.err
+    assert tomllib.loads(shown.out) == load_config("kin-graph", ["data.source=."]).tables
+    assert fedkin("run", "kin-graph", ".", "--out", "run", "-q") == 0
+    assert capsys.readouterr().err == shown.err
 
 
 @pytest.mark.parametrize("engine", ["local", "flower"])

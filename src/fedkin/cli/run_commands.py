@@ -44,7 +44,7 @@ _OPTIONS = {
 @shared_options.tools("--track")
 @shared_options.out("Folder for the results; by default a new one in runs/.")
 @shared_options.settings("Any key of the experiment, such as method.local_epochs=30.")
-@click.option("--dry-run", is_flag=True, help="Check the experiment and its data, print it in full, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the experiment and its data, print both in full, and run nothing.")
 @shared_options.as_json
 @shared_options.quiet
 def run(
@@ -83,8 +83,11 @@ def run(
         from fedkin.experiment.terminal import show_outcome, show_progress
 
         if dry_run:
-            check(config, folder)
+            with show_progress(quiet) as progress:
+                read = check(config, folder, progress)
             print(config.to_toml(), end="")
+            if read and not quiet:
+                print("\n" + "\n".join(f"# {line}".rstrip() for line in read.splitlines()))
             return
         with show_progress(quiet) as progress:
             if sentence := _on_default_number(config, overrides):

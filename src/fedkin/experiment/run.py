@@ -30,6 +30,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checkpoint import load_checkpoint
 from fedkin.experiment.checksums import SUMS
 from fedkin.experiment.config import Config, config_of
+from fedkin.experiment.data_overview import overview
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, SITES, TIMING, no_run, run_config, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, check_data, prepare
 from fedkin.experiment.tracking import NOTES, check_installed
@@ -77,17 +78,19 @@ def execute(
             raise
 
 
-def check(config: Config, folder: Path) -> None:
+def check(config: Config, folder: Path, progress: Progress | None = None) -> str:
     """Check that an experiment can begin in `folder`, as `execute` would, and prepare its data; nothing is written.
 
-    The clients are in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the clients' data
-    do not fit together, or as `check_experiment` does.
+    Returns what was read of the data, see `fedkin.experiment.data_overview`; `progress` is warned of what is noted of
+    them. The clients are in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the
+    data do not fit together, or as `check_experiment` does.
     """
     _check_empty(folder)
     check_machine(config)
     here = replace(config, engine=config.engine.model_copy(update={"name": "local"}))
-    with open_federation(here, folder, Progress()) as (population, fed):
-        check_data(here, population, fed)
+    progress = progress or Progress()
+    with open_federation(here, folder, progress) as (population, fed):
+        return overview(population, check_data(here, population, fed, progress))
 
 
 def resume(folder: Path, progress: Progress | None = None, callbacks: Sequence[Callback] = ()) -> RunOutcome:

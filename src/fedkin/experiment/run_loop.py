@@ -93,9 +93,7 @@ def prepare(
     _connect(config, population, fed, progress)
     checkpoint = load_checkpoint(folder / CHECKPOINT)
     if checkpoint is None:
-        preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes)
-        for note in preparation.notes:
-            progress.warn(short_form(note))
+        preparation = _prepared(config, population, fed, progress)
     else:
         preparation = Preparation.from_tree(checkpoint["preparation"])
     for i in population.absent:  # nobody asks them, but the evaluator needs their samples
@@ -111,13 +109,21 @@ def prepare(
     return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
 
 
-def check_data(config: Config, population: Population, fed: Federation) -> None:
-    """Check that the clients' data can be prepared as `prepare` does it; the population must not be used afterwards.
+def check_data(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
+    """Prepare the clients' data as `prepare` does it, and warn of what is noted of them.
 
-    Empty cells take medians, which is quicker. Raises FedkinError if the data or the method's settings are refused.
+    The population must not be used for a run afterwards. Raises FedkinError if the data or the method's settings are
+    refused.
     """
-    _connect(config, population, fed, Progress())
-    prepare_data(fed, dataclasses.replace(_preparing(config), imputation="median"), population.names)
+    _connect(config, population, fed, progress)
+    return _prepared(config, population, fed, progress)
+
+
+def _prepared(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
+    preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes)
+    for note in preparation.notes:
+        progress.warn(short_form(note))
+    return preparation
 
 
 def _connect(config: Config, population: Population, fed: Federation, progress: Progress) -> None:

@@ -46,7 +46,6 @@ from fedkin.nn.aggregation import Aggregation, Means
 
 Start = Literal["own", "common"]
 Guide = Literal["latents", "kin-graph"]
-
 _EVERYONE = "all"
 
 

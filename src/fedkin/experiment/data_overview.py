@@ -1,0 +1,83 @@
+"""What was read of the clients' data, as text: rows by client, and columns as they were understood."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+import torch
+
+from fedkin.core import Client
+from fedkin.core.errors import listing
+from fedkin.core.table import LOGARITHMS
+from fedkin.data.population import Population
+from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.report.numbers import pluralize
+from fedkin.report.text_tables import aligned
+
+_CLIENTS, _COLUMNS, _LEVELS = 30, 200, 4
+"""Clients, columns, and categories of one that are listed."""
+_EPOCH = date(1970, 1, 1)
+
+
+def overview(population: Population, preparation: Preparation) -> str:
+    """Return the rows of each client, and of tables each column's kind, empty cells and values, as text.
+
+    Columns that are left out, and the one that names rows, are among them. `population` has the clients of this
+    process; without any the text is empty.
+    """
+    clients = [client for client in population.clients if client.id not in (*population.absent, *population.forgotten)]
+    if not clients:
+        return ""
+    rows = [len(client.x) for client in clients]
+    parts = [f"Data: {pluralize(len(clients), 'client')}, {pluralize(sum(rows), 'sample')}."]
+    if population.names and len(clients) <= _CLIENTS:
+        sizes = [[population.names[client.id], f"{count:,}"] for client, count in zip(clients, rows, strict=True)]
+        parts.append(aligned([["client", "samples"], *sizes]))
+    elif len(clients) > 1:
+        parts.append(f"{min(rows):,} to {max(rows):,} samples at a client.")
+    if preparation.encoding is None:
+        parts.append(f"A sample has the shape {' x '.join(map(str, clients[0].x.shape[1:]))}.")
+    else:
+        parts.append(_columns(clients, preparation.encoding.schema.columns, preparation.id))
+    return "\n\n".join(parts)
+
+
+def _columns(clients: Sequence[Client], schema: Sequence[SchemaColumn], id_column: str | None) -> str:
+    known = {column.name: column for column in schema}
+    tables = [client.table for client in clients if client.table is not None]
+    names = list(dict.fromkeys(name for table in tables for name in table.names))
+    rows = [["column", "kind", "empty", "clients", "values"]]
+    for name in names[:_COLUMNS]:
+        cells = [table.of(name) for table in tables if name in table.names]
+        empty = sum(int(values.isnan().sum()) for values in cells)
+        column = known.get(name)
+        kind = "id" if name == id_column else "left out" if column is None else column.kind
+        values = "" if column is None or name == id_column else _values(column, torch.cat(cells))
+        rows.append([name, kind, f"{empty:,}", f"{len(cells)} of {len(tables)}", values])
+    more = f"\n... and {pluralize(len(names) - _COLUMNS, 'column')} more" if len(names) > _COLUMNS else ""
+    return aligned(rows, left=(0, 1, 4)) + more
+
+
+def _values(column: SchemaColumn, cells: torch.Tensor) -> str:
+    """Return a column's values: the ends of what is measured, else its categories."""
+    if column.kind in ("category", "ordinal", "boolean") or column.may_be_truth:
+        return listing(column.categories, _LEVELS)
+    cells = cells[~cells.isnan()]
+    if not len(cells):
+        return ""
+    low, high = float(cells.min()), float(cells.max())
+    if column.kind in LOGARITHMS:
+        less = 1 if column.kind == "log1p" else 0
+        low, high = math.exp(low) - less, math.exp(high) - less
+    ends = [_day(end) if column.kind == "date" else f"{end:,.6g}" for end in (low, high)]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def _day(days: float) -> str:
+    try:
+        return str(_EPOCH + timedelta(days=math.floor(days)))
+    except OverflowError:
+        return f"{days:,.0f} days after 1970"
