@@ -276,6 +276,32 @@ def test_a_file_is_no_folder_and_folders_of_tables_are_noticed(tmp_path):
         load(str(tmp_path))
 
 
+def test_an_empty_folder_is_called_one(tmp_path):
+    with pytest.raises(FedkinError, match=r"' holds no files; one \(\.npz, .*\) per client is needed"):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["b.csv.gz"], "b.csv.gz, a table in a format that fedkin does not read; unpack it, or move it"),
+        (
+            ["b.xlsx", "c.XLSX"],
+            "b.xlsx, c.XLSX, tables in a format that fedkin does not read; save its sheet as",
+        ),
+    ],
+)
+def test_tables_of_other_formats_beside_clients_files_are_refused(tmp_path, names, said):
+    for name in ("a.csv", "~$b.xlsx", "notes.txt", "dictionary.json"):
+        (tmp_path / name).write_text("x\n1\n2\n")
+    assert len(load_clients(tmp_path)) == 1
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(FedkinError) as error:
+        load_clients(tmp_path)
+    assert f"' also has {said}" in str(error.value)
+
+
 def test_files_of_splits_are_no_clients(tmp_path, monkeypatch):
     (tmp_path / "train.csv").write_text("a\n1\n")
     assert files_of_clients(str(tmp_path)) == []

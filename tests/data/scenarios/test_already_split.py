@@ -227,8 +227,8 @@ def test_labels_that_differ_in_spelling_alone_are_told():
 
 def test_files_that_are_not_read_are_told(tmp_path):
     (tmp_path / "a.csv").write_text("v\n1\n2\n")
-    for name in ("b.xlsx", "~$b.xlsx", "notes.txt", "picture.png"):
+    for name in ("b.jsonl", "~$b.xlsx", "notes.txt", "picture.png"):
         (tmp_path / name).touch()
     assert ClientFiles(str(tmp_path)).build().notes == (
-        "b.xlsx, notes.txt are no files that fedkin reads, and no client's; save tables as .csv or .parquet.",
+        "b.jsonl, notes.txt are no files that fedkin reads, and no client's; save tables as .csv or .parquet.",
     )

@@ -26,6 +26,8 @@ READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet":
 
 _SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
 _UNREAD_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".dta", ".sav", ".feather")
+_SURE_CLIENTS = (".xlsx", ".xls", ".ods", ".dta", ".sav", ".feather", ".csv.gz", ".tsv.gz", ".csv.zip", ".tsv.zip")
+"""Ends of the names of tables that hardly lie beside clients' files for another purpose."""
 _LIKELY_CLIENTS = (*_UNREAD_TABLES, ".csv.gz", ".tsv.gz", ".csv.zip")
 _OTHER_TABLES = (*_UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
 _OPENED = "~$"
@@ -59,8 +61,8 @@ def load_clients(
     ----------
     source : str, Path, sequence or mapping
         A folder with ``.npz``, ``.csv``, ``.tsv`` and ``.parquet`` files, taken in order of file name; others are
-        ignored; or the data of each client, in order or by the client's name: the path of a file, a DataFrame, or an
-        array as `fedkin.data.reading.arrays.as_tensor` takes it.
+        ignored, but tables in other formats are refused; or the data of each client, in order or by the client's name:
+        the path of a file, a DataFrame, or an array as `fedkin.data.reading.arrays.as_tensor` takes it.
     label : str, optional
         The column or array of labels of every client, or "none". Without it, files may have a column of a usual name
         that can hold labels, see `fedkin.data.reading.label_columns`, and DataFrames have none.
@@ -153,6 +155,13 @@ def _files_in(source: str) -> list[Path]:
         raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
     if not paths:
         raise FedkinError(f"'{source}' has no {', '.join(READERS)} files; one per client is needed{_others(folder)}.")
+    if unread := [name for name in ignored_in(folder) if name.lower().endswith(_SURE_CLIENTS)]:
+        files, them = ("a table", "it") if len(unread) == 1 else ("tables", "them")
+        ways = dict.fromkeys(_advice(Path(name).suffix) for name in unread)
+        raise FedkinError(
+            f"'{source}' also has {listing(unread, 3)}, {files} in a format that fedkin does not read{''.join(ways)}, "
+            f"or move {them} elsewhere if {'it is' if them == 'it' else 'they are'} no client's."
+        )
     return paths
 
 
@@ -190,8 +199,14 @@ def only_other_tables(folder: Path) -> str | None:
 def not_read(source: str, more: str = "") -> FedkinError:
     """Return the error for a file of a kind that is not read; `more` is what may be given beside files that are."""
     suffix = Path(source).suffix
-    advice = next((way for suffixes, way in _ADVICE.items() if suffix.lower() in suffixes), "")
-    return FedkinError(f"'{source}' is a {suffix or 'nameless'} file; allowed: {', '.join(READERS)}{more}{advice}.")
+    return FedkinError(
+        f"'{source}' is a {suffix or 'nameless'} file; allowed: {', '.join(READERS)}{more}{_advice(suffix)}."
+    )
+
+
+def _advice(suffix: str) -> str:
+    """Return what to do with a table in a format that is not read, as the end of a sentence."""
+    return next((way for suffixes, way in _ADVICE.items() if suffix.lower() in suffixes), "")
 
 
 def holds_clients(source: str) -> list[str]:

@@ -113,6 +113,10 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         except TableError:
             raise
         except FedkinError as error:
+            if not any(path.rglob("*")):
+                raise FedkinError(
+                    f"'{source}' holds no files; one ({', '.join(READERS)}) per client is needed."
+                ) from error
             raise type(error)(f"{error}{_of_clients(source)}") from error
     if path.suffix.lower() in READERS:
         _only_train(source, split)
