@@ -164,3 +164,31 @@ def test_no_number_that_a_client_sends_stops_the_notes(low, high):
         clients = [np.array([[low], [high]] * 25) / part for part in (2, 2.5)]
         notes(*clients, np.full((50, 1), far))
         notes(*clients, np.full((50, 1), -far))
+
+
+def skewed(seed, rows=100):
+    """Positive values of which the standard deviation is the mean, as of bilirubin."""
+    return np.random.default_rng(seed).lognormal(0.6, 0.85, (rows, 1))
+
+
+@pytest.mark.parametrize("times", [17.1, 1 / 17.1, 10])
+def test_another_unit_is_noticed_where_ranges_overlap(times):
+    own = times * skewed(2)
+    assert max(own.min(), skewed(1).min()) < min(own.max(), skewed(1).max())
+    (note,) = notes(skewed(0), skewed(1), own, skewed(3))
+    assert note.startswith("Column 'a' has values at client s2 that are about ")
+    size = "as large" if times > 1 else "smaller"
+    agree = "in the mean, spread and range, in which the other clients agree"
+    assert note.endswith(f" times {size} {agree}; {UNIT}")
+
+
+def test_a_shift_of_values_is_no_other_unit():
+    """Nor are two clients, a change that others do not agree on, zeros, and values that scatter otherwise."""
+    own = 10 * skewed(2)
+    assert notes(skewed(0), own) == []
+    assert notes(skewed(0), skewed(1), 3 * skewed(2)) == []
+    assert notes(skewed(0), 4 * skewed(1), own) == []
+    assert notes(skewed(0), skewed(1), np.vstack([own, [[0]]])) == []
+    few_large = np.where(np.arange(100)[:, None] % 2, skewed(2), 20 * skewed(2))
+    assert notes(skewed(0), skewed(1), few_large) == []
+    assert notes(skewed(0) + 20, skewed(1) + 20, skewed(2) + 120 + 40 * np.arange(100)[:, None] % 30 - 110) == []
