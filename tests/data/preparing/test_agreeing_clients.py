@@ -159,7 +159,7 @@ def test_every_door_lists_all_problems():
 
 def test_fit_takes_a_folder(tmp_path):
     for name in ("north", "south"):
-        pd.DataFrame({"age": many(), "dose": many()}).to_csv(tmp_path / f"{name}.csv", index=False)
+        pd.DataFrame({"age": many(), "dose": [row**2 for row in many()]}).to_csv(tmp_path / f"{name}.csv", index=False)
     model = fedkin.KFed(n_clusters=2, random_state=0).fit(tmp_path)
     assert model.client_names_ == ["north.csv", "south.csv"]
     with pytest.raises(FedkinError, match="did you mean"):

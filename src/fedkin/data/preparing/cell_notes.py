@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
+from fedkin.data.preparing.alike_columns import notes_on_alike_columns
 from fedkin.data.preparing.cell_parts import notes_on_parts
 from fedkin.data.preparing.column_notes import as_written, spelt_alike
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
@@ -55,6 +56,7 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
     return [
         *_on_copies(tables),
         *_on_sums(tables),
+        *notes_on_alike_columns(tables),
         *_notes_on_codes(tables),
         *_notes_on_spellings(tables),
         *_notes_on_texts(tables),
