@@ -90,6 +90,6 @@ def test_what_looks_wrong_in_labelled_clients_is_in_the_notes_and_a_warning() ->
     assert model.preparation_.notes == [
         "Labels that differ in spelling alone are different classes: 'No', 'no'; spell them alike if they are "
         "the same.",
-        "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it stands for a "
-        "missing value, empty these cells or name it in pandas.read_csv(..., na_values=[...]) and give the DataFrames.",
+        "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it is no true "
+        "value but stands for a missing one, name it in pandas.read_csv(..., na_values=[...]) and give the DataFrames.",
     ]

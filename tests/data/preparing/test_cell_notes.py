@@ -35,8 +35,8 @@ def coded(code, every=10, **columns):
 def test_a_repeated_value_far_from_all_others_is_noted_with_its_clients(code, shown, place):
     clients = {"north": coded(code), "south": coded(code, every=20), "west": pd.DataFrame({"pressure": pressures()})}
     assert notes(clients) == [
-        f"Column 'pressure' holds {shown}, {place}, in 6 rows of north, 3 rows of south; if it stands for a missing "
-        "value, empty these cells or name it in na_values."
+        f"Column 'pressure' holds {shown}, {place}, in 6 rows of north, 3 rows of south; if it is no true value "
+        "but stands for a missing one, name it in na_values."
     ]
 
 
@@ -74,14 +74,30 @@ def test_a_code_among_a_few_grades_is_noted_and_of_many_questions_once():
     ages[:5] = 999
     coded = {"north": answers(0, 0), "south": answers(1, 0.08).assign(age=ages)}
     assert notes(coded) == [
-        "Columns 'q1', 'q2', 'q3', 'q4' hold 99, far above all other values, in up to 18 rows of south; if it stands "
-        "for a missing value, empty these cells or name it in na_values.",
-        "Column 'age' holds 999, far above all other values, in 5 rows of south; if it stands for a missing value, "
-        "empty these cells or name it in na_values.",
+        "Columns 'q1', 'q2', 'q3', 'q4' hold 99, far above all other values, in up to 18 rows of south; if it is no "
+        "true value but stands for a missing one, name it in na_values.",
+        "Column 'age' holds 999, far above all other values, in 5 rows of south; if it is no true value but "
+        "stands for a missing one, name it in na_values.",
     ]
     (wide,) = notes([answers(1, 0.08, columns=40), answers(2, 0.08, columns=40)])
     assert wide.startswith("Columns 'q1', 'q2', 'q3', 'q4', 'q5', 'q6', 'q7', 'q8' and 32 more hold 99, far above all")
     assert len(notes([answers(1, 0.08, columns=3)])) == 3
+
+
+def test_a_code_of_several_columns_is_looked_for_in_all_of_a_client():
+    """As -99 in nine columns of a file, and in one or two rows of others."""
+    rng = np.random.default_rng(3)
+    lab = pd.DataFrame({name: rng.normal(50, 5, 100).round(1) for name in ("a", "b", "c", "d", "rare", "none")})
+    lab.loc[:5, ["a", "b", "c"]] = -99
+    lab["stage"] = rng.integers(1, 5, 100)
+    lab.loc[7, "rare"] = lab.loc[8:9, "stage"] = -99
+    south = lab[["d", "none"]].assign(rare=lab["d"])
+    south.loc[0, "d"] = -99
+    (note,) = [one for one in notes({"north": lab, "south": south}) if "-99, its only" in one]
+    assert note.startswith("Columns 'a', 'b', 'c', 'rare' hold -99, its only negative value, in up to 6 rows of north;")
+    (stage,) = [one for one in notes({"north": lab, "south": south}) if "-99, far below" in one]
+    assert stage.startswith("Column 'stage' holds -99, far below all other values, in 2 rows of north;")
+    assert notes({"south": south}) == []
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,6 @@ def test_codes_of_missing_values_in_one_file_are_noted(tmp_path):
     (tmp_path / "all.csv").write_text(f"age,kind\n{rows}")
     scenario = Iid(str(tmp_path / "all.csv"), label="kind", clients=2)
     assert scenario.build(0).notes == (
-        "Column 'age' holds 9999, far above all other values, in 3 rows of all.csv; if it stands for a missing value, "
-        "empty these cells or name it in na_values.",
+        "Column 'age' holds 9999, far above all other values, in 3 rows of all.csv; if it is no true value but "
+        "stands for a missing one, name it in na_values.",
     )

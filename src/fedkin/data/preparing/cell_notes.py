@@ -7,7 +7,8 @@ noted in `fedkin.data.preparing.column_notes`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -25,8 +26,8 @@ from fedkin.data.reading.logarithms import as_numbers
 from fedkin.data.reading.table_options import NONE
 from fedkin.data.reading.text_values import NUMBER
 
-_REPEATED = 3
-"""Cells from which on a value is no single slip."""
+_REPEATED, _SEVERAL = 3, 3
+"""Cells from which on a value is no single slip, and columns of a client in which it is a code in all others, too."""
 _DISTINCT, _LOOKED_AT = 10, 10_000
 """Other values that a measure has at least, so that codes and grades are none; among so many cells."""
 _LEVELS, _FAR = 3, 10
@@ -174,7 +175,10 @@ def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
     """
     found: dict[tuple[str, Place], dict[str, dict[str, int]]] = {}
     for client, table in tables.items():
-        for column, value, place, rows in _codes(table):
+        repeated = [*_codes(table)]
+        columns = Counter(value for column, value, *_ in repeated if column.kind == "number")
+        known = {value for value, count in columns.items() if count >= _SEVERAL}
+        for column, value, place, rows in [*repeated, *_codes(table, known)]:
             of_columns = found.setdefault((as_written(value, column.kind), place), {})
             of_columns.setdefault(column.name, {})[client] = rows
     notes: list[str] = []
@@ -189,8 +193,8 @@ def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
             quoted = listing([f"'{name}'" for name in names], _COLUMNS_NAMED)
             holds = f"Columns {quoted} hold" if some else f"Column {quoted} holds"
             sentence = (
-                f"{holds} {written}, {place}, in {'up to ' if some else ''}{where}; if it stands for a missing value, "
-                "empty these cells or name it in na_values."
+                f"{holds} {written}, {place}, in {'up to ' if some else ''}{where}; if it is no true value but stands "
+                "for a missing one, name it in na_values."
             )
             above = place == "far above all other values"
             noted = [NotedValue(name, client, written, above) for name in names for client in of_columns[name]]
@@ -198,20 +202,24 @@ def _notes_on_codes(tables: Mapping[str, Table]) -> list[str]:
     return notes
 
 
-def _codes(table: Table) -> Iterator[tuple[Column, float, Place, int]]:
-    """Yield columns with a value at an end that is repeated and far from all others, and in how many rows."""
+def _codes(table: Table, known: Collection[float] | None = None) -> Iterator[tuple[Column, float, Place, int]]:
+    """Yield columns with a value at an end that is repeated and far from all others, and in how many rows.
+
+    Of values that are `known` for codes, yield only those that are not repeated.
+    """
     if not len(table):
         return
     values = table.values.numpy()
     empty = np.isnan(values)
     low, high = np.where(empty, np.inf, values).min(0), np.where(empty, -np.inf, values).max(0)
-    repeated = [(values == end).sum(0) >= _REPEATED for end in (low, high)]
+    often = [(values == end).sum(0) for end in (low, high)]
     for at, column in enumerate(table.columns):
         if column.kind in ("number", "date") and low[at] < high[at]:
             own = values[~empty[:, at], at]
-            for end, often in zip((low, high), repeated, strict=True):
-                if often[at] and (place := _place(own, float(end[at]), column.kind == "number")):
-                    yield column, float(end[at]), place, int((own == end[at]).sum())
+            for end, rows in zip((float(low[at]), float(high[at])), (int(count[at]) for count in often), strict=True):
+                sought = rows >= _REPEATED if known is None else rows < _REPEATED and end in known
+                if sought and (place := _place(own, end, column.kind == "number")):
+                    yield column, end, place, rows
 
 
 def _place(own: Values, value: float, is_number: bool) -> Place | None:
