@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Self
 
 import torch
@@ -30,13 +30,14 @@ class Column:
     Numbers are held as they are, or as natural logarithms where the kind is one of `LOGARITHMS`, dates as days since
     1970-01-01 with fractions, all others as indices into `categories`: the client's own values of a boolean, ordinal or
     category column, in order; empty for others. `asked` is whether the user has said that the column is one of
-    categories.
+    categories, and `percent` whether numbers were written as percentages, so that 58 % is 0.58.
     """
 
     name: str
     kind: Kind = "number"
     categories: tuple[str, ...] = ()
     asked: bool = False
+    percent: bool = field(default=False, compare=False)
 
     @property
     def is_coded(self) -> bool:

@@ -178,3 +178,15 @@ def test_columns_that_are_imputed_are_in_the_list():
     model = fedkin.KFed(n_clusters=2, lacking="impute", random_state=0)
     with pytest.raises(FedkinError, match="'own' differs in kind"):
         model.fit([good, other, third])
+
+
+def test_percentages_at_one_client_and_plain_numbers_at_another_are_refused():
+    signed = pd.DataFrame({"fat": ["24.2%", "33.5%", "0%"], "b": [1, 2, 3]})
+    with pytest.raises(FedkinError) as error:
+        ClientFiles({"n": signed, "s": pd.DataFrame({"fat": [29.4, None, 23.8], "b": [1, 2, 3]})}).build()
+    assert str(error.value) == (
+        "Column 'fat' has percentages at client n, so that 58% is 0.58, and plain numbers up to 29.4 at client s; "
+        "write all in one way, with or without the sign."
+    )
+    built = ClientFiles({"n": signed, "s": pd.DataFrame({"fat": [0.29, None, 0.23], "b": [1, 2, 3]})}).build()
+    assert built.clients[0].x[0, 0] == 0.242

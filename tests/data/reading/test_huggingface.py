@@ -166,7 +166,7 @@ def test_a_table_may_hold_categories_and_empty_cells(tmp_path):
 
 
 def test_empty_and_broken_directories_are_refused(tmp_path):
-    with pytest.raises(FedkinError, match="cannot be loaded as split 'train' of a Hugging Face data set"):
+    with pytest.raises(FedkinError, match="holds no files"):
         load(str(tmp_path))
     (tmp_path / "train.parquet").write_bytes(b"broken")
     with pytest.raises(FedkinError, match="cannot be loaded as split 'train' of a Hugging Face data set"):

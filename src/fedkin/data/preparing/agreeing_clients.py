@@ -44,6 +44,7 @@ def check_kinds(sites: Sequence[Dataset], options: TableOptions = NO_OPTIONS) ->
     line for each column, or columns, that differ.
     """
     tables = {site.name: site.table for site in sites if site.table is not None and len(site.table)}
+    refuse(_percentages_at_some(tables))
     kinds: dict[str, set[Kind]] = {}
     for table in tables.values():
         for column in table.columns:
@@ -54,6 +55,26 @@ def check_kinds(sites: Sequence[Dataset], options: TableOptions = NO_OPTIONS) ->
     reports = {client: _with_examples(table, unlike) for client, table in enumerate(tables.values())}
     known = options.id in unlike
     refuse(disagreements(reports, options.id if known else AUTO, dict(enumerate(tables)), options.lacking))
+
+
+def _percentages_at_some(tables: Mapping[str, Table]) -> list[str]:
+    """Return a sentence on each column of percentages at some clients, and of numbers above 1 at others."""
+    signed: dict[str, str] = {}
+    for client, table in tables.items():
+        for column in table.columns:
+            if column.percent:
+                signed.setdefault(column.name, client)
+    problems = []
+    for name, client in signed.items():
+        for other, table in tables.items():
+            plain = [column for column in table.columns if column.name == name and not column.percent]
+            if plain and plain[0].kind == "number" and (largest := float(table.of(name).nan_to_num(0).max())) > 1:
+                problems.append(
+                    f"Column '{name}' has percentages at client {client}, so that 58% is 0.58, and plain numbers up to "
+                    f"{largest:,.4g} at client {other}; write all in one way, with or without the sign."
+                )
+                break
+    return problems
 
 
 def _with_examples(table: Table, names: set[str]) -> dict[str, ColumnReport]:

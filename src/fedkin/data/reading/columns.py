@@ -138,7 +138,7 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
         return Column(name), _at(codes, np.zeros(0))
     numbers = as_numbers(words, decimal)
     if numbers is not None:
-        return Column(name), _at(codes, numbers)
+        return Column(name, percent=any(word.endswith("%") for word in words)), _at(codes, numbers)
     if (boolean := _boolean(name, codes, words)) is not None:
         return boolean
     dates = as_dates(words, int((codes >= 0).sum()))

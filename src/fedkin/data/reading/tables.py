@@ -175,7 +175,8 @@ def _read(
                 values[:, at] = np.nan
                 found.append(str(error))
         elif column.kind == "number" and column.name not in unread:
-            columns[at], values[:, at] = read_number(column.name, values[:, at])
+            found_kind, values[:, at] = read_number(column.name, values[:, at])
+            columns[at] = replace(found_kind, percent=column.percent)
     if commas:
         found.append(decimal_commas(commas, mid_sentence(where)))
     return columns, values, unread
