@@ -273,6 +273,6 @@ def prepared_samples(
     with python_advice():
         data, where = preparation.read_again(given, where, [] if label is None else [label])
         x = preparation.prepared(data.x, None if data.table is None else data.table.columns, where)
-    if warns and (notes := preparation.notes_on(data.table, where)):
+    if warns and (notes := preparation.notes_on(data, where)):
         warnings.warn(in_python(_first(notes)), stacklevel=3)
     return x

@@ -106,7 +106,8 @@ class SavedResult:
     def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
         """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
         how = self.how_it_was_read() | {name: value for name, value in options.items() if value is not None}
-        return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
+        data = load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
+        return self.preparation.in_form_of_fit(data, f"'{source}'")
 
     @property
     def label(self) -> str | None:

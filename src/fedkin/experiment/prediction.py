@@ -116,7 +116,7 @@ def _columns(
     data = found.read(source, label, **how)
     x = found.prepared(data, source)
     if warn is not None:
-        for note in found.preparation.notes_on(data.table, f"'{source}'"):
+        for note in found.preparation.notes_on(data, f"'{source}'"):
             warn(note)
     predicted = found.method.predict(found.result, x, **whose)
     columns = row_names(len(predicted), data.table, found.preparation.id)

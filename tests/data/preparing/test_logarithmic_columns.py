@@ -13,6 +13,7 @@ from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.preparation import Preparation, PreparingOptions
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.reading.dataset import Dataset
 from prepared_tables import NAN, category, federation, number, pooled, table
 
 
@@ -122,7 +123,7 @@ def test_limits_and_ranges_are_said_in_numbers_not_logarithms():
 def test_new_rows_that_are_far_are_named_by_their_numbers():
     found = prepare(federation(table(log("a", *amounts(0, spread=0.5)), number("b", *range(60)))))
     new = table(log("a", 150.0, 3e12, 120.0), number("b", 1, 2, 3))
-    assert found.notes_on(new, "It") == [
+    assert found.notes_on(Dataset("It", new.values, table=new), "It") == [
         "Column 'a' of It holds 3000000000000, far from the clients' values, in 1 row; is it in another unit, or does "
         "it stand for a missing value?"
     ]

@@ -1,7 +1,6 @@
 """A few values far from all others do not set a column's scale."""
 
 import re
-from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -104,14 +103,16 @@ def test_clusters_are_found_beside_outliers(model, frames):
     x, truth = clusters()
     parts = [pd.DataFrame(part, columns=list("abcd")) if frames else part for part in np.array_split(x, 3)]
     model = model.__class__(**model.get_params()).set_params(random_state=0)
-    with pytest.warns(UserWarning, match="a single value at client 1, 100000") if frames else nullcontext():
+    said = "a single value at client 1, 100000" if frames else "at client 1 are about 1e\\+05, .* or are a few wrong?"
+    with pytest.warns(UserWarning, match=said):
         model.fit(parts)
     assert adjusted_rand(truth, np.concatenate(model.labels_)) > 0.95
 
 
 def test_scaled_by_standard_deviations_alone_outliers_are_the_clusters():
     x, truth = clusters()
-    model = fedkin.KFed(n_clusters=3, scaling="standard", random_state=0).fit(np.array_split(x, 3))
+    with pytest.warns(UserWarning, match="or are a few wrong?"):
+        model = fedkin.KFed(n_clusters=3, scaling="standard", random_state=0).fit(np.array_split(x, 3))
     assert adjusted_rand(truth, np.concatenate(model.labels_)) < 0.1
 
 

@@ -14,6 +14,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.table import LOGARITHMS, Column, Kind, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.inputs.client_input import ClientInput, client_input
+from fedkin.data.preparing.array_ranges import note_on_new_arrays
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.data_notes import beside
 from fedkin.data.preparing.encoding import Imputation, TableEncoding
@@ -22,12 +23,15 @@ from fedkin.data.preparing.scaling import Scaling, restore_scaling
 from fedkin.data.reading.arrays import as_dataset, plain_numbers
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.image_ranges import as_in_fit
 from fedkin.data.reading.logarithms import on_their_scale
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, NO_OPTIONS, TableOptions
 
 STATE = "preparation"
 """Where a client's state has the encoding of its table, uint8."""
+_ABOVE_ONE = 1.5
+"""Mean from which on numbers are surely not in [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ class Preparation:
     Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
     are those on what looks wrong in the data and is used as it is, which are not kept in files. `files` are options of
     `TableOptions` by which files of new samples are read, such as ``decimal``, where the clients' were read by them.
-    `reach`, float64 ``(2, columns)``, has the ends of all clients' values, rounded outwards, where these are known; it
-    is sent to no client.
+    `reach`, float64 ``(2, columns)``, or ``(2, channels)`` of images, has the ends of all clients' values, rounded
+    outwards, where these are known; it is sent to no client.
     """
 
     scaling: Scaling | None = None
@@ -150,8 +154,28 @@ class Preparation:
         left_out = [*labels, *([] if given.label is None else [given.label])]
         reading = replace(self.reading, drop=[*self.reading.drop, *left_out])
         if isinstance(given.x, str | Path):
-            return read_file(expanded(str(given.x)), options=reading), f"'{given.x}'"
-        return as_dataset(given.x, where, where, options=reading), where
+            where, data = f"'{given.x}'", read_file(expanded(str(given.x)), options=reading)
+        else:
+            data = as_dataset(given.x, where, where, options=reading)
+        return self.in_form_of_fit(data, where), where
+
+    def in_form_of_fit(self, data: Dataset, where: str) -> Dataset:
+        """Return new samples, just read, with images in the form of those of fit: bytes, or bytes divided by 255.
+
+        `where` names them. Raises FedkinError if they are bytes, and the others were in [0, 1].
+        """
+        if self.scaling is None or data.table is not None or (ends := self._ends()) is None:
+            return data
+        return replace(data, x=as_in_fit(data.x, ends, where))
+
+    def _ends(self) -> tuple[float, float] | None:
+        """Return the ends of all numbers of arrays; about, or ``None``, where only their scale is known."""
+        if self.reach is not None:
+            return float(self.reach[0].min()), float(self.reach[1].max())
+        if self.scaling is None or self.scaling.mode in ("none", "common"):
+            return None
+        largest = float(self.scaling.mean.max())
+        return (0.0, 1.0) if self.scaling.mode == "unit" else (0.0, 255.0) if largest > _ABOVE_ONE else None
 
     def prepared(
         self,
@@ -195,11 +219,14 @@ class Preparation:
             )
         return self.encoding.apply(client.table, f"Client {client.id}", client.table)
 
-    def notes_on(self, table: Table | None, where: str) -> list[str]:
-        """Return notes on new rows that are unlike the clients', see `fedkin.data.preparing.new_rows`."""
-        if table is None or self.encoding is None:
-            return []
-        return notes_on_new_rows(table, self.encoding, where, self.reach)
+    def notes_on(self, data: Dataset, where: str) -> list[str]:
+        """Return notes on new rows that are unlike the clients', see `fedkin.data.preparing.new_rows`.
+
+        Of arrays they say that all are far beyond those of fit, or far within.
+        """
+        if self.encoding is None:
+            return [] if self.reach is None or data.table is not None else note_on_new_arrays(data.x, self.reach, where)
+        return [] if data.table is None else notes_on_new_rows(data.table, self.encoding, where, self.reach)
 
     def read(self, source: str) -> Tensor:
         """Read samples by name or path, see `fedkin.data.reading.sources.load`, and prepare them.
@@ -210,15 +237,15 @@ class Preparation:
             raise FedkinError(
                 f"read takes a name or a path, not a {type(source).__name__}; apply(x) takes DataFrames and arrays."
             )
-        data = load(source, options=self.reading, must_have=False)
+        data = self.in_form_of_fit(load(source, options=self.reading, must_have=False), f"'{source}'")
         return self.prepared(data.x, None if data.table is None else data.table.columns, f"'{source}'")
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
+        reach = {} if self.reach is None else {"reach": self.reach}
         if self.encoding is None:
             assert self.scaling is not None
-            return {"scaling": self.scaling.tree(), "notes": self.notes}
-        reach = {} if self.reach is None else {"reach": self.reach}
+            return {"scaling": self.scaling.tree(), "notes": self.notes, **reach}
         return {"table": self.encoding.tree(), "notes": self.notes, **reach}
 
     @classmethod
@@ -227,7 +254,7 @@ class Preparation:
         if "table" in tree:
             encoding = TableEncoding.from_tree(tree["table"])
             return cls(None, encoding, list(tree["notes"]), reach=tree.get("reach"))
-        return cls(Scaling.from_tree(tree["scaling"]), None, list(tree["notes"]))
+        return cls(Scaling.from_tree(tree["scaling"]), None, list(tree["notes"]), reach=tree.get("reach"))
 
 
 def remember(client: Client, encoding: TableEncoding) -> None:

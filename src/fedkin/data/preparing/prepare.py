@@ -14,6 +14,7 @@ from fedkin.core.errors import listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.core.table import LOGARITHMS, Kind
+from fedkin.data.preparing.array_ranges import notes_on_arrays
 from fedkin.data.preparing.category_notes import note_on_apart_categories, notes_on_categories
 from fedkin.data.preparing.category_rows import CategoryRows, rows_by_column
 from fedkin.data.preparing.client_sums import sums_of_columns
@@ -86,7 +87,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     called = {client: names[client] if client < len(names) else str(client) for client in replies}
     tables = [client for client, reply in replies.items() if "names" in reply]
     if not tables:
-        return _prepared_arrays(fed, options.scaling, replies)
+        return _prepared_arrays(fed, options.scaling, replies, called)
     if len(tables) < len(replies):
         other = next(client for client in replies if client not in tables)
         raise FedkinError(
@@ -142,7 +143,9 @@ def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     return encode_table.run(clients, alone)
 
 
-def _prepared_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> Preparation:
+def _prepared_arrays(
+    fed: Federation, mode: str, replies: Mapping[int, Payload], called: Mapping[int, str]
+) -> Preparation:
     replies = fed.agreeing(replies)
     shape = common_shape(replies)
     if mode == "none":
@@ -151,7 +154,11 @@ def _prepared_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload])
         check_enough(len(fed.present))
         return Preparation(scale_arrays_by_sums(fed, shape))
     scaling, notes = scale_arrays(fed, mode, replies)
-    return Preparation(scaling, notes=notes)
+    questions = notes_on_arrays({called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()})
+    lowest = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
+    highest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
+    reach = ends_outward(lowest, highest)
+    return Preparation(scaling, notes=[*questions, *notes], questions=tuple(questions), reach=reach)
 
 
 def _all_plain(replies: Mapping[int, Payload]) -> bool:

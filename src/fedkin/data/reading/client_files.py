@@ -15,6 +15,7 @@ from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
+from fedkin.data.reading.image_ranges import mixed_images
 from fedkin.data.reading.label_codes import with_one_code
 from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
@@ -115,6 +116,7 @@ def _at_odds(
     """
     arrays = {_called(one.name): tuple(one.x.shape[1:]) for one in clients if one.table is None}
     problems = _mixed(list(read), list(arrays)) + raised_by(check_same_shape, arrays)
+    problems += mixed_images({_called(one.name): one.x for one in clients if one.table is None and one.x.ndim == 4})
     names = {name for one in read.values() for name in one.names}
     return problems + (options.unknown({*names, *([label] if label is not None else [])}) if complete else [])
 

@@ -180,13 +180,23 @@ def read_rows(rows: Any, where: str, label: str | None = None) -> tuple[Any, Any
         return decode_images(table.column(images[0]).to_pylist(), where), y, None
     others = [name for name in features if name != label]
     if len(others) == 1 and not isinstance(features[others[0]], datasets.Value | datasets.ClassLabel):
-        return _stacked(table.column(others[0]).to_pylist(), others[0], where), y, None
+        column = table.column(others[0])
+        return _stacked(column.to_pylist(), others[0], where, _is_of_bytes(column.type)), y, None
     named = {name: kind for name, kind in features.items() if name != label}
     return _with_named_classes(table.to_pandas(), named), y, label
 
 
-def _stacked(values: list[Any], column: str, where: str) -> np.ndarray[Any, Any]:
+def _is_of_bytes(kind: Any) -> bool:
+    """Return whether an Arrow type is one of lists in lists of uint8, as images are."""
+    depth = 0
+    while (inner := getattr(kind, "storage_type", None) or getattr(kind, "value_type", None)) is not None:
+        depth += not hasattr(kind, "storage_type")
+        kind = inner
+    return depth > 1 and str(kind) == "uint8"
+
+
+def _stacked(values: list[Any], column: str, where: str, of_bytes: bool = False) -> np.ndarray[Any, Any]:
     try:
-        return np.array(values, dtype=np.float32)
+        return np.array(values, dtype=np.uint8 if of_bytes else np.float32)
     except (TypeError, ValueError) as error:
         raise FedkinError(f"Column '{column}' of {where} holds lists of different lengths, or no numbers.") from error
