@@ -38,6 +38,19 @@ def test_boxes_to_tick_that_are_left_out_for_their_empty_cells():
     assert not any("count as unknown" in note for note in prepare(federation(levels, one)).notes)
 
 
+def test_names_of_persons_are_mentioned():
+    own = {"fake_first_name": "ab", "LastName": "cd", "common names": "ef", "product_name": "gh", "name": "ij"}
+    columns = [category(name, *(10 * pair)) for name, pair in own.items()]
+    fed = federation(table(number("age", *range(20)), *columns), table(number("age", *range(20)), *columns))
+    (note,) = [note for note in prepare(fed).notes if "names of persons" in note]
+    assert note == (
+        "Columns 'fake_first_name', 'LastName' are called like names of persons, and the frequent ones leave the "
+        "clients and count as features of samples; name them in drop."
+    )
+    fed = federation(table(number("age", *range(20)), category("surname", *"ab" * 10)))
+    assert any(note.startswith("Column 'surname' is called like names of persons") for note in prepare(fed).notes)
+
+
 def test_names_that_differ_in_case_are_mentioned():
     fed = federation(
         table(number("Age", *range(9)), number("b", *range(9))),

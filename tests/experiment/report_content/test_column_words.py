@@ -28,7 +28,15 @@ def test_years_have_no_thousands():
     for name in ("YearBuilt", "GarageYrBlt"):
         assert "," not in numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name=name).cells[0]
     for name in ("yearly_income", "YearlyIncome"):
-        assert numbers([2008.0, 2009.0] * 9, [1990.0, 1991.0] * 9, name=name).cells[0] == "2,008.50 ± 0.50"
+        assert numbers([3008.0, 3009.0] * 9, [2990.0, 2991.0] * 9, name=name).cells[0] == "3,008.50 ± 0.50"
+
+
+def test_years_of_any_name_are_whole_and_have_no_thousands():
+    column = numbers([1990.0, 2000.0, 2004.0] * 9, [2003.0, 2008.0, 2009.0] * 9, name="earliest_credit_line")
+    assert column.cells == ["1998 ± 5.9", "2007 ± 2.6"]
+    assert column.phrases[1][1] == "high earliest_credit_line (2007 against 2002)"
+    doses = numbers([1990.0, 2900.0] * 9, [2003.0, 3100.0] * 9, name="dose")
+    assert doses.cells[0] == "2,440 ± 460"
 
 
 @pytest.mark.parametrize("value", [1.23765e18, 123456789.1, 0.1, -7.0])

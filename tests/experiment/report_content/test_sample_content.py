@@ -39,6 +39,14 @@ def test_confidence_that_some_lack_or_that_tells_nothing_is_left_out() -> None:
     assert cluster_table([client(0, many, [1.0] * 20)], many, ["a"], {}).caption == plain
 
 
+def test_of_tables_it_is_said_that_a_simulation_counts_all_samples() -> None:
+    table = cluster_table([client(0, [0, 0, 1], None)], [0, 1], ["a"], {}, 5)
+    assert table.caption == (
+        "Samples of each client by cluster. The clients are simulated, so all their samples are counted; sites send no "
+        "number below 5, and have no such table."
+    )
+
+
 def test_clusters_are_counted_per_client(config: Config) -> None:
     table = view(config, torch.zeros(4, 3), scaling("standard", (3,))).table
     assert table is not None

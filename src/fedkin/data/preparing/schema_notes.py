@@ -16,6 +16,12 @@ _CODE = re.compile(
     r"(?i:(^|[_\W])(zip|plz|postleitzahl|(zip|post|postal)[_ -]?code|code|code[_ -]?postal)s?([_\W]?\d)?$)"
     r"|[a-z](Zip|Plz|PLZ|Code|Postcode)$"
 )
+_PERSON = re.compile(
+    r"(?i:(^|[_\W])((first|last|full|given|family|middle|maiden|person|patient|doctor|physician|staff|customer|user)[_\W]?names?"
+    r"|surnames?|forenames?|vornamen?|nachnamen?|familiennamen?|prenom|prénom|nombre|apellidos?)$)"
+    r"|(First|Last|Full|Given|Family|Middle|Maiden|Patient)Name$"
+)
+"""Names of columns of names of persons; that of one called name alone may be of anything."""
 _PAIRS, _COMPARED, _PLACES = 5, 200, 8
 """Pairs of columns of which there are notes, columns that are compared for them, and columns that a note names."""
 _MARKED, _MARK = 5, 3
@@ -77,6 +83,18 @@ def note_on_recurring_ids(numbers: Iterable[str]) -> list[str]:
     are = f"Column{called}, but {'their' if some else 'its'}"
     them, it = ("them", "they are") if some else ("it", "it is")
     return [f"{are} values come again and again, so {it} taken for numbers; name {them} in drop or categorical."]
+
+
+def note_on_persons(categories: Iterable[str]) -> list[str]:
+    """Return a note on columns of categories that are called like names of persons, such as ``last_name``."""
+    names = [f"'{name}'" for name in categories if _PERSON.search(name)]
+    if not names:
+        return []
+    called, them = ("s {} are", "them") if len(names) > 1 else (" {} is", "it")
+    return [
+        f"Column{called.format(listing(names, _PLACES))} called like names of persons, and the frequent ones leave the "
+        f"clients and count as features of samples; name {them} in drop."
+    ]
 
 
 def note_on_coded_numbers(numbers: Iterable[str], replies: Mapping[str, Mapping[str, Any]]) -> list[str]:

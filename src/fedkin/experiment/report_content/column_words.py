@@ -87,7 +87,7 @@ def _number_contrast(column: SchemaColumn, true: Moments, limited: Moments, at: 
     is_boolean = column.kind == "boolean"
     if not abs(own - other) >= (_MIN_DIFFERENCE if is_boolean else _MIN_SHIFT * spread) or own == other:  # or unknown
         return ""
-    write, above = ColumnWriter(column, spread), own > other
+    write, above = ColumnWriter(column, spread, limited.mean[at]), own > other
     written, usual = (write(*one) for one in zip(true.means[at], true.scatter[at], strict=True))
     if (true.means[at][0] > true.means[at][1]) is above and written != usual:
         sides = write.sides(written, usual)
@@ -120,7 +120,7 @@ def _numbers(profile: ClusterProfile, moments: Moments, limited: Moments, at: in
     column, n, means = profile.columns[at], moments.n[at], moments.means[at]
     total, mean, spread = limited.total[at], limited.mean[at], limited.spread[at]
     effect = _adjusted(limited.between[at], limited.whole[at], total, sum(count > 0 for count in n))
-    write = ColumnWriter(column, spread)
+    write = ColumnWriter(column, spread, mean)
     cells, phrases, shifts = [], [], [0.0] * len(means)
     for cluster, (true, own) in enumerate(zip(means, limited.means[at], strict=True)):
         if math.isnan(own):

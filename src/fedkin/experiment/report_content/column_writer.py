@@ -21,6 +21,8 @@ _YEAR = re.compile(
     r"(?i:(^|[_\W])(year|yr|jahr|baujahr|année|annee|año|anno)s?([_\W]|$))|Year\b|(^|[a-z])(Year|Yr)[A-Z]"
 )
 """Names of columns of years, which have no thousands."""
+_FIRST, _LAST, _YEARS = 1850, 2100, 40
+"""Years that a column of any name holds, if its values scatter within so many; whole ones are written."""
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -30,9 +32,10 @@ class ColumnWriter:
     A cluster's mean has those of the cluster's own if that is far smaller, as where one client has another unit.
     """
 
-    def __init__(self, column: SchemaColumn, spread: float) -> None:
+    def __init__(self, column: SchemaColumn, spread: float, mean: float = 0.0) -> None:
         self.kind, self.levels, self.spread = column.kind, column.categories, spread
-        self.is_year = _YEAR.search(column.name) is not None
+        seems_year = column.kind == "number" and mean - spread >= _FIRST and mean + spread <= _LAST and spread <= _YEARS
+        self.is_year = seems_year or _YEAR.search(column.name) is not None
 
     def __call__(self, value: float, scatter: float = math.inf) -> str:
         if self.kind == "boolean":
@@ -46,6 +49,8 @@ class ColumnWriter:
             nearest = min(max(round(value), 0), len(self.levels) - 1)
             return f"{self.levels[nearest]}, {value + 1:.1f} of {len(self.levels)}"
         written = self.rounded(value, self.digits_of(scatter))
+        if self.is_year and self.kind == "number" and self.digits_of(scatter) >= 1:
+            return f"{value:.0f}"
         return written.replace(",", "") if self.is_year else written
 
     def rounded(self, value: float, spread: float) -> str:

@@ -91,7 +91,9 @@ def view_of(
         curves=_curves(records, unit),
         graphs=graphs(records, population.names),
         clients=clustered,
-        table=cluster_table(clients, clusters, population.names, mixtures) if clusters else None,
+        table=cluster_table(clients, clusters, population.names, mixtures, profile.min_members if profile else 0)
+        if clusters
+        else None,
         pictures=cluster_pictures(clients, clusters, preparation.scaling, mixtures)
         if is_image and preparation.scaling
         else (),

@@ -89,13 +89,24 @@ def _mixture(cluster: int, truth: torch.Tensor, classes: Sequence[str]) -> Clust
 
 
 def cluster_table(
-    clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str], mixtures: Mapping[int, ClusterMixture]
+    clients: Sequence[Client],
+    clusters: Sequence[int],
+    names: Sequence[str],
+    mixtures: Mapping[int, ClusterMixture],
+    min_members: int = 0,
 ) -> ClusterTable:
-    """Build the table of samples by client and cluster, with confidence and the most frequent classes."""
+    """Build the table of samples by client and cluster, with confidence and the most frequent classes.
+
+    `clients` are simulated, so that all their samples are counted, also fewer than the `min_members` that one reports.
+    """
     columns = torch.tensor(clusters)
     counts = torch.stack([(client.state["clusters"][:, None] == columns).sum(0) for client in clients])
     rows = [client_name(client.id, names) for client in clients]
-    caption = f"Samples of each client by cluster.{_sureness(clients, clusters)}"
+    all_counted = (
+        " The clients are simulated, so all their samples are counted; sites send no number below "
+        f"{min_members}, and have no such table."
+    )
+    caption = f"Samples of each client by cluster.{all_counted if min_members else ''}{_sureness(clients, clusters)}"
     mostly = [mixtures[cluster].mostly for cluster in clusters] if mixtures else []
     return ClusterTable(rows, clusters, counts.numpy(), caption, mostly=mostly)
 
