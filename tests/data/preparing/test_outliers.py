@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fedkin
@@ -58,6 +58,7 @@ def test_one_far_value_counts_as_a_limit_near_the_others(seed, rows, far, sign):
     x[0] = sign * far * 50
     found, _ = limits_of(x)
     others = x[1:]
+    assume(np.abs(others - 50).max() < 10)  # one five deviations off may be beyond the limit, too
     assert found.at.tolist() == [0]
     low, high = float(found.low), float(found.high)
     assert others.mean() - 40 < low <= others.min() + 1e-6

@@ -90,6 +90,18 @@ def test_a_code_that_its_cells_show_is_one_note():
     assert prepared.noted(seen).notes == seen
 
 
+def test_a_code_that_the_cells_of_many_columns_show_is_one_note():
+    coded = normal(2, 5)
+    coded[:6] = -999
+    names = [*"abcde"]
+    own = notes(normal(0, 5), normal(1, 5), coded)
+    assert [note.partition(" have ")[0] for note in own] == ["Columns 'a', 'b', 'c', 'd', 'e'"]
+    seen = notes_on_cells({"s2": Table.of_numbers(torch.tensor(coded), names)})
+    assert beside(own, seen) == []
+    fewer = notes_on_cells({"s2": Table.of_numbers(torch.tensor(coded[:, :4]), names[:4])})
+    assert beside(own, fewer) == own
+
+
 def test_of_a_column_that_is_larger_as_a_whole_no_cells_are_counted():
     """A few values are near the largest of any column, which says nothing of how many are far above others'."""
     watts = 300 * np.random.default_rng(3).exponential(size=(200, 1))

@@ -103,6 +103,6 @@ def _sentence(found: Sequence[Finding]) -> str:
         upto="up to " if some else "",
         near="" if some or first.near is None else f", at most {first.near:,} of them near {extreme}, {first.value}",
     )
-    if some or first.near is None:
+    if first.kind != "beyond":
         return sentence
-    return DataNote(sentence, [NotedValue(first.name, first.client, first.value, first.how == "as large")])
+    return DataNote(sentence, [NotedValue(one.name, one.client, one.value, one.how == "as large") for one in found])
