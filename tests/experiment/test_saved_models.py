@@ -53,6 +53,8 @@ def test_a_module_says_what_fedkin_predict_says(run: Path, files: Path) -> None:
     assert not any(model.training for model in found.models)
     assert found.classes == ["sick", "well"]
     assert set(found.clusters) == {"north", "south", "west"}
+    listed = pd.read_csv(run / "clients.csv")
+    assert dict(zip(listed["name"], listed["cluster"], strict=True)) == found.clusters
     for name, cluster in found.clusters.items():
         with torch.no_grad():
             logits = found.models[cluster](found.preparation.apply(files / f"{name}.csv"))
@@ -69,7 +71,7 @@ def test_a_file_is_read_as_the_run_read_it_and_a_data_frame_as_it_is(run: Path, 
 def test_classes_and_clients_without_names_are_numbers(tmp_path: Path) -> None:
     execute(load_config("fedavg", ["scenario.clients=3", *QUICK]), tmp_path / "run")
     found = fedkin.load_models(tmp_path / "run")
-    assert found.classes == [str(one) for one in range(10)]
+    assert found.classes == list(range(10))
     assert found.clusters == {"0": 0, "1": 0, "2": 0}
     images = np.zeros((3, 8, 8))
     assert found.models[0](found.preparation.apply(images)).shape == (3, 10)

@@ -19,7 +19,7 @@ from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_cl
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_files import expanded, read_file
-from fedkin.data.reading.dataset import Dataset, fractions, fractions_once
+from fedkin.data.reading.dataset import Dataset, are_whole, fractions, fractions_once
 from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame
@@ -113,8 +113,7 @@ def labels_in(data: Dataset) -> ClassLabels | None:
     if data.y is None:
         return None
     names = np.array(data.classes)
-    whole = all(name.lstrip("-").isdecimal() for name in data.classes)
-    labels: ClassLabels = (names.astype(np.int64) if whole else names)[data.y.numpy()]
+    labels: ClassLabels = (names.astype(np.int64) if are_whole(data.classes) else names)[data.y.numpy()]
     return labels
 
 

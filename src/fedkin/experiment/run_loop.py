@@ -16,7 +16,7 @@ from fedkin.core import Federation, Method, Record, State
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
 from fedkin.core.steps import check_clustered, do_step
 from fedkin.core.trees import owned
-from fedkin.data.population import Population
+from fedkin.data.population import Population, short_names
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.data_notes import short_form
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
@@ -190,7 +190,7 @@ class Run:
         with one_thread():
             profile = self._profile(found)
         if "labels" in found:
-            write_clients(self.folder, found["labels"], self.population.names, found.get("memberships"))
+            write_clients(self.folder, found["labels"], short_names(self.population.names), found.get("memberships"))
         write_encoder(self.folder, found)
         write_result(self.folder, self.config.method_name, found, self.preparation, self.population, profile)
         write_sums(self.folder, [CONFIG, RECORDS, *RESULTS])

@@ -13,6 +13,7 @@ from fedkin.core import FedkinError
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.data.population import client_name
 from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.reading.dataset import are_whole
 from fedkin.experiment.outputs import load_found
 from fedkin.nn.classifier import Classifier
 
@@ -28,8 +29,8 @@ class ClusterModels:
     preparation : Preparation
         ``preparation.apply(x)`` prepares samples, a DataFrame, an array, a tensor or a file, and returns the tensor
         that a model takes.
-    classes : list of str
-        Names of the classes, in the order of logits.
+    classes : list of int or list of str
+        The classes, in the order of logits: integers if all are, as `classes_` of estimators has them, else names.
     clusters : dict of str to int
         The position in `models` of each client's model, by the client's name, or its number where clients have no
         names. A client whose cluster is not known is absent.
@@ -37,7 +38,7 @@ class ClusterModels:
 
     models: list[nn.Module]
     preparation: Preparation
-    classes: list[str]
+    classes: list[int] | list[str]
     clusters: dict[str, int]
 
 
@@ -80,10 +81,11 @@ def load_models(folder: str | Path, packages: Sequence[str] = ()) -> ClusterMode
             raise FedkinError(f"Clients of {folder} had no labels, so there are clusters but no models.")
         classifier = Classifier.of(found.result["module"])
         models = [classifier.module(model) for model in found.result["models"]]
+    names = found.classes[: classifier.classes] or [str(one) for one in range(classifier.classes)]
     labels = enumerate(found.result["labels"].tolist())
     return ClusterModels(
         models,
         dataclasses.replace(found.preparation, files=found.how_it_was_read()),
-        found.classes[: classifier.classes] or [str(one) for one in range(classifier.classes)],
+        [int(name) for name in names] if are_whole(names) else names,
         {client_name(at, found.clients): cluster for at, cluster in labels if cluster >= 0},
     )

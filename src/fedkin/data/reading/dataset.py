@@ -125,6 +125,11 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
     return torch.tensor([index[name] for name in names], dtype=torch.int64), classes
 
 
+def are_whole(classes: Iterable[str]) -> bool:
+    """Return whether all names of classes are whole numbers, so that labels are integers."""
+    return all(name.removeprefix("-").isdecimal() for name in classes)
+
+
 def lacking_labels(where: str, missing: int, rows: int) -> FedkinError:
     """Return the error on labels some of which are missing."""
     return FedkinError(

@@ -57,7 +57,7 @@ def as_in_fit(x: Tensor, ends: tuple[float, float], where: str) -> Tensor:
     if ends[1] <= 1 and low >= 0 and _ABOVE_ONE < high <= _BYTE and _is_whole(x):
         raise FedkinError(
             f"{where} has images of whole numbers up to {high:g} where those of fit were in [0, 1], as images of type "
-            "uint8 are after reading; give x.astype('uint8'), or x / 255."
+            "uint8 are after reading; give x.astype('uint8'), or divide them as those were."
         )
     if not _ABOVE_ONE < ends[1] <= _OUTWARD or low < 0 or high > 1 or not _is_whole(x, _BYTE):
         return x
