@@ -178,7 +178,7 @@ def _is_toml(text: str) -> bool:
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     method: Any = _named(tables, "method", registry.DEFAULT_METHOD, places)
-    default = "files" if _has_files_of_clients(tables) else method.scenario
+    default = "files" if _has_files_of_clients(tables) or _has_column_of_clients(tables) else method.scenario
     scenario: Any = _named(tables, "scenario", default, places)
     _check_clients(tables, scenario, default, method, places)
     model = _experiment(scenario, default, method)
@@ -288,6 +288,11 @@ def _has_files_of_clients(tables: dict[str, Any]) -> bool:
     data = tables.get("data", {})
     source = data.get("source") if isinstance(data, dict) else None
     return isinstance(source, str) and bool(files_of_clients(source))
+
+
+def _has_column_of_clients(tables: dict[str, Any]) -> bool:
+    scenario = tables.get("scenario", {})
+    return isinstance(scenario, dict) and "column" in scenario
 
 
 def _from_data(scenario: type[Any], data: DataSection) -> dict[str, Any]:

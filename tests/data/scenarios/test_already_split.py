@@ -232,3 +232,20 @@ def test_files_that_are_not_read_are_told(tmp_path):
     assert ClientFiles(str(tmp_path)).build().notes == (
         "b.jsonl, notes.txt are no files that fedkin reads, and no client's; save tables as .csv or .parquet.",
     )
+
+
+def test_one_file_has_a_column_of_clients(tmp_path):
+    path = tmp_path / "all.csv"
+    path.write_text("a,ward,site,label\n1,x,ulm,no\n2,y,rome,yes\n3,x,ulm,yes\n5,y,rome,no\n")
+    built = ClientFiles(str(path), column="site").build()
+    assert built.names == ["rome", "ulm"]
+    assert [client.table.values.tolist() for client in built.clients] == [[[2, 1], [5, 1]], [[1, 0], [3, 0]]]
+    assert (built.features, built.classes) == (["a", "ward"], ["no", "yes"])
+    assert [client.y.tolist() for client in built.clients] == [[1, 0], [0, 1]]
+    for given, column, said in (
+        (path, "sit", "'site'"),
+        (tmp_path, "site", "is a folder"),
+        ([pd.DataFrame()], "site", "each client has its own"),
+    ):
+        with pytest.raises(FedkinError, match=said):
+            ClientFiles(given, column=column).build()

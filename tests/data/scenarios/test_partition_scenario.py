@@ -75,7 +75,8 @@ def test_data_without_labels_are_refused(tmp_path):
         load_labelled(str(tmp_path / "a.csv"))
     assert str(error.value) == (
         "'a.csv' has no labels, but clients of this scenario need them; name their column with 'data.label'; or, "
-        "to have each client's own rows, give a folder with one file per client."
+        "to have each client's own rows, give a folder with one file per client, or the column that names each row's "
+        "client, as by --set scenario.column=site."
     )
 
 

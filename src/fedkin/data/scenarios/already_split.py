@@ -16,6 +16,7 @@ from fedkin.data.population import Population
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
+from fedkin.data.reading.client_column import clients_in_one
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.label_columns import (
@@ -47,12 +48,15 @@ class ClientFiles:
         Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
     table : TableOptions
         Options for reading the tables' columns.
+    column : str or None
+        Where all clients' rows are in one file, its column with the name of each row's client.
     """
 
     data: str | Path | Sequence[Any] | Mapping[str, Any]
     label: str | None = None
     test_fraction: Fraction = 0.0
     table: TableOptions = NO_OPTIONS
+    column: str | None = None
 
     def build(self, seed: int = 0) -> Population:
         """Build the clients, in order of file name or as listed; only the held-out samples are drawn at random.
@@ -60,7 +64,11 @@ class ClientFiles:
         Raises FedkinError if there is no client, or any client's data cannot be used, with a line for each problem; if
         arrays differ in shape, or tests are wanted of data without labels.
         """
-        sites = load_agreeing_clients(self.data, self.label, self.table)
+        sites = (
+            load_agreeing_clients(self.data, self.label, self.table)
+            if self.column is None
+            else clients_in_one(self.data, self.column, self.label, self.table)
+        )
         check_kinds(sites, self.table)
         labelled, rows = all(site.y is not None for site in sites), sum(map(len, sites))
         if labelled and self.label is not None:
