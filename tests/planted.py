@@ -43,6 +43,14 @@ def linear(shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], classes))
 
 
+def zeros(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Softmax regression that starts with given weights."""
+    made = linear(shape, classes)
+    for own in made.parameters():
+        nn.init.zeros_(own)
+    return made
+
+
 def normalised(shape: tuple[int, ...], classes: int) -> nn.Module:
     """With a batch norm, and so with running statistics and a counter."""
     return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(shape[0]), nn.Linear(shape[0], classes))

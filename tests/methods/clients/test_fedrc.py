@@ -24,18 +24,10 @@ SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "n_clusters": 2}
 CLUSTERS = [0, 1, 1, 0, 1, 0]
 
 
-def zeros(shape: tuple[int, ...], classes: int) -> torch.nn.Module:
-    """A network that starts with given weights."""
-    made = planted.linear(shape, classes)
-    for own in made.parameters():
-        torch.nn.init.zeros_(own)
-    return made
-
-
 def test_models_that_start_alike_are_refused():
     clients = [(one.x, one.y) for one in planted.clients(CLUSTERS, planted.OPPOSITE)]
     with pytest.raises(FedkinError, match=r"All 2 models start with the same .*; give a module that draws its weights"):
-        fedkin.FedRC(**(SETTINGS | {"module": zeros})).fit(clients)
+        fedkin.FedRC(**(SETTINGS | {"module": planted.zeros})).fit(clients)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -32,16 +32,8 @@ def step_of(done: planted.Run, client: planted.Client) -> torch.Tensor:
     return -0.5 * planted.gradient(start.module, start.models[cluster], client.x, client.y)
 
 
-def zeros(shape: tuple[int, ...], classes: int) -> torch.nn.Module:
-    """A network that starts with given weights."""
-    made = planted.linear(shape, classes)
-    for own in made.parameters():
-        torch.nn.init.zeros_(own)
-    return made
-
-
 def test_from_given_weights_each_model_is_trained_first():
-    settings = planted.LEARNING | {"module": zeros, "rounds": 6, "n_clusters": 2}
+    settings = planted.LEARNING | {"module": planted.zeros, "rounds": 6, "n_clusters": 2}
     with pytest.raises(FedkinError, match=r"All 2 models start with the same weights, .* with start 'kmeans' each"):
         fedkin.IFCA(**settings, random_state=0).fit([(one.x, one.y) for one in make_clients()])
     found = fedkin.IFCA(**settings, start="kmeans", random_state=0).fit([(one.x, one.y) for one in make_clients()])
