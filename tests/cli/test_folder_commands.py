@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedkin.cli.folder_commands import _beside
 from shell import fedkin
 
 
@@ -99,6 +100,13 @@ def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.Captu
         assert fedkin("forget", *arguments) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
     assert sorted(path.name for path in Path().iterdir()) == ["run", "run-without-3"]
+
+
+def test_a_run_without_clients_is_called_after_them() -> None:
+    run = Path("runs/kfed")
+    assert _beside(run, [1], ["a.csv", "Labor München.csv"]) == Path("runs/kfed-without-Labor-München")
+    assert _beside(run, [0, 2], []) == Path("runs/kfed-without-0-2")
+    assert _beside(run, [0, 1], ["x" * 60, "y" * 60]) == Path("runs/kfed-without-0-1")
 
 
 def test_new_rows_in_another_unit_are_noted_beside_the_prediction(

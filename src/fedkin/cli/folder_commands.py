@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop, warn
 from fedkin.cli.help_pages import DATA
 
 _SECTION = "Finished runs"
+_MAX_NAME = 100
+"""Characters of clients' names in that of a folder."""
 
 
 @app.command(section=_SECTION)
@@ -138,8 +142,7 @@ def forget(
         return
     if not quiet:
         print(plan.sentence(), file=sys.stderr)
-    positions = "-".join(str(at) for at in plan.clients)
-    target = None if in_place else out or folder.with_name(f"{folder.resolve().name}-without-{positions}")
+    target = None if in_place else out or _beside(folder, plan.clients, plan.names)
     with resumable(target or folder):
         with show_progress(quiet) as progress:
             outcome = forgotten(plan, target, progress)
@@ -149,6 +152,15 @@ def forget(
             f"Sites get their new clusters when the federation runs {outcome.folder / 'config.toml'} with out = "
             f'"{outcome.folder}".'
         )
+
+
+def _beside(folder: Path, clients: Sequence[int], names: Sequence[str]) -> Path:
+    """Return the folder of a run without some clients, ``<run>-without-<names>``; many are called by position."""
+    from fedkin.data.population import client_name
+
+    called = "-".join(re.sub(r"[^\w.@+]+", "-", client_name(at, names)).strip("-.") or str(at) for at in clients)
+    called = called if len(called) <= _MAX_NAME else "-".join(map(str, clients))
+    return folder.with_name(f"{folder.resolve().name}-without-{called}")
 
 
 @app.command(section=_SECTION)

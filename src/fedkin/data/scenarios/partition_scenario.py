@@ -133,8 +133,8 @@ def labels_of(dataset: Dataset) -> Tensor:
         or_files = ", or take scenario 'files' if it has one file per client" if holds_clients(dataset.name) else ""
         if Path(dataset.name).suffix.lower() in READERS:
             or_files = (
-                "; or, to have each client's own rows, give a folder with one file per client, or the column that names "
-                "each row's client, as by --set scenario.column=site"
+                "; or, to have each client's own rows, give a folder with one file per client, or the column that "
+                "names each row's client, as by --set scenario.column=site"
             )
         raise FedkinError(
             f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "

@@ -49,6 +49,7 @@ from fedkin.experiment.report_content.sample_content import (
     mixtures_of,
 )
 from fedkin.experiment.sections import TargetSection
+from fedkin.experiment.terminal_tables import in_shell
 from fedkin.report import Curve, RunView
 from fedkin.report.numbers import format_bytes, pluralize
 
@@ -102,7 +103,7 @@ def view_of(
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
         notes=[
             *forgotten_note(population),
-            *preparation.notes,
+            *map(in_shell, preparation.notes),
             *_notes(records, unit, bool(clustered), population),
         ],
         findings=findings,
