@@ -49,7 +49,11 @@ def report(folder: Path, quiet: bool) -> None:
 @click.option(
     "--encoding", metavar="NAME", help="Encoding of CSV that is not UTF-8, such as cp1252; by default as in the run."
 )
-@click.option("--memberships", is_flag=True, help="Add to what part each sample belongs to each cluster.")
+@click.option(
+    "--memberships",
+    is_flag=True,
+    help="Add to what part each sample belongs to each cluster; with kin-graph nearly all wholly to one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, an object per sample, instead of CSV.")
 @shared_options.packages
 def predict(folder: Path, data: str, out: Path | None, packages: tuple[str, ...], **options: Any) -> None:
