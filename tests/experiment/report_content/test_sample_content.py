@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,7 @@ from fedkin.core import Client
 from fedkin.data.population import Population
 from fedkin.experiment.config import Config
 from fedkin.experiment.report_content import view_of
-from fedkin.experiment.report_content.sample_content import cluster_table
+from fedkin.experiment.report_content.sample_content import cluster_profiles, cluster_table
 from pages import scaling, view
 
 
@@ -62,6 +64,17 @@ def test_tables_show_the_mean_of_each_column_in_its_deviations(config: Config) -
     labels = np.array([0, 2, 2, 2, 0, 2])
     z = (pooled - pooled.mean(0)) / np.array([*pooled.std(0)[:2], np.inf])
     np.testing.assert_allclose(profiles.means, [z[labels == 0].mean(0), z[labels == 2].mean(0)], atol=1e-12)
+
+
+def test_means_of_limited_values_are_said_to_be_so() -> None:
+    clients = [Client(0, torch.rand(4, 2), state={"clusters": torch.tensor([0, 0, 1, 1])})]
+    assert "count as a limit" not in cluster_profiles(clients, [0, 1], []).caption
+    assert "Values far from all others count as a limit." in cluster_profiles(clients, [0, 1], [], True).caption
+    plain = scaling("standard", (2,))
+    assert not plain.has_limits
+    assert plain.scaling is not None
+    ends = dataclasses.replace(plain.scaling, low=torch.zeros(2), high=torch.ones(2))
+    assert dataclasses.replace(plain, scaling=ends).has_limits
 
 
 def test_columns_have_their_names(config: Config) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import LOGARITHMS, Column, Kind, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.inputs.client_input import ClientInput, client_input
@@ -90,6 +91,13 @@ class Preparation:
         """Return the preparation with these notes on how data were read before its own, which need not repeat them."""
         asked = (*questions, *beside(self.questions, notes))
         return replace(self, notes=[*notes, *beside(self.notes, notes)], questions=asked)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether values beyond the limits of some column count as these."""
+        if self.encoding is not None:
+            return bool((self.encoding.high < MAX_NUMBER).any())
+        return self.scaling is not None and bool(self.scaling.limits)
 
     @property
     def mode(self) -> str:

@@ -98,7 +98,7 @@ def view_of(
         pictures=cluster_pictures(clients, clusters, preparation.scaling, mixtures)
         if is_image and preparation.scaling
         else (),
-        profiles=cluster_profiles(clients, clusters, names) if shows_means else None,
+        profiles=cluster_profiles(clients, clusters, names, preparation.has_limits) if shows_means else None,
         descriptions=None if profile is None else descriptions(profile, population.names),
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
         notes=[

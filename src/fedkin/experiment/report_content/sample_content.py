@@ -161,8 +161,13 @@ def _pictures_of(clients: Sequence[Client], cluster: int, scaling: Scaling) -> C
     return ClusterPictures(cluster, len(x), len(owners), x.mean(0).numpy(), x[spread].numpy())
 
 
-def cluster_profiles(clients: Sequence[Client], clusters: Sequence[int], columns: Sequence[str]) -> Profiles:
-    """Return the standardised feature means by cluster; of many columns, those that differ most."""
+def cluster_profiles(
+    clients: Sequence[Client], clusters: Sequence[int], columns: Sequence[str], limited: bool = False
+) -> Profiles:
+    """Return the standardised feature means by cluster; of many columns, those that differ most.
+
+    With `limited` the caption says that values beyond the limits of a column count as these.
+    """
     x = torch.cat([client.x for client in clients]).double()
     labels = torch.cat([client.state["clusters"] for client in clients])
     spread = torch.where(x.amin(0) == x.amax(0), torch.inf, x.std(0, correction=0))
@@ -171,6 +176,8 @@ def cluster_profiles(clients: Sequence[Client], clusters: Sequence[int], columns
     names = columns or [f"column {index + 1}" for index in range(x.shape[1])]
     kept = means.abs().amax(0).argsort(descending=True, stable=True)[:_COLUMNS].sort().values
     caption = "Mean of each column by cluster, in standard deviations from the mean of all samples."
+    if limited:
+        caption += " Values far from all others count as a limit."
     if len(kept) < len(names):
         caption += f" Shown are the {len(kept)} of {len(names)} columns in which a cluster stands out most."
     return Profiles([names[index] for index in kept.tolist()], clusters, means[:, kept].numpy(), caption)
