@@ -1,8 +1,10 @@
 """Notes on the columns of prepared tables: each matter once, and none on what is left out."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from fedkin import KinGraph
 from fedkin.core import FedkinError
 from fedkin.core.table import Column
 from fedkin.data.preparing.preparation import PreparingOptions
@@ -124,6 +126,30 @@ def test_columns_in_two_spellings_are_not_said_to_be_absent_too():
         "are left out; give them one name if they are the same."
     ]
     assert not any("absent" in note for note in prepare(federation(*fed), PreparingOptions(id="none")).notes)
+
+
+def test_headers_in_capitals_are_one_sentence():
+    names = ["age", "weight", "town", "ward", "sex", "dose"]
+    rows = {name: ["a", "b"] * 20 if name in ("town", "ward", "sex") else [*range(40)] for name in names}
+    small, large = pd.DataFrame(rows), pd.DataFrame(rows).rename(columns=str.upper)
+    with pytest.raises(FedkinError) as error:
+        KinGraph().fit({"n": small, "s": large})
+    assert str(error.value) == (
+        "No column is left to compare samples by: Columns 'age' and 'AGE', 'weight' and 'WEIGHT', 'town' and 'TOWN', "
+        "'ward' and 'WARD' and 2 more differ in spelling alone and count as different, so those that a client lacks "
+        "are left out; give them one name if they are the same."
+    )
+
+
+def test_numbers_beside_dates_may_be_those_of_excel():
+    dates, days = (
+        pd.DataFrame({"born": ["2014-11-24"] * 9, "a": range(9)}),
+        pd.DataFrame({"born": [41967] * 9, "a": range(9)}),
+    )
+    with pytest.raises(
+        FedkinError, match=r"as dates such as 2024-12-31 \(numbers such as 45657 are days as Excel counts"
+    ):
+        KinGraph().fit({"n": dates, "s": days})
 
 
 def test_ids_that_come_again_and_again_are_mentioned():

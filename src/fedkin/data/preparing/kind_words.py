@@ -38,6 +38,11 @@ def advice_on_kinds(reports: Mapping[int, ColumnReport]) -> str:
             "Write {it} in one way, as numbers if {its} values have an order; name {it} in categorical only if {its} "
             "numbers are codes, or in drop."
         )
+    if kinds == {"date", "number"}:
+        return (
+            "Write {it} in one way, as dates such as 2024-12-31 (numbers such as 45657 are days as Excel counts them), "
+            "or name {it} in drop."
+        )
     return "Write {it} in one way, or name {it} in categorical, or in drop."
 
 

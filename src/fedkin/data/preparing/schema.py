@@ -192,7 +192,8 @@ def _agreed(
     alike = [own for own in spelt_alike(names) if not all(set(own) <= report.keys() for report in reports.values())]
     spelt = {name for group in alike for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in spelt])}
-    notes = [*notes_on_ids(ids, texts), *note_on_rare(rare), *notes_on_complements(partial, len(reports))]
+    others = {name: own for name, own in partial.items() if name not in spelt}
+    notes = [*notes_on_ids(ids, texts), *note_on_rare(rare), *notes_on_complements(others, len(reports))]
     notes += [*notes_on_truths(of_all.truths), *note_on_spellings(alike, lacking == "drop")]
     held_by_all = [name for name in names if all(name in own for own in reports.values())]
     notes += [*note_on_marks(marks(partial, held_by_all)), *notes_on_absent(nowhere, said)]

@@ -24,6 +24,8 @@ _PERSON = re.compile(
 """Names of columns of names of persons; that of one called name alone may be of anything."""
 _PAIRS, _COMPARED, _PLACES = 5, 200, 8
 """Pairs of columns of which there are notes, columns that are compared for them, and columns that a note names."""
+_SPELLINGS = 4
+"""Groups of columns spelt alike that a note names."""
 _MARKED, _MARK = 5, 3
 """Columns of marks that a note names, and characters of a mark."""
 
@@ -166,8 +168,8 @@ def note_on_spellings(groups: Sequence[Sequence[str]], drops: bool) -> list[str]
         return []
     gone = ", so those that a client lacks are left out" if drops else ""
     return [
-        f"Columns {listing(alike)} differ in spelling alone and count as different{gone}; give them one name if they "
-        "are the same."
+        f"Columns {listing(alike, _SPELLINGS)} differ in spelling alone and count as different{gone}; give them one "
+        "name if they are the same."
     ]
 
 
