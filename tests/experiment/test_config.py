@@ -206,6 +206,8 @@ def test_a_folder_with_a_file_for_each_client_is_read_as_such(tmp_path: Path) ->
     for old, new in (("north.csv", "train.csv"), ("south.csv", "test-00000-of-00001.csv")):
         (tmp_path / old).rename(tmp_path / new)
     assert load_config("kfed", chosen).tables["scenario"]["name"] == "own-class"  # the splits of one data set
+    one = load_config("kfed", ["data.source=all.csv", "scenario.column=site"])
+    assert one.tables["scenario"] == {"name": "files", "test_fraction": 0.0, "column": "site"}
 
 
 def test_a_method_is_tried_on_a_scenario_that_suits_it() -> None:

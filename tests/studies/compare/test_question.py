@@ -34,6 +34,10 @@ def test_methods_and_the_user_tell_it_before_the_scenario() -> None:
     assert question_of("digits", methods=["ocfl", "kfed"]).family == "samples"
 
 
+def test_one_file_of_all_clients_has_their_names_in_a_column() -> None:
+    assert question_of("all.csv", settings=["scenario.column=site"]).scenario == "files"
+
+
 def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Path) -> None:
     folder = sites(tmp_path / "hospitals")
     samples = question_of(folder)

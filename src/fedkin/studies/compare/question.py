@@ -153,7 +153,9 @@ def _check_sections(tables: dict[str, Any], place: str) -> None:
 def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
     """Return the scenario, and whether samples or clients are to be clustered."""
     scenario = dict(tables.get("scenario", {}))
-    if "name" not in scenario and files_of_clients(str(tables["data"].get("source", "digits"))):
+    if "name" not in scenario and (
+        "column" in scenario or files_of_clients(str(tables["data"].get("source", "digits")))
+    ):
         scenario["name"] = "files"
     named = {registry.resolve("method", name).clusters for name in methods if registry.is_known("method", name)}
     gives_labels = "name" in scenario and issubclass(
