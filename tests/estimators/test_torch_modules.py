@@ -184,7 +184,7 @@ def test_attention_is_drawn_anew() -> None:
         ),
         ("perceptrn", "Unknown model 'perceptrn'; did you mean 'perceptron'?"),
         ("nowhere:net", "Model 'nowhere:net': module 'nowhere' cannot be imported"),
-        (nn.Linear(4, 7), "Model 'Linear#"),
+        (nn.Linear(4, 7), "Model 'Linear' turns two samples"),
         (lambda shape: None, "Model '<lambda>#"),
         (
             nn.Sequential(Marked(), nn.Linear(4, 2)),

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.errors import mid_sentence
+from fedkin.core.errors import listing, mid_sentence
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.inputs.client_input import ClientInput
@@ -27,6 +27,7 @@ from fedkin.estimators.own_metrics import Metric, own_metrics
 from fedkin.estimators.own_training import TRAINING_KINDS, TrainingOptions, loss_function, own_options
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
 from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import LogitsError
 
 _SPLITS = {"eval": "test", "validation": "validation"}
 """What the arguments of `fit` are called in metrics."""
@@ -131,7 +132,11 @@ class ClientClusterer(ClientPredictor):
         options = self._hyper_parameters()
         own, recipe = own_options(type(self).__name__, self.get_params())
         options |= own | ({} if architecture is None else {"module": architecture.name})
-        outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured))
+        try:
+            outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured))
+        except LogitsError as error:
+            found = listing([str(name) for name in classes])
+            raise FedkinError(f"{error} The labels of all clients have {len(classes)} classes: {found}.") from error
         outcome = outcome.noted([*given.notes, *notes], [*given.notes, *questions])
         warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
         for entry in outcome.history:

@@ -18,6 +18,7 @@ from fedkin.data.inputs.federation_input import FederationInput
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
+from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset, are_whole, fractions, fractions_once
 from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes
@@ -48,7 +49,7 @@ def clients_of(
     _check_all_labelled(labels, called, labels_needed)
     of_each = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
     problems = [line for own in of_each for line in raised_by(read_labels, *own)]
-    refuse(fractions_once(problems))
+    refuse(said_once(fractions_once(problems), called))
     check_kinds(read, options)
     arrays = [read_labels(*own) for own in of_each]
     classes = classes_of(arrays, called)
@@ -143,6 +144,11 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
         ) from error
     if array.shape == (samples, 1):  # a column, as scikit-learn takes it
         array = array[:, 0]
+    if array.ndim == 2 and len(array) == samples:
+        raise FedkinError(
+            f"{where} has labels of shape (n, {array.shape[1]}); each sample needs one class, as y.argmax(1) has of "
+            "one-hot labels."
+        )
     if array.shape != (samples,):
         raise FedkinError(f"{where} has labels of shape {array.shape} for {samples} samples; it needs one for each.")
     if array.dtype.kind == "O":

@@ -107,9 +107,11 @@ class Renewed:
     def __init__(self, module: nn.Module) -> None:
         for name, layer in module.named_modules():
             if _reset_of(layer) is None and any(True for _ in layer.parameters(recurse=False)):
+                what = f"Layer '{name}' ({type(layer).__name__}) of the module given has parameters"
+                own = f"The module given ({type(layer).__name__}) has parameters of its own"
                 raise FedkinError(
-                    f"Layer '{name}' ({type(layer).__name__}) of the module given has parameters but no method "
-                    "reset_parameters to initialise them; add one, or give a function (shape, classes) that creates "
+                    f"{what if name else own} but no method reset_parameters to initialise them; add one, or "
+                    "give a function (shape, classes) that creates "
                     "the module."
                 )
         self.module = _copied(module, "The module given")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from fedkin.core.errors import FedkinError, listing
@@ -77,13 +78,22 @@ class EarlyStopping(Callback):
         value = measured.get(self.monitor)
         if self.monitor not in measured:
             numbers = sorted(name for name, one in measured.items() if isinstance(one, int | float))
-            hint = " Give fit validation, a fraction or samples." if self.monitor.startswith("validation") else ""
             raise FedkinError(
-                f"EarlyStopping monitors '{self.monitor}', which is not measured; there are {listing(numbers)}.{hint}"
+                f"EarlyStopping monitors '{self.monitor}', which is not measured; there are {listing(numbers)}."
+                f"{self._advice(numbers)}"
             )
         if value is not None and math.isfinite(value) and self._is_better(value):
             self.best, self.best_step = float(value), int(line["step"])
         return bool(line["step"] - self.best_step >= self.patience)
+
+    def _advice(self, measured: Sequence[str]) -> str:
+        """Return what to give or to monitor instead, where the monitored metric needs validation samples."""
+        if not self.monitor.startswith("validation"):
+            return ""
+        common = "validation_global_accuracy"
+        if common in measured:
+            return f" Validation is one data set for all; give it by client, or monitor '{common}'."
+        return " Give fit validation, a fraction or samples."
 
     def _is_better(self, value: float) -> bool:
         return self.best is None or self.sign * (value - self.best) > self.min_delta

@@ -139,7 +139,7 @@ def test_rows_without_a_key_are_counted() -> None:
         (
             [X, X],
             "kind",
-            "Client 0 is of type ndarray and has no column 'kind'; give y as one array of",
+            "Clients 0 and 1 are of type ndarray and have no column 'kind'; give y as one array of",
         ),
         ([FRAME], ["kind"], "y is a list of str; it takes the name of the column of labels"),
         ([FRAME], "kin", "Client 0 has no column 'kin'; did you mean 'kind'?"),

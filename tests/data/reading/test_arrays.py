@@ -54,7 +54,8 @@ SHAPES = "(n, features) or (n, channels, height, width)"
         (np.zeros((1, 1, 1, 1, 1)), f"Client 3 has shape (1, 1, 1, 1, 1), but samples need {SHAPES}."),
         (
             np.zeros((2, 8, 8, 3)),
-            f"Client 3 has shape (2, 8, 8, 3), with the channels last; samples need {SHAPES}.",
+            "Client 3 has shape (n, 8, 8, 3), with the channels last; give x.transpose(0, 3, 1, 2), for samples need "
+            f"{SHAPES}.",
         ),
         (
             np.zeros((0, 4)),

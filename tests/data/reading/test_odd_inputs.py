@@ -55,7 +55,7 @@ def test_masked_labels_are_missing_labels() -> None:
     labels = np.ma.masked_array(np.arange(30) % 3, mask=np.arange(30) < 4)
     with pytest.raises(FedkinError, match="lacks 4 of 30 labels"):
         encode_labels(labels, "Array 'y'")
-    with pytest.raises(FedkinError, match="Client 0 has masked labels"):
+    with pytest.raises(FedkinError, match="Clients 0 to 2 have masked labels"):
         fedkin.FedAvg(rounds=1).fit([(x, labels) for x in BLOBS])
 
 
@@ -68,7 +68,7 @@ def test_tiny_data_are_scaled(scale: float) -> None:
 
 
 def test_data_that_float32_has_as_zero_are_refused() -> None:
-    with pytest.raises(FedkinError, match="Client 0 has no value above 2e-49, which is 0 in float32"):
+    with pytest.raises(FedkinError, match="Clients 0 to 2 have no value above 2e-49, which is 0 in float32"):
         clusters([x / np.abs(x).max() * 2e-49 for x in BLOBS])
 
 

@@ -74,6 +74,11 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
     if is_record(value):
         own, labels = (next(key for key in keys if key in value) for keys in (SAMPLE_KEYS, LABEL_NAMES))
         return ClientInput(client_input(value[own], where).x, value[labels])
+    if _are_items(value):
+        raise FedkinError(
+            f"{where} holds pairs (x, y), one for each sample; give a torch Dataset of them, or one pair of all "
+            "samples and all labels."
+        )
     _check_array(value, where, label)
     return ClientInput(value)
 
@@ -137,6 +142,13 @@ def _of_frame(frame: Any, where: str, label: str | None, seek_labels: bool) -> C
     if label not in names:
         raise no_column(where, label, names)
     return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
+
+
+def _are_items(value: Any) -> bool:
+    """Return whether a value is a list of samples with a label each, as items of a data set are."""
+    if not isinstance(value, list | tuple) or not value or not isinstance(value[0], tuple) or len(value[0]) != 2:
+        return False
+    return dimensions(value[0][0]) > 0 and dimensions(value[0][1]) == 0
 
 
 def _check_array(value: Any, where: str, label: str | None) -> None:

@@ -20,6 +20,7 @@ from fedkin.data.inputs.client_input import (
     is_partitioned,
     is_record,
 )
+from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.reading.tables import as_frame
 
@@ -76,7 +77,7 @@ def federation_input(
             data.append(_with_labels(listed[key], None if beside is None else beside[key], where, column, seek_labels))
         except FedkinError as error:
             problems += str(error).splitlines()
-    refuse(problems)
+    refuse(said_once(problems))
     sources = [one.x for one in data]
     source = dict(zip(keys, sources, strict=True)) if isinstance(listed, Mapping) else sources
     label = named or next((one.label for one in data if one.label is not None), None)

@@ -10,7 +10,8 @@ from fedkin.core.errors import listing
 _NAMED = 8
 """Clients that a sentence names."""
 _NUMBERED = re.compile(r"Client (\d+)")
-_BEGINNING = re.compile(r"(?P<client>Client (?:\d+|'[^']*')|'[^']*') (?P<verb>has|is|holds|lacks) (?P<rest>.*)", re.S)
+_CLIENT = r"Client (?:\d+|'[^']*')|'[^']*'"
+_REST = r"(?P<verb>has|is|holds|lacks) (?P<rest>.*)"
 _PLURAL = {"has": "have", "is": "are", "holds": "hold", "lacks": "lack"}
 
 
@@ -29,17 +30,29 @@ def several_clients(names: Sequence[str], within: bool = False) -> str:
     return f"{word if within else word.capitalize()} {said}"
 
 
-def said_once(problems: Sequence[str]) -> list[str]:
-    """Return problems, of which those that say the same of several clients are one, where the first of them was."""
+def said_once(problems: Sequence[str], names: Sequence[str] = ()) -> list[str]:
+    """Return problems, of which those that say the same of several clients are one, where the first of them was.
+
+    They begin with the client: ``"Client 3"``, ``"Client 'bern'"``, a file in quotes, or one of `names`.
+    """
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    beginning = re.compile(
+        rf"(?P<client>{known}|{_CLIENT}) {_REST}" if known else rf"(?P<client>{_CLIENT}) {_REST}", re.S
+    )
     alike: dict[tuple[str, str], list[str]] = {}
     for problem in problems:
-        found = _BEGINNING.fullmatch(problem)
+        found = beginning.fullmatch(problem)
         key = (found["verb"], found["rest"]) if found else ("", problem)
         alike.setdefault(key, []).append(found["client"] if found else "")
     return [
-        f"{several_clients(clients)} {_PLURAL[verb] if len(clients) > 1 else verb} {rest}" if verb else rest
+        rest if not verb else f"{clients[0]} {verb} {rest}" if len(clients) == 1 else _of_several(clients, verb, rest)
         for (verb, rest), clients in alike.items()
     ]
+
+
+def _of_several(clients: Sequence[str], verb: str, rest: str) -> str:
+    theirs = rest.replace(" its ", " their ").replace("; it needs ", "; they need ").replace(" and has ", " and have ")
+    return f"{several_clients(clients)} {_PLURAL[verb]} {theirs}"
 
 
 def _joined(names: Sequence[str]) -> str:

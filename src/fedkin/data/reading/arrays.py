@@ -49,7 +49,13 @@ def as_tensor(value: Any, where: str) -> Tensor:
     if array.ndim == 3:
         array = array[:, None]
     if array.ndim == 4 and array.shape[-1] in (1, 3, 4) and array.shape[1] not in (1, 3, 4):
-        raise FedkinError(f"{where} has shape {array.shape}, with the channels last; samples need {_SHAPES}.")
+        last, cure = (
+            f"(n, {', '.join(map(str, array.shape[1:]))})",
+            "permute" if isinstance(value, Tensor) else "transpose",
+        )
+        raise FedkinError(
+            f"{where} has shape {last}, with the channels last; give x.{cure}(0, 3, 1, 2), for samples need {_SHAPES}."
+        )
     with np.errstate(over="ignore", under="ignore"):
         x = torch.tensor(np.ascontiguousarray(array, dtype=np.float32))
     if not bool(x.any()) and bool(array.any()):

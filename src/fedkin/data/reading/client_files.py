@@ -12,6 +12,7 @@ from typing import Any
 
 from fedkin.core.errors import FedkinError, listing, raised_by
 from fedkin.core.files import shown_in, similar_path
+from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
@@ -99,7 +100,7 @@ def load_clients(
             complete = False
     problems += _at_odds(clients, read, options, label, complete)
     if problems:
-        raise ClientsError(fractions_once(problems), read)
+        raise ClientsError(said_once(fractions_once(problems)), read)
     if label is None and (features := no_labels_after_all(of_files)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
     clients = with_one_code(clients)

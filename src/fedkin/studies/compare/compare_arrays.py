@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.core import FedkinError
+from fedkin.core import FedkinError, Method
 from fedkin.core.extras import require
 from fedkin.core.files import write_atomically
 from fedkin.core.keywords import checked_keywords
@@ -22,6 +22,7 @@ from fedkin.data.reading.client_files import READERS, expanded
 from fedkin.data.reading.columns import as_text
 from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
 from fedkin.data.reading.tables import as_frame
+from fedkin.experiment.registry import METHODS
 from fedkin.studies.compare.compare import PLAN, Options, compared
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.question import question_of
@@ -91,7 +92,8 @@ def compare(
         the budget.
     """
     with _said_in_python():
-        names = (methods,) if isinstance(methods, str) else tuple(methods)
+        names = tuple(methods) if isinstance(methods, Sequence) and not isinstance(methods, str) else (methods,)
+        _check_are_names(names)
         options = Options(names, n_clusters, seeds, given_duration(budget), by)
         options.check()
 
@@ -120,6 +122,20 @@ def compare(
                     with suppress(OSError):  # where there is anything else
                         path.rmdir()
             raise
+
+
+def _check_are_names(methods: Sequence[Any]) -> None:
+    """Check that methods are given by name; the sentence has that of a class or an estimator."""
+    for given in methods:
+        if not isinstance(given, str):
+            kind = given if isinstance(given, type) else type(given)
+            method = getattr(kind, "_method", kind)
+            path = f"{method.__module__}:{method.__qualname__}"
+            named = next((name for name, entry in METHODS.items() if entry.target == path), None)
+            own = path if issubclass(method, Method) else "package.module:Class"
+            what = f"the class {kind.__name__}" if isinstance(given, type) else f"an object of type {kind.__name__}"
+            options = "" if isinstance(given, type) else ", and its options as settings"
+            raise FedkinError(f"methods has {what}, and it takes names; give '{named or own}'{options}.")
 
 
 _ARGUMENTS = {"--clusters": "n_clusters"} | {
