@@ -22,6 +22,7 @@ from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
 from fedkin.core.steps import check_clustered
 from fedkin.data.inputs.client_input import ClientInput, client_input
+from fedkin.data.preparing.array_ranges import ends_of
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.preparation import Preparation, PreparingOptions
 from fedkin.data.preparing.prepare import prepare
@@ -163,6 +164,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
             with python_advice():
                 preparation = prepare(fed, preparing.of(private=method.guards_samples()), names)
+            if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
+                preparation = dataclasses.replace(preparation, reach=ends_of([one.x for one in clients if len(one)]))
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
             method = method.with_own_data(self._own_data(preparation))
             rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)

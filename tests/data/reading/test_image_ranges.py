@@ -51,12 +51,15 @@ def test_images_in_one_form_are_taken() -> None:
     assert not mixed_images({"Client 0": unit * 255, "Client 1": unit[:0]})
 
 
-def test_new_bytes_are_taken_as_the_numbers_of_fit() -> None:
-    model = fedkin.FedAvg(**MODEL).fit(clients(np.float32))
+@pytest.mark.parametrize("scaling", ["auto", "none"])
+def test_new_bytes_are_taken_as_the_numbers_of_fit(scaling: str) -> None:
+    model = fedkin.FedAvg(**MODEL, scaling=scaling).fit(clients(np.float32))
     for new in (X, torch.tensor(X), X.astype(np.float32) / 255, X.astype(np.int64)):
         assert torch.equal(model.preparation_.apply(new), model.preparation_.apply(X.astype(np.float32)))
     assert model.score(X, Y, client=0) == model.score(X.astype(np.float32), Y, client=0)
-    again = Preparation.from_tree(model.preparation_.for_clients().tree())
+    again = Preparation.from_tree(
+        (model.preparation_.for_clients() if scaling == "auto" else model.preparation_).tree()
+    )
     assert torch.equal(again.apply(X), model.preparation_.apply(X.astype(np.float32)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedkin.core.errors import mid_sentence
 from fedkin.data.preparing.column_notes import clients_in_words
+from fedkin.data.preparing.new_rows import ends_outward
 
 _TIMES = 25.0
 """Ratio of the largest distances from 0 from which on arrays seem to be in another unit."""
@@ -56,6 +57,13 @@ def note_on_new_arrays(x: Tensor, reach: Tensor, where: str) -> list[str]:
         f"The largest values of {mid_sentence(where)} are about {size:.3g} where those of fit were about {known:.3g}; "
         "are they in another unit?"
     ]
+
+
+def ends_of(arrays: Sequence[Tensor]) -> Tensor | None:
+    """Return the ends of all arrays' columns or channels, as of `ends_outward`."""
+    ends = [[getattr(x.double(), end)((0, *range(2, x.ndim))) for end in ("amin", "amax")] for x in arrays]
+    low, high = (torch.stack(list(own)) for own in zip(*ends, strict=True))
+    return ends_outward(low.amin(0), high.amax(0))
 
 
 def _typical(sizes: Tensor) -> list[float]:
