@@ -187,7 +187,7 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     with torch.no_grad():
         classes = own.models[0](own.preparation.apply(new)).argmax(1).tolist()
     said = prediction.predict(kept, new, client=0).splitlines()[1:]
-    assert [own.classes[one] for one in classes] == [line.split(",")[-1] for line in said]
+    assert [str(own.classes[one]) for one in classes] == [line.split(",")[-1] for line in said]
 
 
 def test_a_site_reads_new_rows_as_it_read_its_table(tmp_path: Path) -> None:
