@@ -31,6 +31,11 @@ def shown(value: float | None, unit: Unit) -> str:
     return f"{number:.1f}" if unit == "count" else f"{number:.4g}"
 
 
+def all_of(count: int, nouns: str) -> str:
+    """Return "both" or "all 3" with the plural of a noun."""
+    return f"both {nouns}" if count == 2 else f"all {count} {nouns}"
+
+
 def pluralize(count: int, noun: str) -> str:
     """Return a count with its noun, such as ``'1 cluster'`` and ``'2,000 clusters'``."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

@@ -45,7 +45,7 @@ def test_a_sentence_says_what_tells_a_cluster_apart():
     assert "late visit (2024-03-01 against 2023-08-31)" in first
     assert first.endswith("; client north.")
     assert "low age (30 against 50)" in second
-    assert second.endswith("; all 2 clients.")
+    assert second.endswith("; both clients.")
     assert "noise" not in first + second
 
 

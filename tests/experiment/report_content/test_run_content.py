@@ -109,7 +109,7 @@ def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     ]
     assert shown.notes[-1] == "Step 2: client 1 was missing (no reply)."
     assert (
-        shown.lead == "2 clusters of samples were found; each has samples of all 2 clients.\n"
+        shown.lead == "2 clusters of samples were found; each has samples of both clients.\n"
         "3 clients hold 10 samples; these never left them. It took 2 steps."
     )
     assert shown.title == "Toy on digits"

@@ -14,7 +14,7 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.report_content.column_words import DescribedColumn, contrasted, described
 from fedkin.report.cluster_descriptions import ClusterDescriptions
-from fedkin.report.numbers import pluralize
+from fedkin.report.numbers import all_of, pluralize
 
 MIN_EFFECT = 0.06
 """Share of a column's variance between clusters from which it is named: a medium effect in Cohen's words."""
@@ -206,7 +206,7 @@ def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str
     if weighs:
         called[0] += f" ({most / known:.0%})"
     if len(holders) == len(own) > 1:
-        return f"all {len(own)} clients{f', mostly {called[0]}' if weighs else ''}"
+        return f"{all_of(len(own), 'clients')}{f', mostly {called[0]}' if weighs else ''}"
     few = ", few or none at others" if _unreported(profile, cluster) else ""
     return f"{'client' if len(holders) == 1 else 'clients'} {join_words(called, _CLIENTS)}{few}"
 

@@ -13,7 +13,7 @@ from fedkin.data.population import Population, client_name
 from fedkin.experiment.measure_titles import TRAINING, join_words, number, phase_of
 from fedkin.experiment.report_content.sample_content import ClusterMixture, mixed_in_words
 from fedkin.report import ClientClusters
-from fedkin.report.numbers import pluralize
+from fedkin.report.numbers import all_of, pluralize
 
 _AGREEMENT = ((0.9999, "exactly"), (0.9, "closely"), (0.8, "well"), (0.65, "moderately"), (0.1, "poorly"))
 """Words for an ARI from its lower bound on: those of Steinley (2004), who calls 0.9 excellent, 0.8 good, 0.65 moderate
@@ -93,7 +93,7 @@ def _across(clusters: Sequence[int], clients: Sequence[Client]) -> str:
     holders = [sum(bool((client.state["clusters"] == cluster).any()) for client in clients) for cluster in clusters]
     low, high = min(holders), max(holders)
     if low == len(clients):
-        return f"; each has samples of all {len(clients)} clients"
+        return f"; each has samples of {all_of(len(clients), 'clients')}"
     return f"; each has samples of {low if low == high else f'{low} to {high}'} of {len(clients)} clients"
 
 
