@@ -93,6 +93,12 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
     ("override", "sentence"),
     [
         ("method.round=3", "Unknown key on the command line: 'method.round'; did you mean 'method.rounds'?"),
+        ("method.n_clusters=3", "'method.n_clusters' on the command line is no option of method 'toy', but of '"),
+        (
+            "scenario.heterogeneity=1",
+            "'scenario.heterogeneity' on the command line is no option of scenario 'toy', but of 'own-class'; `fedkin "
+            "list toy` shows its own.",
+        ),
         ("rounds=3", "Unknown key on the command line: 'rounds'; did you mean 'method.rounds'?"),
         ("engin.chunk=3", "Unknown key on the command line: 'engin'; did you mean 'engine'?"),
         ("method.rounds=many", "'method.rounds' is 'many' on the command line; it should be a valid integer."),

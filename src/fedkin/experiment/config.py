@@ -26,6 +26,7 @@ from fedkin.data.population import Population
 from fedkin.data.reading.client_files import files_of_clients
 from fedkin.experiment import registry
 from fedkin.experiment.option_models import FROM_DATA, built, model_of, plain_tables, sentence_of, with_none
+from fedkin.experiment.option_owners import check_owners
 from fedkin.experiment.sections import (
     STRICT,
     DataSection,
@@ -185,6 +186,8 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     try:
         checked: Any = model.model_validate_json(json.dumps(with_none(tables, model), default=str))
     except ValidationError as error:
+        check_owners("scenario", default, tables, places)
+        check_owners("method", registry.DEFAULT_METHOD, tables, places)
         raise sentence_of(error, model, tables, places) from error
     if checked.target.stop and None in (checked.target.metric, checked.target.reach):
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
