@@ -102,6 +102,10 @@ def test_what_is_refused_leaves_no_client_behind(tmp_path: Path) -> None:
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"budget": -60}), "^budget is -60; it should be"),
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"n_clusters": 1}), "^n_clusters is 1; allowed: 2"),
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"methods": "kfedd"}), "Unknown method 'kfedd'"),
+        (
+            lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"methods": "kfed+n_clusters=3"}),
+            "'kfed[+]n_clusters=3' sets an option of a method, as `fedkin benchmark` takes it; ",
+        ),
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"settings": ["data.x=1"]}), "data.x"),
         (lambda: fedkin.compare(SITES, out=tmp_path, by="truth", **OPTIONS), "^by truth needs a truth"),
         (lambda: fedkin.compare([], out=tmp_path, **OPTIONS), "The list of clients is empty; at least one is needed"),

@@ -107,6 +107,11 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
     if tuple(methods) != ("all",):
         for name in methods:
             if not registry.is_known("method", name):
+                if "+" in name:
+                    raise FedkinError(
+                        f"'{name}' sets an option of a method, as `fedkin benchmark` takes it; a comparison has each "
+                        "method once, with --set method.OPTION=VALUE for all that have the option."
+                    )
                 raise unknown_name("method", name, ["all", *registry.METHODS])
             other = method_named(name).clusters
             if other is None:
