@@ -31,6 +31,11 @@ def guide() -> list[str]:
     return re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
+def notes() -> list[str]:
+    """Of these, what is said on standard error: a question, what is refused, and what looks wrong."""
+    return [block for block in guide() if block.startswith("fedkin: ")]
+
+
 def test_the_guide_on_hospitals_says_what_its_commands_do(hospitals: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its commands as they stand there, its sentences in what they print, and its lines in what they write."""
     commands = [block for block in guide() if block.startswith("fedkin ")]
@@ -39,7 +44,8 @@ def test_the_guide_on_hospitals_says_what_its_commands_do(hospitals: Path, capsy
         with pytest.raises(SystemExit) as end:
             main(shlex.split(command)[1:])
         assert not end.value.code, command
-    said = capsys.readouterr().out
+    said, noted = capsys.readouterr()
+    assert notes()[0] in noted
     sentences, measured = (block for block in guide() if block.startswith("Cluster "))
     assert sentences in said
     assert measured in said
@@ -66,7 +72,7 @@ def test_the_guide_on_hospitals_shows_the_problems_as_they_are_told(
     with pytest.raises(SystemExit) as end:
         main(shlex.split(guide()[0])[1:])
     assert end.value.code == 2
-    assert capsys.readouterr().err == next(block for block in guide() if block.startswith("fedkin: "))
+    assert capsys.readouterr().err == notes()[1]
     assert not (hospitals / "runs").exists()
 
 
@@ -82,6 +88,5 @@ def test_the_guide_on_hospitals_shows_what_looks_wrong_as_it_is_told(
     with pytest.raises(SystemExit) as end:
         main(shlex.split(guide()[0])[1:])
     assert not end.value.code
-    shown = [block for block in guide() if block.startswith("fedkin: ")][1]
     said = capsys.readouterr().err
-    assert all(line in said.splitlines() for line in shown.splitlines()), said
+    assert all(line in said.splitlines() for line in notes()[2].splitlines()), said
