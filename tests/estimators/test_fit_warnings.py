@@ -93,3 +93,9 @@ def test_what_looks_wrong_in_labelled_clients_is_in_the_notes_and_a_warning() ->
         "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it is no true "
         "value but stands for a missing one, name it in pandas.read_csv(..., na_values=[...]) and give the DataFrames.",
     ]
+
+
+def test_names_of_columns_that_may_mean_the_same_are_asked_about() -> None:
+    clients = [meters(0), meters(1).rename(columns={"day": "Day"}), meters(2)]
+    with pytest.warns(UserWarning, match="'day' and 'Day' differ in spelling alone"):
+        fedkin.KFed(n_clusters=2, random_state=0).fit(clients)

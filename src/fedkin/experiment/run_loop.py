@@ -120,7 +120,7 @@ def check_data(config: Config, population: Population, fed: Federation, progress
 
 
 def _prepared(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
-    preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes)
+    preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes, population.questions)
     for note in preparation.notes:
         progress.warn(short_form(note))
     return preparation

@@ -70,7 +70,7 @@ class Preparation:
     """Preparation that turns samples as read into samples as methods see them.
 
     Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
-    are those on what looks wrong in the data and is used as it is, which are not kept in files. `files` are options of
+    are those on what looks wrong in the data and is used as it is. `files` are options of
     `TableOptions` by which files of new samples are read, such as ``decimal``, where the clients' were read by them.
     `reach`, float64 ``(2, columns)``, or ``(2, channels)`` of images, has the ends of all clients' values, rounded
     outwards, where these are known; it is sent to no client.
@@ -250,19 +250,20 @@ class Preparation:
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
+        said = {"notes": self.notes, **({"questions": list(self.questions)} if self.questions else {})}
         reach = {} if self.reach is None else {"reach": self.reach}
         if self.encoding is None:
             assert self.scaling is not None
-            return {"scaling": self.scaling.tree(), "notes": self.notes, **reach}
-        return {"table": self.encoding.tree(), "notes": self.notes, **reach}
+            return {"scaling": self.scaling.tree(), **said, **reach}
+        return {"table": self.encoding.tree(), **said, **reach}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the preparation that `tree` was made of."""
+        said, asked, reach = list(tree["notes"]), tuple(tree.get("questions", ())), tree.get("reach")
         if "table" in tree:
-            encoding = TableEncoding.from_tree(tree["table"])
-            return cls(None, encoding, list(tree["notes"]), reach=tree.get("reach"))
-        return cls(Scaling.from_tree(tree["scaling"]), None, list(tree["notes"]), reach=tree.get("reach"))
+            return cls(None, TableEncoding.from_tree(tree["table"]), said, asked, reach=reach)
+        return cls(Scaling.from_tree(tree["scaling"]), None, said, asked, reach=reach)
 
 
 def remember(client: Client, encoding: TableEncoding) -> None:

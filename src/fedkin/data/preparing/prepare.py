@@ -201,19 +201,18 @@ def _prepared_tables(
     schema, sums = _without_places(schema, sums, reports)
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
-    questions = _notes_on_kept(schema, agreed, sums, by_name, own, rows)
-    schema.notes.extend(questions)
+    kept = _notes_on_kept(schema, agreed, sums, by_name, own, rows)
+    schema.notes.extend(kept)
     schema, sums = _most_frequent(schema, sums)
-    silent = replace(
-        schema, notes=[], apart=(), reported={}
-    )  # clients get it, but what is noted of others is not for them
+    # Clients get it, but what is noted of others is not for them.
+    silent = replace(schema, notes=[], apart=(), reported={}, questions=())
     encoding, notes = fitted_encoding(fed, silent, sums, options)
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     features = {name for own in reports.values() for name in own if name != schema.id}
     alone = note_on_only_column([column.name for column in schema.columns], features)
     said = [*shortened(schema.notes), *alone, *notes]
     reach = ends_outward(sums.low, sums.high)
-    return Preparation(encoding=encoding, notes=said, questions=tuple(questions), reach=reach)
+    return Preparation(encoding=encoding, notes=said, questions=(*schema.questions, *kept), reach=reach)
 
 
 def _notes_on_kept(

@@ -75,8 +75,9 @@ class Schema:
     """Columns by which all clients' tables are encoded.
 
     `columns` are in the order of the first client that has each. `id` is the column that names rows, which is carried
-    to the outputs. `notes` say for the user which columns are left out, and why. `apart` are columns of which no two
-    clients share a category, and `reported` are by column and client the categories that are reported.
+    to the outputs. `notes` say for the user which columns are left out, and why; `questions` are those on names that
+    may mean the same. `apart` are columns of which no two clients share a category, and `reported` are by column and
+    client the categories that are reported.
     """
 
     columns: tuple[SchemaColumn, ...]
@@ -84,6 +85,7 @@ class Schema:
     notes: list[str] = field(default_factory=list)
     apart: tuple[str, ...] = ()
     reported: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    questions: tuple[str, ...] = ()
 
     @property
     def reading(self) -> TableOptions:
@@ -193,12 +195,12 @@ def _agreed(
     spelt = {name for group in alike for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in spelt])}
     others = {name: own for name, own in partial.items() if name not in spelt}
-    notes = [*notes_on_ids(ids, texts), *note_on_rare(rare), *notes_on_complements(others, len(reports))]
-    notes += [*notes_on_truths(of_all.truths), *note_on_spellings(alike, lacking == "drop")]
+    questions = (*notes_on_complements(others, len(reports)), *note_on_spellings(alike, lacking == "drop"))
+    notes = [*notes_on_ids(ids, texts), *note_on_rare(rare), *notes_on_truths(of_all.truths), *questions]
     held_by_all = [name for name in names if all(name in own for own in reports.values())]
     notes += [*note_on_marks(marks(partial, held_by_all)), *notes_on_absent(nowhere, said)]
     problems = [*of_all.problems, *sentences_on_kinds(of_all.unlike)]
-    return Schema(tuple(columns), found, notes, tuple(of_all.apart), of_all.reported), problems
+    return Schema(tuple(columns), found, notes, tuple(of_all.apart), of_all.reported, questions), problems
 
 
 def _with_values(reports: Mapping[int, ColumnReport]) -> dict[int, ColumnReport]:
@@ -221,7 +223,7 @@ def without(schema: Schema, dropped: Iterable[str], *notes: str) -> Schema:
     said = [own for own in schema.notes if not own.startswith(tuple(f"Column '{name}' " for name in gone))]
     apart = tuple(name for name in schema.apart if name not in gone)
     reported = {name: own for name, own in schema.reported.items() if name not in gone}
-    return Schema(columns, schema.id, [*said, *notes], apart, reported)
+    return Schema(columns, schema.id, [*said, *notes], apart, reported, schema.questions)
 
 
 def settled(schema: Schema, are_truths: Sequence[bool]) -> Schema:

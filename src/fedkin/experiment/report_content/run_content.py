@@ -87,7 +87,12 @@ def view_of(
     )
     return RunView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
-        lead=_lead(found, records, data_sentence(config.method, population, _taken(found, records, unit))),
+        lead=_lead(
+            found,
+            records,
+            data_sentence(config.method, population, _taken(found, records, unit)),
+            _asked_in_words([*map(in_shell, preparation.questions)]),
+        ),
         summary=_summary(config.target, records, unit, mixed_in_words(list(mixtures.values()))),
         curves=_curves(records, unit),
         graphs=graphs(records, population.names),
@@ -260,9 +265,18 @@ def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, populatio
     return [*([f"Metrics use {' and '.join(used)}, which no method sees."] if used else []), *notes]
 
 
-def _lead(found: str, records: Sequence[RecordLine], data: str) -> str:
-    """Return what was found, what the method says of it, and where the data are, a line each."""
-    return "\n".join(line for line in (found, *method_remarks(records), data) if line)
+def _lead(found: str, records: Sequence[RecordLine], data: str, asked: str = "") -> str:
+    """Return what was found, what the method says of it, where the data are, and what they ask, a line each."""
+    return "\n".join(line for line in (found, *method_remarks(records), data, asked) if line)
+
+
+def _asked_in_words(questions: Sequence[str]) -> str:
+    """Return what looks wrong in the data, the first of it in full; empty if nothing does."""
+    if not questions:
+        return ""
+    more = len(questions) - 1
+    rest = f" See the notes for {more} more." if more else ""
+    return f"Something in the data looks wrong, and was used as it is: {questions[0]}{rest}"
 
 
 def _happened(records: Sequence[RecordLine], unit: str, names: Sequence[str]) -> list[str]:
