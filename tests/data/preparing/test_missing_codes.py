@@ -136,6 +136,8 @@ def test_zeros_of_a_measure_that_is_never_near_zero_stand_for_nothing_measured()
         "Column 'cholesterol' holds 0, far below all other values, in 30 rows of south, 40 rows of west; if it is no "
         "true value but stands for a missing one, name it in na_values."
     ]
+    (one,) = notes({**clients, "west": cholesterol(40, 1, 2)})
+    assert "in 30 rows of south, 1 row of west; if" in one
     clients["north"].loc[0, "cholesterol"] = 1  # so the measure is sometimes near it
     assert notes(clients) == []
     clients["north"].loc[0, "cholesterol"] = -300

@@ -58,7 +58,7 @@ def notes_on_missing_codes(tables: Mapping[str, Table]) -> list[str]:
             most: dict[str, int] = {}
             for client, rows in (pair for name in names for pair in of_columns[name].items()):
                 most[client] = max(rows, most.get(client, 0))
-            where = listing([f"{rows} rows of {client}" for client, rows in most.items()], _NAMED)
+            where = listing([f"{rows} row{'s' * (rows != 1)} of {client}" for client, rows in most.items()], _NAMED)
             some = len(names) > 1
             quoted = listing([f"'{name}'" for name in names], _COLUMNS_NAMED)
             holds = f"Columns {quoted} hold" if some else f"Column {quoted} holds"
