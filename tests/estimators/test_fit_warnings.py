@@ -96,6 +96,6 @@ def test_what_looks_wrong_in_labelled_clients_is_in_the_notes_and_a_warning() ->
 
 
 def test_names_of_columns_that_may_mean_the_same_are_asked_about() -> None:
-    clients = [meters(0), meters(1).rename(columns={"day": "Day"}), meters(2)]
-    with pytest.warns(UserWarning, match="'day' and 'Day' differ in spelling alone"):
+    clients = [meters(0), meters(1).assign(Day=range(60)), meters(2)]
+    with pytest.warns(UserWarning, match="'day' and 'Day' differ in spelling alone and count as different"):
         fedkin.KFed(n_clusters=2, random_state=0).fit(clients)

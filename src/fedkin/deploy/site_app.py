@@ -37,6 +37,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
+    from fedkin.data.preparing.column_spellings import with_names
     from fedkin.data.preparing.preparation import Preparation, encoding_of
     from fedkin.data.preparing.schema_notes import note_on_unused
     from fedkin.experiment.checksums import write_sums
@@ -56,10 +57,11 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         write_result(folder, payload["method"], payload["result"], preparation, alone)
     if site.table is not None:
         write_reading(folder, site.reading)
-        encoding = encoding_of(state)
-        used = None if encoding is None else [encoding.schema.id, *(one.name for one in encoding.schema.columns)]
-        for note in note_on_unused(request.run, site.table.names, used):
-            print(f"fedkin: {note}", flush=True)
+        if (encoding := encoding_of(state)) is not None:
+            wanted = encoding.schema.wanted
+            unused = set(with_names(site.table, wanted).names).difference(name for name, _ in wanted)
+            for note in note_on_unused(request.run, [name for name in site.table.names if name in unused]):
+                print(f"fedkin: {note}", flush=True)
     write_sums(folder, (*FOUND, READING))
 
 

@@ -12,8 +12,9 @@ from fedkin.core import Client
 from fedkin.core.errors import listing
 from fedkin.core.table import LOGARITHMS
 from fedkin.data.population import Population
+from fedkin.data.preparing.column_spellings import with_names
 from fedkin.data.preparing.preparation import Preparation
-from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.preparing.schema import Schema, SchemaColumn
 from fedkin.report.numbers import pluralize
 from fedkin.report.text_tables import aligned
 
@@ -41,21 +42,21 @@ def overview(population: Population, preparation: Preparation) -> str:
     if preparation.encoding is None:
         parts.append(f"A sample has the shape {' x '.join(map(str, clients[0].x.shape[1:]))}.")
     else:
-        parts.append(_columns(clients, preparation.encoding.schema.columns, preparation.id))
+        parts.append(_columns(clients, preparation.encoding.schema))
     return "\n\n".join(parts)
 
 
-def _columns(clients: Sequence[Client], schema: Sequence[SchemaColumn], id_column: str | None) -> str:
-    known = {column.name: column for column in schema}
-    tables = [client.table for client in clients if client.table is not None]
+def _columns(clients: Sequence[Client], schema: Schema) -> str:
+    known = {column.name: column for column in schema.columns}
+    tables = [with_names(client.table, schema.wanted) for client in clients if client.table is not None]
     names = list(dict.fromkeys(name for table in tables for name in table.names))
     rows = [["column", "kind", "empty", "clients", "values"]]
     for name in names[:_COLUMNS]:
         cells = [table.of(name) for table in tables if name in table.names]
         empty = sum(int(values.isnan().sum()) for values in cells)
         column = known.get(name)
-        kind = "id" if name == id_column else "left out" if column is None else column.kind
-        values = "" if column is None or name == id_column else _values(column, torch.cat(cells))
+        kind = "id" if name == schema.id else "left out" if column is None else column.kind
+        values = "" if column is None or name == schema.id else _values(column, torch.cat(cells))
         rows.append([name, kind, f"{empty:,}", f"{len(cells)} of {len(tables)}", values])
     more = f"\n... and {pluralize(len(names) - _COLUMNS, 'column')} more" if len(names) > _COLUMNS else ""
     return aligned(rows, left=(0, 1, 4)) + more

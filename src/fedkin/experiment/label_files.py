@@ -16,6 +16,7 @@ from fedkin.core import Client
 from fedkin.core.files import write_atomically
 from fedkin.core.table import Table
 from fedkin.data.population import short_names
+from fedkin.data.preparing.column_spellings import with_names
 from fedkin.data.preparing.preparation import id_of
 
 _UNSAFE = re.compile(r"[^\w.@+ -]")
@@ -73,6 +74,8 @@ def membership_columns(memberships: Tensor | None) -> list[list[object]]:
 def row_names(rows: int, table: Table | None, id_column: str | None) -> list[list[object]]:
     """Return the columns that name rows, each beginning with its heading: numbers, and ids if the `table` has them."""
     columns: list[list[object]] = [["row", *range(rows)]]
+    if table is not None and id_column is not None:
+        table = with_names(table, [(id_column, None)])
     if table is not None and id_column in table.names and len(table) == rows:
         is_taken = id_column in ("row", "client", "cluster", "class", "confidence")
         name = f"{id_column} (id)" if is_taken else id_column

@@ -145,7 +145,7 @@ def test_ends_are_rounded_outwards():
 
 
 def test_numbers_for_truth_values_other_texts_and_other_spellings_of_names_are_refused_with_an_example():
-    codes = table(number("Weight", 60, 70), category("ward", "lung", "lung"), number("smoker", 1, 2))
+    codes = table(category("Weight", "60", "heavy"), category("ward", "lung", "lung"), number("smoker", 1, 2))
     words = table(number("weight", 60, 70), category("ward", "lung", "lung"), category("smoker", "Yes", "unknown"))
     with pytest.raises(FedkinError) as error:
         ENCODING.apply(codes)

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedkin.core.errors import listing, mid_sentence, refuse
 from fedkin.core.table import IN_WORDS, LOGARITHMS, Column, Kind, Table
 from fedkin.data.preparing.column_notes import spelt_as
+from fedkin.data.preparing.column_spellings import with_names
 from fedkin.data.preparing.outliers import unlimited
 from fedkin.data.preparing.schema import Schema, SchemaColumn, columns_of, plain
 from fedkin.data.reading.columns import ALONE
@@ -130,10 +131,11 @@ class TableEncoding:
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:
     """Return a table's values in the order and categories of a schema's columns, float64 ``(n, columns)``.
 
-    Categories are indices into the schema's, and their number where a category is none of these, as of `as_known`; an
-    unknown level of an ordinal column counts as empty. Raises FedkinError if the table lacks columns and nothing
-    `imputes` them, or they are of another kind; a line for each.
+    Names may differ in spelling, see `with_names`. Categories are indices into the schema's, and their number where a
+    category is none of these, as of `as_known`; an unknown level of an ordinal column counts as empty. Raises
+    FedkinError if the table lacks columns and nothing `imputes` them, or they are of another kind; a line for each.
     """
+    table = with_names(table, [(one.name, one.kind) for one in columns])
     at = {name: position for position, name in enumerate(table.names)}
     lacking = [] if imputes else [column.name for column in columns if column.name not in at]
     problems = _lacking(lacking, table.names, where)

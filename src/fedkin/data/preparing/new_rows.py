@@ -12,6 +12,7 @@ from fedkin.core.errors import listing, mid_sentence
 from fedkin.core.table import MEASURED, Column, Kind, Table
 from fedkin.data.preparing.column_notes import as_written, spelt_as
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.preparing.column_spellings import with_names
 from fedkin.data.preparing.encoding import OTHER, TableEncoding, aligned
 from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.data.reading.text_values import as_known
@@ -57,6 +58,7 @@ def notes_on_new_rows(table: Table, encoding: TableEncoding, where: str, reach: 
     are as rare as those which were pooled as *other* have none, either.
     """
     columns = encoding.schema.columns
+    table = with_names(table, encoding.schema.wanted)
     values = aligned(table, columns, where, encoding.imputes)
     starts = {name: start for name, start, _ in encoding.blocks}
     own = {column.name: (column, table.of(column.name)) for column in table.columns}

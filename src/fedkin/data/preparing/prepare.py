@@ -20,6 +20,7 @@ from fedkin.data.preparing.category_rows import CategoryRows, rows_by_column
 from fedkin.data.preparing.client_sums import sums_of_columns
 from fedkin.data.preparing.column_notes import notes_on_codes, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
+from fedkin.data.preparing.column_spellings import in_common_spelling
 from fedkin.data.preparing.encoding import Imputation, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import fitted_encoding
 from fedkin.data.preparing.new_rows import ends_outward
@@ -182,8 +183,10 @@ def _arranged(fed: Federation, names: Sequence[str]) -> Preparation:
 def _prepared_tables(
     fed: Federation, options: PreparingOptions, replies: Mapping[int, Payload], called: Mapping[int, str]
 ) -> Preparation:
+    replies, spelt = in_common_spelling(replies)
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
     schema = agree(reports, options.id, options.lacking, called)
+    schema.notes.extend(spelt)
     agreed = [column.name for column in schema.columns]
     by_name: dict[str, Payload] = {}
     own: dict[str, Tensor] = {}

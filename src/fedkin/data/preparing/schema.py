@@ -88,6 +88,12 @@ class Schema:
     questions: tuple[str, ...] = ()
 
     @property
+    def wanted(self) -> list[tuple[str, Kind | None]]:
+        """Names and kinds of the columns that a client's table should have, the one that names rows among them."""
+        named: list[tuple[str, Kind | None]] = [(column.name, column.kind) for column in self.columns]
+        return [*named, *([] if self.id is None else [(self.id, None)])]
+
+    @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
         categorical = [column.name for column in self.columns if column.kind == "category"]

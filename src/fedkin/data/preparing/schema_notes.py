@@ -62,14 +62,11 @@ def notes_on_absent(nowhere: Sequence[str], absent: Mapping[str, Sequence[str]])
     return notes
 
 
-def note_on_unused(run: str, names: Sequence[str], used: Collection[str | None] | None) -> list[str]:
-    """Return a note for a site on columns of its table that a run left out, if any.
-
-    Where it is not known which are `used`, there is none.
-    """
-    if used is None or not (unused := [f"'{name}'" for name in names if name not in used]):
+def note_on_unused(run: str, names: Sequence[str]) -> list[str]:
+    """Return a note for a site on columns of its table that a run left out, if any."""
+    if not names:
         return []
-    which = "column" if len(unused) == 1 else "columns"
+    which, unused = "column" if len(names) == 1 else "columns", [f"'{name}'" for name in names]
     return [
         f"Run {run} leaves out {which} {listing(unused, _PLACES)} of this site; the server's log and report say why."
     ]
