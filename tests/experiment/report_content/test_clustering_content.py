@@ -64,3 +64,14 @@ def test_messages_of_sums_say_what_they_guarantee_to_whom():
     assert "Privacy: no meaningful guarantee for one sample (epsilon 20 and" in clustering_of([record])[0][1]
     record["values"]["clustering"] = found | {"epsilon": 8.0, "cut": None, "heights": []}  # of several trees
     assert clustering_of([record]) == ([sent, privacy], [])
+
+
+def test_a_method_of_ones_own_need_not_say_how_it_found_its_clusters():
+    record = {"step": 1, "answered": [0, 1], "values": {"clusters": 2, "clustering": {}}}
+    sent = "In step 1, 2 clients sent one message each: 2 clusters."
+    assert clustering_of([record]) == ([sent], [])
+    record["values"]["clustering"] = {"heights": [3.0, 1.0]}
+    findings, bars = clustering_of([record])
+    assert (findings[0], bars) == (sent, [])
+    record["values"]["clustering"] |= {"cut": 2.0}
+    assert "cut at the dashed line" in clustering_of([record])[1][0].caption

@@ -1,9 +1,9 @@
 """Explanations and bar charts of how clusters were found, from the values of a method's records.
 
-Clusters of clients: ``clustering``, a mapping with ``mode``; for messages of bits with ``bits``, ``flip`` (a
+Clusters of clients: ``clustering``, a mapping with any of ``mode``; for messages of bits ``bits``, ``flip`` (a
 probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); for messages of sums
-with ``numbers``, ``epsilon`` and ``delta``; and with the greatest merge ``heights`` of a dendrogram and its ``cut``, or
-``silhouettes`` by number of clusters.
+``numbers``, ``epsilon`` and ``delta``; and the greatest merge ``heights`` of a dendrogram and its ``cut``, or
+``silhouettes`` by number of clusters. It is empty for a method that says nothing of them.
 
 Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each and
 the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward", or are ``compact``. On a
@@ -33,7 +33,7 @@ def clustering_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]
     for record in records:
         found = record["values"].get("clustering")
         if isinstance(found, Mapping):
-            return [_found(record, found), _privacy(found)], _bars(record, found)
+            return [_found(record, found), *([_privacy(found)] if found else [])], _bars(record, found)
         if "stabilities" in record["values"]:
             return [_cut(record)], [_stability(record["values"])]
     return [], []
@@ -63,7 +63,7 @@ def _found(record: RecordLine, found: Mapping[str, Any]) -> str:
         sent = f"{found['numbers']:,} numbers each, sums with noise"
     clusters = pluralize(record["values"]["clusters"], "cluster")
     if found.get("separable", True):
-        result = f"{clusters}, by k-means" if found["mode"] == "k-means" else clusters
+        result = f"{clusters}, by k-means" if found.get("mode") == "k-means" else clusters
     elif found.get("heights"):
         result = "nothing to separate, one cluster"
     else:
@@ -109,7 +109,7 @@ def _privacy_of_sums(found: Mapping[str, Any]) -> str:
 
 
 def _bars(record: RecordLine, found: Mapping[str, Any]) -> list[Bars]:
-    if found.get("heights"):
+    if found.get("heights") and "cut" in found:
         return [_dendrogram(record, found)]
     if len(found.get("silhouettes", {})) > 1:
         return [_silhouettes(found["silhouettes"])]
@@ -126,9 +126,8 @@ def _dendrogram(record: RecordLine, found: Mapping[str, Any]) -> Bars:
         caption += "No merge stands out, so there is one cluster."
         return Bars("Merge heights", caption, _ranks(heights), heights, [False] * len(heights), "merge, highest first")
     undone = [height >= cut for height in heights]
-    caption += (
-        f"The dendrogram was cut {_RULES.get(found['mode'], 'at the dashed line')}; merges above the cut were undone."
-    )
+    rule = _RULES.get(found.get("mode", ""), "at the dashed line")
+    caption += f"The dendrogram was cut {rule}; merges above the cut were undone."
     if sum(undone) != record["values"]["clusters"] - 1:
         caption += (
             " Some of them separate fewer clients than the minimum size of a cluster; these joined the nearest cluster."
