@@ -7,10 +7,16 @@ from sklearn.datasets import load_digits, make_moons
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from fedkin.clustering import graph_cut
+from fedkin.clustering import community_stability, graph_cut
 from fedkin.clustering.graph_cut import RESOLUTIONS, communities
 from fedkin.clustering.neighbour_graph import neighbour_graph
 from fedkin.core.seeds import derive_generator
+
+
+def levels(found, stability):
+    """As many communities of 24 nodes as `found` has at each resolution."""
+    partitions = [np.arange(24) % number for number in found]
+    return graph_cut._Levels(RESOLUTIONS[: len(found)], partitions, list(stability))
 
 
 def blobs(clusters, each=40, spread=0.5, seed=0):
@@ -95,7 +101,7 @@ def test_joins_what_has_most_links():
 )
 def test_the_less_stable_the_best_is_the_less_its_lead_counts(stability, n_clusters, flat, chosen):
     found = [3, 3, 3] if n_clusters else [2, 9, 20]
-    assert graph_cut._choose(found, stability, n_clusters, 100, flat) == chosen
+    assert graph_cut._choose(levels(found, stability), n_clusters, 100, flat) == chosen
 
 
 @pytest.mark.parametrize(("n_clusters", "expected"), [(2, [0, 0, 1, 1]), (3, [0, 0, 1, 2])])
@@ -161,12 +167,12 @@ def test_blurred_clusters_are_less_stable_than_clear_ones():
 def test_spread_counts_against_a_resolution_if_nodes_are_left_out_often(monkeypatch):
     points, counts, _ = blobs(5, spread=6.0)
     careful = cut(points, counts)[1]["stabilities"]
-    monkeypatch.setattr(graph_cut, "_CAUTION", 0.0)
+    monkeypatch.setattr(community_stability, "_CAUTION", 0.0)
     means = cut(points, counts)[1]["stabilities"]
     assert all(a < b for a, b in zip(careful, means, strict=True) if b < 1)
-    monkeypatch.setattr(graph_cut, "_FEW", len(points) - 1)
+    monkeypatch.setattr(community_stability, "_FEW", len(points) - 1)
     five = cut(points, counts)[1]["stabilities"]
-    monkeypatch.setattr(graph_cut, "_CAUTION", 0.5)
+    monkeypatch.setattr(community_stability, "_CAUTION", 0.5)
     assert cut(points, counts)[1]["stabilities"] == five
 
 
@@ -252,5 +258,4 @@ def test_round_clusters_that_overlap_in_two_columns_are_not_joined_and_a_sheet_i
     ],
 )
 def test_clusters_are_more_stable_than_their_parts(found, stability, peak):
-    partitions = [np.arange(24) % number for number in found]  # of 13, two are single nodes
-    assert graph_cut._peak(partitions, stability) == peak
+    assert graph_cut._peak(levels(found, stability)) == peak  # of 13 clusters, two are single nodes

@@ -7,7 +7,7 @@ least when random nodes are left out: a clustering that depends on which samples
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedkin.clustering.community_joining import FEW_DIMENSIONS, join_similar, join_to
 from fedkin.clustering.community_scales import largest_first, scales_of
+from fedkin.clustering.community_stability import at_resolutions, consensus, stabilities
 from fedkin.clustering.dense_nodes import density_clusters
 from fedkin.clustering.louvain import CommunityLabels, condensed, louvain
 from fedkin.core.seeds import draw_seed
@@ -26,19 +27,6 @@ RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0,
 
 _FINER: tuple[float, ...] = tuple(float(r) for r in np.geomspace(RESOLUTIONS[-1], 8.0, 7).round(4))[1:]
 """Resolutions to try besides for flat points, to see whether finer communities are less stable."""
-
-_RESAMPLES, _OF_FEW, _FEW = 5, 20, 2_000
-"""Number of resamples; the number for small graphs, which vary more; and the maximum nodes of a small graph."""
-
-_KEPT, _MAX_KEPT = 0.8, 8_000
-"""Fraction of the nodes in a resample, and their maximum number."""
-
-_FINE = 4.0
-"""Resolution of the communities that all others are composed of: about 60 on images of ten classes."""
-
-_CAUTION = 0.5
-"""Standard deviations subtracted from a mean of twenty indices: clusters that sometimes fall apart are not stable. With
-five resamples the estimate is too rough."""
 
 _AS_STABLE, _MOST_AS_STABLE, _CLEAR = 0.01, 0.1, 0.85
 """Differences in stability that do not count; the lowest of such resolutions is chosen, which has fewest clusters. If
@@ -123,50 +111,82 @@ def communities(
     numbers = np.random.default_rng(draw_seed(rng))
     flat = points.shape[1] <= FEW_DIMENSIONS
     by_shape = flat and n_clusters is None and resolution is None
-    more = _FINER if by_shape else () if resolution is None else (resolution,)
-    resolutions = tuple(sorted({*RESOLUTIONS, *more}))
-    partitions = _all_resolutions(graph, numbers, resolutions)
-    stability = _stability(graph, size, partitions, numbers, resolutions)
-    scales = [*zip(resolutions, partitions, stability, strict=True)]
-    found = [int(partition.max()) + 1 for partition in partitions]
-    peak = _peak(partitions, stability) if by_shape else None
-    if by_shape:
-        sure = peak is not None and (len(size) >= _FEW_NODES or stability[peak] >= _CERTAIN)
-    else:
-        sure = any(number == n_clusters and stable >= _CERTAIN for number, stable in zip(found, stability, strict=True))
-    dense = None
-    if flat and resolution is None and not sure:
-        dense = density_clusters(torch.from_numpy(places), torch.from_numpy(size))
-        dense = dense if dense is not None and n_clusters in (None, int(dense.max()) + 1) else None
+    levels = tried = _levels(graph, size, numbers, _FINER if by_shape else () if resolution is None else (resolution,))
+    peak = _peak(levels) if by_shape else None
+    sure = _is_sure(levels, peak, len(size)) if by_shape else levels.has_certain(n_clusters)
+    dense = _by_density(places, size, n_clusters) if flat and resolution is None and not sure else None
     if by_shape and peak is None and dense is None:
-        tried = slice(0, len(RESOLUTIONS), _STRIDE)
-        resolutions, partitions = resolutions[tried], join_similar(graph, partitions[tried])
-        stability = stability[tried]
-        stability = stability if max(stability) >= _STABLE else _consensus(partitions, size)
-        found = [int(partition.max()) + 1 for partition in partitions]
+        levels = _joined(levels, graph, size)
     if resolution is not None:
-        chosen = resolutions.index(resolution)
+        chosen = levels.resolutions.index(resolution)
     else:
-        chosen = _choose(found, stability, n_clusters, len(size), flat) if peak is None else peak
-    labels = partitions[chosen]
+        chosen = _choose(levels, n_clusters, len(size), flat) if peak is None else peak
+    labels = levels.partitions[chosen]
     if dense is not None:
         labels = dense
     elif n_clusters is not None:
-        fine = _with_at_least(graph, partitions[chosen], min(n_clusters, len(size)), numbers)
+        fine = _with_at_least(graph, labels, min(n_clusters, len(size)), numbers)
         labels = join_to(graph, fine, n_clusters, places, size)
     evidence = {
-        "resolution": resolutions[chosen],
-        "stability": stability[chosen],
+        "resolution": levels.resolutions[chosen],
+        "stability": levels.stability[chosen],
         "by_density": dense is not None,
         "modularity": modularity(graph, labels),
-        "resolutions": list(resolutions),
-        "clusters_found": found,
-        "stabilities": stability,
-        "scales": scales_of(scales, size, labels),
+        "resolutions": list(levels.resolutions),
+        "clusters_found": levels.found,
+        "stabilities": levels.stability,
+        "scales": scales_of(zip(tried.resolutions, tried.partitions, tried.stability, strict=True), size, labels),
     }
     clusters = torch.empty(len(size), dtype=torch.int64)
     clusters[torch.from_numpy(order)] = torch.from_numpy(largest_first(labels, size))
     return clusters, evidence
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Communities of all nodes at every resolution, in order, with their stability."""
+
+    resolutions: tuple[float, ...]
+    partitions: list[CommunityLabels]
+    stability: list[float]
+
+    @property
+    def found(self) -> list[int]:
+        """Number of communities at each resolution."""
+        return [int(partition.max()) + 1 for partition in self.partitions]
+
+    def has_certain(self, n_clusters: int | None) -> bool:
+        """Return whether so many communities are stable at some resolution."""
+        certain = [own for own, stable in zip(self.found, self.stability, strict=True) if stable >= _CERTAIN]
+        return n_clusters in certain
+
+
+def _levels(graph: Any, size: NDArray[np.float64], numbers: np.random.Generator, more: tuple[float, ...]) -> _Levels:
+    """Find communities at the usual resolutions and `more`, and how stable they are."""
+    resolutions = tuple(sorted({*RESOLUTIONS, *more}))
+    partitions = at_resolutions(graph, numbers, resolutions)
+    return _Levels(resolutions, partitions, stabilities(graph, size, partitions, numbers, resolutions))
+
+
+def _joined(levels: _Levels, graph: Any, size: NDArray[np.float64]) -> _Levels:
+    """Return every fourth resolution of flat points, communities joined while they are halves of one."""
+    some = slice(0, len(RESOLUTIONS), _STRIDE)
+    partitions, stability = join_similar(graph, levels.partitions[some]), levels.stability[some]
+    stability = stability if max(stability) >= _STABLE else consensus(partitions, size)
+    return _Levels(levels.resolutions[some], partitions, stability)
+
+
+def _is_sure(levels: _Levels, peak: int | None, nodes: int) -> bool:
+    """Return whether flat communities at the resolution `peak` are clusters, so that density is not asked."""
+    return peak is not None and (nodes >= _FEW_NODES or levels.stability[peak] >= _CERTAIN)
+
+
+def _by_density(
+    places: NDArray[np.float64], size: NDArray[np.float64], n_clusters: int | None
+) -> CommunityLabels | None:
+    """Return the clusters that the density of flat points shows, if there are any, and as many as are given."""
+    dense = density_clusters(torch.from_numpy(places), torch.from_numpy(size))
+    return dense if dense is not None and n_clusters in (None, int(dense.max()) + 1) else None
 
 
 def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
@@ -181,58 +201,9 @@ def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
     return order
 
 
-def _all_resolutions(graph: Any, rng: np.random.Generator, resolutions: Sequence[float]) -> list[CommunityLabels]:
-    """Find communities at every resolution, each composed of the same finer communities."""
-    found: list[CommunityLabels] = []
-    usual = [resolution for resolution in resolutions if 2 * resolution <= _FINE]
-    higher = [resolution for resolution in resolutions if 2 * resolution > _FINE]
-    for fineness, composed in ((_FINE, usual), (2 * resolutions[-1], higher)):
-        if composed:
-            fine = louvain(graph, fineness, rng)
-            coarse = condensed(graph, fine)
-            found += [louvain(coarse, resolution, rng)[fine] for resolution in composed]
-    return found
-
-
-def _stability(
-    graph: Any,
-    size: NDArray[np.float64],
-    partitions: Sequence[CommunityLabels],
-    rng: np.random.Generator,
-    resolutions: Sequence[float],
-) -> list[float]:
-    """Return each resolution's stability: the mean ARI to resamples, smoothed over neighbouring resolutions."""
-    kept = min(max(1, round(_KEPT * len(size))), _MAX_KEPT)
-    resamples, caution = (_OF_FEW, _CAUTION) if len(size) <= _FEW else (_RESAMPLES, 0.0)
-    indices = np.zeros((resamples, len(partitions)))
-    for row in indices:
-        stayed = np.sort(rng.permutation(len(size))[:kept])
-        again = _all_resolutions(graph[stayed][:, stayed].tocsr(), rng, resolutions)
-        row[:] = [_weighted_ari(a[stayed], b, size[stayed]) for a, b in zip(partitions, again, strict=True)]
-    lower = np.pad(indices.mean(0) - caution * indices.std(0), 1, mode="edge")
-    return [float(value) for value in (lower[:-2] + lower[1:-1] + lower[2:]) / 3]
-
-
-def _consensus(partitions: Sequence[CommunityLabels], size: NDArray[np.float64]) -> list[float]:
-    """Return the mean adjusted Rand index of every resolution's clusters to those of all resolutions."""
-    return [float(np.mean([_weighted_ari(clusters, others, size) for others in partitions])) for clusters in partitions]
-
-
-def _weighted_ari(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float64]) -> float:
-    """Return the adjusted Rand index of two partitions of nodes of `size` samples; 1 if both have one cluster."""
-    _, pairs = np.unique(a * (b.max() + 1) + b, return_inverse=True)
-    total = size.sum() ** 2
-    both = float((np.bincount(pairs, weights=size) ** 2).sum())
-    first, second = (float((np.bincount(part, weights=size) ** 2).sum()) for part in (a, b))
-    if not total or first == second == total:
-        return 1.0
-    chance = first * second / total
-    most = (first + second) / 2
-    return (both - chance) / (most - chance) if most > chance else 1.0
-
-
-def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | None, nodes: int, flat: bool) -> int:
+def _choose(levels: _Levels, n_clusters: int | None, nodes: int, flat: bool) -> int:
     """Return the index of the resolution to use."""
+    found, stability = levels.found, levels.stability
     fitting = list(range(len(found)))
     if n_clusters is None:
         fitting = [i for i in fitting if found[i] < nodes] or fitting
@@ -245,9 +216,9 @@ def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | 
     return next(i for i in fitting if stability[i] >= best - max(_AS_STABLE, lacks))
 
 
-def _peak(partitions: Sequence[CommunityLabels], stability: Sequence[float]) -> int | None:
+def _peak(levels: _Levels) -> int | None:
     """Return the index of the most stable resolution of flat points; ``None`` if its communities are no clusters."""
-    sizes = [np.bincount(partition) for partition in partitions]
+    stability, sizes = levels.stability, [np.bincount(partition) for partition in levels.partitions]
     fitting = [i for i, nodes in enumerate(sizes) if 1 < len(nodes) < nodes.sum()]
     best = max(fitting, key=stability.__getitem__, default=None)
     if best is None or sizes[best].min() == 1:
