@@ -288,6 +288,35 @@ def test_points_that_seem_to_part_thousands_are_asked_about(tmp_path):
     assert read_csv(other, "It")["b"][0] == 0.347
 
 
+def test_commas_that_seem_to_part_thousands_are_asked_about_though_decimals_have_commas(tmp_path):
+    amounts = [f'"{at * 347:,}"' if at > 2 else str(at * 347) for at in range(1, 30)]
+    for separator in ",;":
+        rows = "\n".join(f"{at}{separator}{amount}" for at, amount in enumerate(amounts))
+        path = write(tmp_path / "t.csv", f"a{separator}b\n{rows}\n")
+        with pytest.raises(FedkinError) as error:
+            read_table(path, options=TableOptions(decimal=","))
+        assert str(error.value) == (
+            f"Column 'b' of '{path}' holds '347' and '1,041', where the comma seems to separate thousands; write the "
+            "numbers without it."
+        )
+        assert read_table(path).x[:, 1].tolist() == [at * 347 for at in range(1, 30)]
+
+
+def test_points_that_part_thousands_between_commas_end_in_zeros(tmp_path):
+    def read(step):
+        rows = "\n".join(f"{at},{at * step:,}".replace(",", ".").replace(".", ",", 1) for at in range(1, 30))
+        return read_csv(write(tmp_path / "t.csv", f"a,b\n{rows}\n"), "It")["b"]
+
+    with pytest.raises(FedkinError) as error:
+        read(350)
+    assert str(error.value) == (
+        "Column 'b' of It holds '350' and '1.050', where the point seems to separate thousands; write the numbers "
+        "without it."
+    )
+    fractions = "\n".join(f"{at},{at * 347 / 1000 if at > 1 else 347}" for at in range(1, 400))
+    assert read_csv(write(tmp_path / "u.csv", f"a,b\n{fractions}\n"), "It")["b"][1] == 0.694
+
+
 def test_a_dash_beside_plus_is_a_value(tmp_path):
     rows = ["id,protein,hbsag,age,ward", "1,+,-,30,-", "2,-,+,-,A", "3,2+,-,40,B", "4,,-,50,-"]
     read = read_table(write(tmp_path / "t.csv", "\n".join(rows)), "hbsag")

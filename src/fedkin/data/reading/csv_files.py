@@ -25,7 +25,7 @@ from fedkin.data.reading.csv_headers import (
     without_comments,
 )
 from fedkin.data.reading.table_options import NONE
-from fedkin.data.reading.text_values import POINT_THOUSANDS
+from fedkin.data.reading.text_values import COMMA_THOUSANDS, POINT_THOUSANDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,8 +128,7 @@ def read_csv(
         frame = frame.drop(index=frame.index[empty][blank]).reset_index(drop=True)
     check_is_header(header, frame, where)
     check_no_units(frame, where)
-    if decimal == "." and separator != ",":
-        _check_thousands(frame, as_texts, where)
+    _check_thousands(frame, as_texts, where, decimal, separator)
     frame = _without_remains(frame, header, where)
     frame.attrs["decimal"] = decimal
     return frame
@@ -219,30 +218,38 @@ def _whole_numbers(frame: pd.DataFrame) -> list[int]:
     return [at for at, (_, column) in enumerate(frame.items()) if whole(column)]
 
 
-def _check_thousands(frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame], where: str) -> None:
-    """Refuse columns in which a point seems to separate thousands, such as 937 beside 1.937 and 12.500.
+def _check_thousands(
+    frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame], where: str, decimal: str, separator: str
+) -> None:
+    """Refuse columns in which what is read as decimal seems to separate thousands, as 937 beside 1.937 and 12.500.
 
-    Fractions with three decimals all, beside whole numbers, are refused with them.
+    Fractions with three decimals all, beside whole numbers, are refused with them; where cells are separated by commas,
+    points hardly separate thousands, so some must be like 12.500, for programs leave zeros at the end away.
     """
     able = _may_part_thousands(frame)
     if not able:
         return
     cells = as_texts(usecols=able)
+    pattern, called = (COMMA_THOUSANDS, "comma") if decimal == "," else (POINT_THOUSANDS, "point")
+    rare = separator == "," and decimal == "."
+    advice = "set decimal = ',', or write" if decimal == "." and not rare else "write"
     problems = []
     for at in able:
         words = cells[frame.columns[at]].dropna().str.strip().unique()
-        parted = [word for word in words if POINT_THOUSANDS.fullmatch(word)]
+        parted = [word for word in words if pattern.fullmatch(word)]
         whole = [word for word in words if re.fullmatch(r"[+-]?\d{1,3}", word)]
-        if len(parted) > _FEW and len(parted) + len(whole) == len(words):
+        if len(parted) <= _FEW or len(parted) + len(whole) < len(words):
+            continue
+        if not rare or any(word.endswith("0") for word in parted):
             problems.append(
                 f"Column '{frame.columns[at]}' of {where} holds '{max(whole, key=len)}' and '{parted[0]}', where the "
-                "point seems to separate thousands; set decimal = ',', or write the numbers without it."
+                f"{called} seems to separate thousands; {advice} the numbers without it."
             )
     refuse(problems)
 
 
 def _may_part_thousands(frame: pd.DataFrame) -> list[int]:
-    """Return the positions of columns in which a point may separate thousands.
+    """Return the positions of columns in which what is read as decimal may separate thousands.
 
     Their fractions have at most three decimals, and some integer in them has three digits.
     """

@@ -30,6 +30,8 @@ _GROUPED = {
 """Numbers with thousands apart, by what stands before decimals."""
 POINT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 """Numbers whose point may separate thousands."""
+COMMA_THOUSANDS = re.compile(POINT_THOUSANDS.pattern.replace(r"\.", ","), re.ASCII)
+"""Numbers whose comma may separate thousands."""
 _HUNDREDS, _ENOUGH = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
 _ACCOUNTED = re.compile(r"\( ?([$€£]? ?[\d.,' ]*\d[\d.,' ]*%?) ?\)", re.ASCII)
 """Negative numbers as accountants write them."""
@@ -77,7 +79,8 @@ def composed(value: Any) -> str:
 def as_numbers(words: Words, decimal: str) -> Values | None:
     """Parse texts as numbers, with separators of thousands or typographic signs; times and durations become hours.
 
-    With a decimal comma a column of which a number such as 0.5 or 12.25 shows that it has points is read by these.
+    With a decimal comma a column of which a number such as 0.5, 12.25 or 1,234.50 shows that it has points is read by
+    these.
     Times may have AM and PM; 58 % is 0.58 where all are percentages, and (5) is -5 beside others. ``None`` for others,
     and for codes with leading zeros or of very many digits.
     """
@@ -86,6 +89,8 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
         shares = as_numbers(_without_percent(words), decimal)
         return None if shares is None else shares / 100
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
+    if decimal == "," and any(map(_parts_thousands_and_points, words)):
+        return as_numbers(words, ".")
     if decimal == ",":
         parted = not any(map(has_plain_point, words))
     else:
@@ -114,6 +119,11 @@ def are_numbers(words: Words, decimal: str) -> npt.NDArray[np.bool_]:
 def has_plain_point(word: str) -> bool:
     """Return whether the point in a number can only stand before decimals, as in 0.928 and 12.25, but not in 1.234."""
     return "." in word and NUMBER.fullmatch(word) is not None and POINT_THOUSANDS.fullmatch(word) is None
+
+
+def _parts_thousands_and_points(word: str) -> bool:
+    """Return whether a number has a point before decimals and thousands apart, as 1,191.12 and 1'191.12."""
+    return "." in word and _GROUPED["."].fullmatch(word) is not None and _GROUPED[","].fullmatch(word) is None
 
 
 def _without_percent(words: Words) -> Words:
