@@ -288,6 +288,6 @@ def restore_preparation(client: Client) -> None:
     """Prepare a client's freshly loaded data by the encoding or scaling in its state, if any; for resuming."""
     encoding = encoding_of(client.state)
     if encoding is not None and client.table is not None:
-        client.x = encoding.apply(client.table, f"Client {client.id}", client.table)
+        client.x = encoding.apply(client.table, "The client's table", client.table)  # a site does not know its id
     else:
         restore_scaling(client)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
-from fedkin.core.errors import listing, refuse, unknown_name
+from fedkin.core.errors import RefusalError, listing, refuse, unknown_name
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.core.table import LOGARITHMS, Kind
@@ -128,9 +128,16 @@ def _is_encoding(value: Any) -> bool:
 
 @client_task(takes={"encoding": _is_encoding})
 def encode_table(client: Client, payload: Payload) -> Payload:
-    """Encode the client's table and keep the encoding in its state; a second request does nothing."""
+    """Encode the client's table and keep the encoding in its state; a second request does nothing.
+
+    Raises RefusalError if the table does not fit the encoding, as it never will.
+    """
     if STATE not in client.state:
-        remember(client, TableEncoding.from_tree(payload["encoding"]))
+        try:
+            remember(client, TableEncoding.from_tree(payload["encoding"]))
+        except FedkinError as error:
+            del client.state[STATE]
+            raise RefusalError(str(error)) from error
     return {}
 
 
