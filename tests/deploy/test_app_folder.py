@@ -186,6 +186,17 @@ def test_scripts_are_sh_and_the_experiment_is_whole(tmp_path: Path) -> None:
         assert "$" not in (folder / "README.md").read_text()
 
 
+@pytest.mark.parametrize("given", [[], ["nowhere.toml"]])
+def test_a_site_without_its_file_is_not_started(given: list[str], tmp_path: Path) -> None:
+    init(tmp_path / "app", "kfed", 3, [], "127.0.0.1", 8000, False)
+    ended = subprocess.run(
+        ["sh", tmp_path / "app" / "start-site.sh", *given], cwd=tmp_path, text=True, capture_output=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("fedkin: Give the site's own file, as in start-site.sh site.toml; '")
+    assert [path.name for path in tmp_path.iterdir()] == ["app"]
+
+
 def test_what_an_experiment_says_of_columns_is_in_the_file_that_sites_begin_with(tmp_path: Path) -> None:
     settings = ["data.label=Purchase", "data.drop=['nr', 'store id']", "data.na_values={age=[-9]}", "data.scaling=none"]
     init(tmp_path / "app", "kfed", 3, settings, "127.0.0.1", 8000, True)

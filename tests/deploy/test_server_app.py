@@ -1,6 +1,7 @@
 """A run on sites that answer in this process: begun, gone on with, refused, and what its sites keep."""
 
 import json
+import logging
 import shutil
 import time
 from collections.abc import Callable
@@ -15,12 +16,13 @@ import torch
 from flwr.app import Context, Message, RecordDict
 
 import planted
+from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy import server_app
-from fedkin.deploy.server_app import serve
+from fedkin.deploy.server_app import refusals_in_the_log, serve
 from fedkin.deploy.site_app import keep, site_of
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.wire import HELLO, TASK, content, read
@@ -119,7 +121,7 @@ def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path,
 
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")
     with pytest.raises(
-        FedkinError, match=r"has a privacy budget, and task 'fedkin\.data\.preparing\.scaling\.moments' is not"
+        FedkinError, match=r"'fedkin\.data\.preparing\.scaling\.moments' is not .* with data\.scaling = 'none'"
     ):
         serve(nodes(), asks, tmp_path / "scaled")
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2", "data.scaling=none")
@@ -346,3 +348,44 @@ def test_the_log_tells_who_is_lost_from_whose_sum_failed_for_it_and_goes_on_in_a
         "fedkin: Step 2 in 130.0 s; site 'b' missing (no reply); too few were left for the sum of 'a' and 'c', so they "
         "are asked again",
     ]
+
+
+def test_flower_notes_a_refusal_with_the_run_and_says_it_once(capsys, caplog, monkeypatch) -> None:
+    monkeypatch.setattr(server_app, "_UPLOADED", 0.0)
+    logger = logging.getLogger("flwr")
+    before = list(logger.filters)
+    try:
+        with pytest.raises(FedkinError, match="no number") as refused, refusals_in_the_log():
+            raise FedkinError("no number of sites")
+        assert capsys.readouterr().err == "fedkin: no number of sites\n"
+        logger.error("the app raised an exception", exc_info=refused.value)
+        logger.error("Exit Code: 200")
+        logger.error("something else", exc_info=OSError())
+        assert [record.getMessage() for record in caplog.records] == ["something else"]
+    finally:
+        logger.filters[:] = before
+
+
+def test_a_mistake_in_a_run_that_never_began_is_mended_in_its_folder(data: Path, tmp_path: Path, capsys) -> None:
+    asks = ["method.n_clusters=6", "engine.patience=0.1"]
+    with pytest.raises(FedkinError, match="0 of 1 sites are there"):
+        serve(
+            grid(data, tmp_path),
+            config("kfed", *asks, "federation.clients=['stie-0']", "engine.sites=1"),
+            tmp_path / "out",
+        )
+    serve(grid(data, tmp_path), config("kfed", *asks), tmp_path / "out")
+    said = capsys.readouterr().out
+    assert f"fedkin: Found 6 clusters of samples\nfedkin: Done; results are in {tmp_path / 'out'}\n" in said
+    with pytest.raises(FedkinError, match="holds another experiment"):
+        serve(grid(data, tmp_path), config("kfed", *asks, "seed=1"), tmp_path / "out")
+    for command, who in (("resume", "resumes it"), ("report", "its server writes the report")):
+        with pytest.raises(SystemExit):
+            main([command, str(tmp_path / "out")])
+        assert who in capsys.readouterr().err
+
+
+def test_an_experiment_that_is_refused_is_called_by_the_name_that_its_author_knows(tmp_path) -> None:
+    (tmp_path / "experiment.toml").write_text('[method]\nname = "kfed"\nresolution = 2\n')
+    with pytest.raises(FedkinError, match=r"^'method\.resolution' in experiment\.toml is no option of method 'kfed'"):
+        server_app._experiment(tmp_path / "experiment.toml")

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from flwr.app import Message
 
+from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.preparing.scaling import moments
@@ -16,6 +18,7 @@ from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.roster import Roster
+from fedkin.engines.flower_engine.wire import TYPE, content
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 from fedkin.experiment import outputs, prediction
@@ -54,8 +57,9 @@ def test_data_that_are_refused_are_reported_to_the_site_alone(
 ) -> None:
     nodes, reported = node(tmp_path / "site", csv, label), []
     assert Roster(nodes, report=reported.append).greet() == []
-    assert reported == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
+    assert reported == [f"Refused: Node {nodes.node(0)}: Site 'north': {TOLD}"]
     assert words in caplog.text
+    assert "Once that is mended, start the site again." in caplog.text
     assert "north.csv" in caplog.text
 
 
@@ -212,3 +216,27 @@ def test_a_site_reads_new_rows_as_it_read_its_table(tmp_path: Path) -> None:
     notes: list[str] = []
     assert prediction.predict(kept, str(new), warn=notes.append) == prediction.predict(tmp_path / "run", str(new))
     assert notes == []
+
+
+def test_a_site_checks_its_file_and_data_before_anybody_sees_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 3 else row},{row % 7}\n" for row in range(40)))
+    with pytest.raises(SystemExit) as ended:
+        main(["federation", "check", str(tmp_path / "site" / "site.toml")])
+    assert ended.value.code == 0
+    first, note = capsys.readouterr().out.splitlines()
+    assert first == "Site 'north' has 40 samples of 2 columns (a, b), and no labels."
+    assert note.startswith("Column 'a' holds 9999")
+    assert not (tmp_path / "site" / "private").exists()
+    (tmp_path / "site" / "north.csv").write_text("a;b\n1,5;2\n2,5;3\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["federation", "check", str(tmp_path / "site" / "site.toml")])
+    assert ended.value.code == 2
+    assert "set decimal = ','" in capsys.readouterr().err
+
+
+def test_what_a_site_calls_by_number_is_named_at_the_server(tmp_path: Path) -> None:
+    fed = federation(node(tmp_path / "site", ROWS))
+    reply = Message(content(refusal="the key of client 0 is signed by nobody, nor is that of client 7"), 1, TYPE)
+    assert fed._read(reply) == "the key of client north is signed by nobody, nor is that of client 7"

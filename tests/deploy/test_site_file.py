@@ -144,6 +144,10 @@ def test_logarithms_are_taken_of_what_the_site_names(tmp_path: Path) -> None:
         built(minimal(tmp_path, 'log = ["dose"]\nlog1p = ["dose"]', "a.csv"))
 
 
+def test_own_packages_are_trusted_besides_fedkin(tmp_path: Path) -> None:
+    assert built(minimal(tmp_path, 'packages = ["mynet"]')).packages == ("fedkin", "mynet")
+
+
 def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
     assert built(minimal(tmp_path)).reserve is None
     site = built(minimal(tmp_path, "epsilon = 4\ndelta = 1e-6"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment import prediction
 from fedkin.experiment.config import load_config
@@ -55,7 +56,7 @@ def test_a_damaged_file_of_how_rows_are_read_is_one_sentence(text: str, sentence
     assert str(error.value).startswith(sentence.replace("{}", str(damaged), 1))
 
 
-def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path) -> None:
+def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path, capsys) -> None:
     """With a decimal comma, and by the file's name."""
     rng = np.random.default_rng(0)
     (tmp_path / "sites").mkdir()
@@ -73,6 +74,12 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
         prediction.predict(tmp_path / "run", source, client="west")
     with pytest.raises(FedkinError, match="decimal comma"):
         prediction.predict(tmp_path / "run", source, client=1, decimal=".")
+    with pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "run"), source, "--client", "1", "--decimal", "."])
+    said = capsys.readouterr().err
+    assert "give --decimal ',' (" in said
+    assert "--set" not in said
+    assert "data." not in said
 
 
 def test_a_new_clients_labels_are_in_the_column_that_the_run_names(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fedkin.cli import shared_options
-from fedkin.cli.app import app
+from fedkin.cli.app import REFUSED, app
 from fedkin.cli.help_pages import METHOD, Group
 
 
@@ -53,6 +54,22 @@ def key(path: Path) -> None:
     from fedkin.deploy.certificates import make_key
 
     print(f"Wrote {path}, which stays here, and {make_key(path)} for the server.")
+
+
+@federation.command()
+@shared_options.argument("path", "A site's own file.", metavar="SITE.toml", type=shared_options.PATH)
+def check(path: Path) -> None:
+    """Check a site's file and its data. Nothing is sent, and nothing is written."""
+    _needs_flower()
+    from fedkin.core import FedkinError
+    from fedkin.deploy.site_app import checked
+
+    try:
+        sentences = checked(path)
+    except FedkinError as error:  # its options are those of the site's file, and not of --set
+        print(f"fedkin: {error}", file=sys.stderr)
+        raise SystemExit(REFUSED) from error
+    print("\n".join(sentences))
 
 
 @federation.command()

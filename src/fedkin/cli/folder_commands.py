@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +61,24 @@ def predict(folder: Path, data: str, out: Path | None, packages: tuple[str, ...]
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted
 
-    with _only_from(packages):
+    with _only_from(packages), _options_of_predict():
         text = predicted(folder, data, **options, warn=warn)
     if out:
         write_atomically(out, text)
     else:
         sys.stdout.write(text)
+
+
+@contextmanager
+def _options_of_predict() -> Iterator[None]:
+    """Have errors name options as `predict` has them, which has no --set; a context manager."""
+    from fedkin.core import FedkinError
+
+    try:
+        yield
+    except FedkinError as error:
+        said = re.sub(r"\bset (decimal|encoding) = ('[^']*')", r"give --\1 \2", str(error))
+        raise FedkinError(said.replace(", or name the columns in categorical", "")) from error
 
 
 @app.command(section=_SECTION)
@@ -107,7 +119,7 @@ def cut(
     key = f"n_clusters = {clusters}" if resolution is None else f"resolution = {resolution}"
     print(
         f"Prepared {target}. Clients get their clusters when the federation runs the experiment with {key} in its "
-        f'[method] and with out = "{target}".'
+        f'[method] and with out = "{target.resolve()}".'
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,7 +31,8 @@ from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.measure_titles import join_words
-from fedkin.experiment.run_folder import CONFIG, LEDGER, write_config
+from fedkin.experiment.outputs import RESULT
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from fedkin.experiment.tracking import check_installed
 from fedkin.secure_aggregation.sums import lost_themselves
@@ -60,21 +63,43 @@ def server_app(folder: Path) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         with refusals_in_the_log():
-            config = load_config(folder / str(context.run_config["experiment"]))
+            config = _experiment(folder / str(context.run_config["experiment"]))
             serve(grid, config, expanded(str(context.run_config["out"])))
 
     return app
 
 
+def _experiment(path: Path) -> Config:
+    """Read the experiment; an error calls the file by its name, for `path` is that of Flower's copy."""
+    try:
+        return load_config(path)
+    except FedkinError as error:
+        raise FedkinError(str(error).replace(str(path), path.name)) from error
+
+
 @contextmanager
 def refusals_in_the_log() -> Iterator[None]:
-    """Log a `FedkinError` and end the server app with exit code 2; a context manager."""
+    """Log a `FedkinError` as one sentence and end the server app with it; a context manager.
+
+    Flower notes the error with the run, and its own words on it stay out of the log. In a simulation's thread, the app
+    ends with exit code 2.
+    """
     try:
         yield
     except FedkinError as error:
         print(f"fedkin: {error}", file=sys.stderr, flush=True)
         time.sleep(_UPLOADED)
-        raise SystemExit(2) from error
+        if threading.current_thread() is not threading.main_thread():
+            raise SystemExit(2) from error
+        # What is no `Exception` would leave the run under way until Flower misses its heartbeat, after a minute.
+        logging.getLogger("flwr").addFilter(_is_news)
+        raise
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a line of Flower's log says something else than that a `FedkinError` was raised."""
+    told = isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], FedkinError)
+    return not told and not record.getMessage().startswith("Exit Code: ")
 
 
 def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
@@ -127,6 +152,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         run = prepare(config, folder, population, fed, progress, [attendance])
         outcome = run.finish()
         _hand_out(fed, run, outcome)
+        _say_clusters(config, run.method.result(outcome.state))
         _log(f"Done; results are in {folder}")
         return outcome
 
@@ -173,6 +199,12 @@ def _log(text: str) -> None:
     print(f"fedkin: {text}", flush=True)
 
 
+def _say_clusters(config: Config, found: Mapping[str, Any]) -> None:
+    count = found.get("n_clusters")
+    if isinstance(count, int):
+        _log(f"Found {count} cluster{'s' * (count != 1)} of {config.method.clusters}")
+
+
 def _claim(config: Config, folder: Path) -> None:
     """Assign `folder` to this experiment, or check that it belongs to it."""
     if config.engine.sites is None and not config.federation.listed:
@@ -182,9 +214,13 @@ def _claim(config: Config, folder: Path) -> None:
     if not path.exists():
         write_config(folder, config)
     elif path.read_text(encoding="utf-8") != text:
-        raise FedkinError(
-            f"{folder} holds another experiment; give another folder, as in flwr run . -c 'out=\"results-2\"'."
-        )
+        if any((folder / name).exists() for name in (CHECKPOINT, RECORDS, RESULT)):
+            raise FedkinError(
+                f"{folder} holds another experiment; give another folder, as in flwr run . federation -c "
+                "'out=\"results-2\"'."
+            )
+        (folder / LEDGER).unlink(missing_ok=True)  # that run never began, so that its mistakes can be mended
+        write_config(folder, config)
 
 
 def _ledger(folder: Path) -> _Ledger:

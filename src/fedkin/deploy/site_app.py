@@ -10,11 +10,13 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 
 from fedkin.core import FedkinError, Payload
+from fedkin.core.errors import listing
 from fedkin.core.files import make_private, write_atomically
 from fedkin.data.preparing.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.label_columns import note_on_many_classes
 from fedkin.deploy.site_file import read_site
+from fedkin.engines.flower_engine.node_app import SiteDataError
 from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
@@ -63,6 +65,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
             for note in note_on_unused(request.run, [name for name in site.table.names if name in unused]):
                 print(f"fedkin: {note}", flush=True)
     write_sums(folder, (*FOUND, READING))
+    print(f"fedkin: The site's results of run {request.run} are in {folder}.", flush=True)
 
 
 def site_of(context: Context) -> Site:
@@ -76,12 +79,36 @@ def site_of(context: Context) -> Site:
     place = expanded(path)
     file = read_site(place)
     torch.set_num_threads(file.threads)
-    site = file.site(place)
+    try:
+        site = file.site(place)
+    except FedkinError as error:
+        raise SiteDataError(str(error), file.name) from error
     if site.table is not None:
         make_private(site.folder)
-        many = note_on_many_classes(site.classes, len(site.x))
-        _say_once([*many, *notes_on_cells({site.name: site.table})], site.folder / NOTES)
+        _say_once(_notes(site), site.folder / NOTES)
     return site
+
+
+def checked(path: Path) -> list[str]:
+    """Read a site's file and its data; return sentences on what they hold, and on what looks wrong.
+
+    Raises FedkinError if the file or the data cannot be read. Nothing is written.
+    """
+    site = read_site(path).site(path)
+    rows = f"{len(site.x)} sample{'s' * (len(site.x) != 1)}"
+    what = (
+        f"{len(site.features)} columns ({listing(site.features)})"
+        if site.features
+        else f"shape {tuple(site.x.shape[1:])}"
+    )
+    labels = f"labels of {len(site.classes)} classes" if site.y is not None else "no labels"
+    return [f"Site '{site.name}' has {rows} of {what}, and {labels}.", *_notes(site)]
+
+
+def _notes(site: Site) -> list[str]:
+    if site.table is None:
+        return []
+    return [*note_on_many_classes(site.classes, len(site.x)), *notes_on_cells({site.name: site.table})]
 
 
 def _say_once(notes: Sequence[str], path: Path) -> None:

@@ -32,9 +32,9 @@ class SiteFile(BaseModel):
 
     `data` is a file, or anything else that `fedkin.data.reading.sources.load` takes, and `folder` the private folder.
     `label` is the column of labels, if it has no usual name; "none" to use no labels. Each task has so many `threads`
-    of torch, and may be imported from `packages`. `epsilon`, with `delta`, is the privacy budget, if there is one.
-    `drop` to `na_values` are options for reading tables, see `TableOptions`. `keys` are public keys of the sites that
-    it shares a secure sum with, by name.
+    of torch, and may come from `packages` besides fedkin. `epsilon`, with `delta`, is the privacy budget, if there is
+    one. `drop` to `na_values` are options for reading tables, see `TableOptions`. `keys` are public keys of the sites
+    that it shares a secure sum with, by name.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -44,7 +44,7 @@ class SiteFile(BaseModel):
     label: str | None = None
     threads: PositiveInt = 1
     device: str = Field(default="cpu", min_length=1)
-    packages: list[str] = ["fedkin"]
+    packages: list[str] = []
     epsilon: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
     delta: float = Field(default=1e-5, gt=0, lt=1)
     drop: Names = []
@@ -89,7 +89,7 @@ class SiteFile(BaseModel):
             key=here / KEY if (here / KEY).exists() else None,
             listed=listed,
             lacks=partial(lines_lacking, table=read.table, options=table, named=self.label, taken=read.label),
-            packages=tuple(self.packages),
+            packages=tuple(dict.fromkeys(["fedkin", *self.packages])),
             device=device,
             reserve=None if self.epsilon is None else Account(folder, self.epsilon, self.delta).reserve,
         )

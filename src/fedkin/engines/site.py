@@ -120,8 +120,8 @@ class Site:
             raise RefusalError(f"Task '{task.name}' would have the site's samples sent away, so it is not done here.")
         if self.reserve is not None and not task.accounted:
             raise RefusalError(
-                f"Site '{self.name}' has a privacy budget, and task '{task.name}' is not accounted for; "
-                "docs/privacy.md says what is."
+                f"Site '{self.name}' has a privacy budget, and task '{task.name}' is not accounted for; what is, is "
+                "kin-graph with epsilon and feddp-kmeans, with data.scaling = 'none' and columns of complete numbers."
             )
         if (reason := task.objection(payload)) is not None:
             raise RefusalError(f"Task '{task.name}' is not done with this request: {reason}.")

@@ -31,7 +31,17 @@ from fedkin.experiment.checkpoint import load_checkpoint
 from fedkin.experiment.checksums import SUMS
 from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.data_overview import overview
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, SITES, TIMING, no_run, run_config, write_config
+from fedkin.experiment.run_folder import (
+    CHECKPOINT,
+    CONFIG,
+    LEDGER,
+    REPORT,
+    SITES,
+    TIMING,
+    no_run,
+    run_config,
+    write_config,
+)
 from fedkin.experiment.run_loop import Run, RunOutcome, check_data, prepare
 from fedkin.experiment.tracking import NOTES, check_installed
 
@@ -104,6 +114,7 @@ def resume(folder: Path, progress: Progress | None = None, callbacks: Sequence[C
     """
     if not (folder / CONFIG).is_file():
         raise no_run(folder)
+    _check_here(folder, "`./flwr.sh run . federation --stream` in its app's folder resumes it")
     with folder_lock(folder):
         config = _config_in(folder)
         check_installed(config.tracking)
@@ -119,6 +130,7 @@ def report(folder: Path) -> Path:
     FedkinError
         If `folder` holds no run that has made a step, or one of another version.
     """
+    _check_here(folder, "its server writes the report when the run ends")
     if (folder / CONFIG).is_file() and not (folder / CHECKPOINT).exists():
         raise FedkinError(f"{folder} has nothing to report yet; resume it with `fedkin resume {folder}`.")
     with _opened(_config_in(folder), folder, Progress(), read_only=True) as run:
@@ -188,6 +200,12 @@ def _config_in(folder: Path) -> Config:
     except FedkinError:
         load_checkpoint(folder / CHECKPOINT)
         raise
+
+
+def _check_here(folder: Path, instead: str) -> None:
+    """Check that the run's clients are on this machine; `instead` says who does it where they are distant sites."""
+    if (folder / LEDGER).is_file():
+        raise FedkinError(f"{folder} is the run of a real federation; {instead}.")
 
 
 def _check_empty(folder: Path) -> None:

@@ -2,10 +2,13 @@
 # Starts Flower's SuperNode at a site: start-site.sh SITE.toml [options of flower-supernode]
 # It needs certificates/ca.crt from the server; the site's key is made on the first start, and the server has to
 # register its public half (site.key.pub).
+[ -f "$$1" ] || { echo "fedkin: Give the site's own file, as in start-site.sh site.toml; '$$1' is none." >&2; exit 2; }
 here="$$(cd "$$(dirname "$$0")" && pwd)" || exit 1
 site="$$(cd "$$(dirname "$$1")" && pwd)/$$(basename "$$1")" || exit 1
 shift
 . "$$here/environment.sh"
+# Whoever sits at a terminal learns at once what is wrong with it.
+[ ! -t 2 ] || fedkin federation check "$$site" || exit
 folder="$$(dirname "$$site")"
 export FLWR_HOME="$$folder/flower"
 CA="$$here/certificates/ca.crt"

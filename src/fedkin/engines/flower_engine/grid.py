@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
 _REPORT_EVERY = 30.0
 """Seconds without a reply after which the server reports the clients it waits for, and between two reports."""
+_NUMBERED = re.compile(r"\b([Cc]lient) (\d{1,9})\b")
 _SENTENCE = 1000
 """Characters of a site's refusal that are kept."""
 _RETRY, _LONGEST_RETRY = 3.0, 60.0
@@ -205,12 +207,17 @@ class FlowerFederation(Federation):
         made = message(client)
         return {} if made.metadata.dst_node_id == NOWHERE else push(self.grid, {client: made})
 
+    def _with_names(self, reason: str) -> str:
+        """Return a site's words with the names of the clients that it knows by number alone."""
+        names = dict(enumerate(self.seats))
+        return _NUMBERED.sub(lambda one: f"{one[1]} {names.get(int(one[2]), one[2])}", reason)
+
     def _read(self, reply: Message) -> Payload | str:
         if reply.has_error():
             return f"Flower could not reach it (code {reply.error.code})"
         try:
             found = read(reply.content)
-            if reason := in_one_line(found.text("refusal"), _SENTENCE):
+            if reason := self._with_names(in_one_line(found.text("refusal"), _SENTENCE)):
                 return Refusal(reason) if found.facts.get("final") == 1 else reason
             spent = found.facts.get("seconds", 0.0)
             self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0

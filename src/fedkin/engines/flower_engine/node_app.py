@@ -15,6 +15,15 @@ from fedkin.engines.flower_engine.wire import HELLO, KEEP, TASK, content, read
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 
+
+class SiteDataError(FileError):
+    """Error in the data of a site whose own file could be read, so that its name is known."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
 _OWN = "its site file, data or private folder cannot be used; its own log says more"
 """All that a server learns of an error in a site's files, whose message may hold a path or a cell of the data."""
 _log = logging.getLogger(__name__)
@@ -54,7 +63,7 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         raise FedkinError(f"Messages of kind '{kind}' are not known here.")
     except FileError as error:
         _log.error("%s", error)
-        return content(refusal=_OWN)
+        return content(refusal=f"Site '{error.name}': {_OWN}" if isinstance(error, SiteDataError) else _OWN)
     except FedkinError as error:
         _log.error("%s", error)
         return content(refusal=str(error), final=int(isinstance(error, RefusalError)))
@@ -64,8 +73,9 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
 
 
 def _site(site_of: Callable[[Context], Site], context: Context) -> Site:
-    """Return the site of a node; of an error in its file or data the server learns no details."""
+    """Return the site of a node; of an error in its file or data the server learns the site's name alone."""
     try:
         return site_of(context)
     except FedkinError as error:
-        raise FileError(str(error)) from error
+        said = f"{error} Once that is mended, start the site again."
+        raise SiteDataError(said, error.name) if isinstance(error, SiteDataError) else FileError(said) from error
