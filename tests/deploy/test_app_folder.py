@@ -36,6 +36,10 @@ def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: py
     assert "did you mean 'kfed'" in refused(capsys, "federation", "init", new, "kfedd")
     found = refused(capsys, "federation", "init", new, "kfed", "--set", "method.n_cluster=3")
     assert "did you mean 'method.n_clusters'" in found
+    found = refused(capsys, "federation", "init", new, "kfed", "--sites", "4", "--set", "engine.sites=5")
+    assert "--sites is 4, but 'engine.sites' 5; give one of them." in found
+    found = refused(capsys, "federation", "init", new, "kfed", "--set", "engine.drop_rate=0.1")
+    assert "'engine.drop_rate' is for the local engine" in found
     assert not new.exists()
     make_key(tmp_path / "key")
     assert "exists already; a site keeps its key" in refused(capsys, "federation", "key", tmp_path / "key")

@@ -240,3 +240,12 @@ def test_what_a_site_calls_by_number_is_named_at_the_server(tmp_path: Path) -> N
     fed = federation(node(tmp_path / "site", ROWS))
     reply = Message(content(refusal="the key of client 0 is signed by nobody, nor is that of client 7"), 1, TYPE)
     assert fed._read(reply) == "the key of client north is signed by nobody, nor is that of client 7"
+
+
+def test_a_site_that_the_server_refuses_reads_why_in_its_own_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = node(tmp_path / "site", ROWS)
+    assert Roster(nodes, listed={"south": ""}).greet() == []
+    why = "Site 'north' is not among the clients that this run's [federation] lists."
+    assert f"The server refuses this site: {why}" in caplog.text

@@ -43,6 +43,8 @@ def init(
     check_empty(folder, "give a new one")
     federated = ["data.source=federation", "scenario.name=files", "engine.name=flower"]
     given = load_config(experiment, [*federated, *([] if sites is None else [f"engine.sites={sites}"]), *settings])
+    if sites is not None and given.engine.sites != sites:
+        raise FedkinError(f"--sites is {sites}, but 'engine.sites' {given.engine.sites}; give one of them.")
     sites = given.engine.sites or len(given.federation.listed) or _SITES
     config = load_config(experiment, [*federated, *settings, f"engine.sites={sites}"])
     check_federated(config)
@@ -89,10 +91,14 @@ def columns_of_sites(config: Config) -> str:
 
 
 def check_federated(config: Config) -> None:
-    """Check that an experiment's method is not a centralised baseline, for which sites would send their samples.
+    """Check that distant sites can run an experiment.
 
-    Raises FedkinError if the method is such a baseline.
+    Raises FedkinError if its method is a centralised baseline, for which sites would send their samples, or if it has
+    clients fail, as the local engine alone can.
     """
+    if config.engine.drop_rate or config.engine.failures:
+        name = "drop_rate" if config.engine.drop_rate else "failures"
+        raise FedkinError(f"'engine.{name}' is for the local engine; sites of a real federation fail by themselves.")
     if config.method.sends_samples():
         raise FedkinError(
             f"Method '{config.method_name}' has all samples sent to the server; it is a baseline for simulations, "

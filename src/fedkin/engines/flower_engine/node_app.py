@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 from fedkin.core import FedkinError, Payload
 from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError
-from fedkin.engines.flower_engine.wire import HELLO, KEEP, TASK, content, read
+from fedkin.engines.flower_engine.wire import HELLO, KEEP, REFUSED, TASK, content, in_one_line, read
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 
@@ -26,6 +26,8 @@ class SiteDataError(FileError):
 
 _OWN = "its site file, data or private folder cannot be used; its own log says more"
 """All that a server learns of an error in a site's files, whose message may hold a path or a cell of the data."""
+_LONGEST = 1000
+"""Characters of a server's reason that the site's log has."""
 _log = logging.getLogger(__name__)
 
 Keep = Callable[[Site, Request, Payload], None]
@@ -53,6 +55,9 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         kind = asked.text("kind")
         if kind == HELLO:
             return content(site.introduction(asked.facts.get("labels") == 1, asked.tree()))
+        if kind == REFUSED:
+            _log.error("The server refuses this site: %s", in_one_line(asked.text("reason"), _LONGEST))
+            return content()
         request = Request.from_json(asked.text("request"))
         if kind == TASK:
             reply, seconds = site.answer(request, asked.tree())

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from fedkin.core import FedkinError
 from fedkin.engines.flower_engine.member import NOWHERE, Member, introduced
 from fedkin.engines.flower_engine.transport import push
-from fedkin.engines.flower_engine.wire import HELLO, TYPE, content
+from fedkin.engines.flower_engine.wire import HELLO, REFUSED, TYPE, content
 from fedkin.secure_aggregation.signatures import public_text
 
 _PAUSE = 0.5
@@ -83,17 +83,18 @@ class Roster:
                 try:
                     self.admit(member)
                 except FedkinError as error:
-                    self._refuse(str(error))
+                    self._refuse(str(error), member.node)
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
-            node = self._asked.pop(reply.metadata.reply_to_message_id)
+            node, found = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
             try:
                 key = public_text(nodes[node].public_key) if node in nodes else ""
                 member = introduced(reply, node, key)
+                found = node
                 self._check_listed(member.name, key)
                 self.admit(member)
                 came.append(member)
             except FedkinError as error:
-                self._refuse(str(error))
+                self._refuse(str(error), found)
         return came
 
     def admit(self, member: Member) -> None:
@@ -173,8 +174,11 @@ class Roster:
                 f"Site '{member.name}' has the key of site '{keys[member.key]}'; a key has one name in a run."
             )
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, node: int) -> None:
+        """Report a refusal, and tell the node, unless it is `NOWHERE`: one that has not introduced itself knows why."""
         self.report(f"Refused: {reason}")
+        if node != NOWHERE:
+            push(self.grid, {node: Message(content(kind=REFUSED, reason=reason), node, TYPE, group_id="refused")})
         if reason not in self.refused and len(self.refused) < _MAX_REFUSED:
             self.refused.append(reason)
 
@@ -184,14 +188,14 @@ class Roster:
         common = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
         return [self.members[name] for name in sorted(self.members) if self.members[name].kind == common]
 
-    def differing(self) -> list[str]:
-        """Return, for each site whose data differ from the others', why it cannot take part."""
+    def differing(self) -> dict[int, str]:
+        """Return, for the node of each site whose data differ from the others', why it cannot take part."""
         agreeing = self.agreeing()
-        return [
-            f"Site '{member.name}' has {member.described}, but most sites have {agreeing[0].described}."
+        return {
+            member.node: f"Site '{member.name}' has {member.described}, but most sites have {agreeing[0].described}."
             for member in self.members.values()
             if member.kind != agreeing[0].kind
-        ]
+        }
 
     def gather(self, wanted: int, patience: float) -> list[Member]:
         """Wait until `wanted` sites whose data agree are connected; return them in order of name.
@@ -218,10 +222,10 @@ class Roster:
             if time.monotonic() > end:
                 if self.known and there:
                     break
-                raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing()]))
+                raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
             time.sleep(_PAUSE)
-        for reason in self.differing():
-            self._refuse(reason)
+        for node, reason in self.differing().items():
+            self._refuse(reason, node)
         seats = max(wanted, len(self.known))  # with those that have joined since the run began
         self._open = self.newcomers - (seats - wanted)
         for surplus in agreeing[seats:]:

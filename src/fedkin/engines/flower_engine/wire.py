@@ -13,8 +13,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from fedkin.core import FedkinError, Payload
 from fedkin.core.trees import from_bytes, to_bytes
 
-HELLO, TASK, KEEP = "hello", "task", "keep"
-"""Kinds of messages to a site: introduce yourself; do a task; save this as your result."""
+HELLO, TASK, KEEP, REFUSED = "hello", "task", "keep", "refused"
+"""Kinds of messages to a site: introduce yourself; do a task; save this as your result; you do not take part."""
 
 TYPE = "query"
 """Flower's message type of all of them; not "train", for which Flower's own mods expect something else."""
