@@ -326,6 +326,9 @@ def test_a_site_s_log_names_its_columns_that_a_run_leaves_out(
     told = [line for line in said.splitlines() if line.endswith(" of this site; the server's log and report say why.")]
     assert len(told) == 2
     assert all("leaves out column 'bought' of this site" in line for line in told)
+    report = unescape((tmp_path / "out" / "report.html").read_text())
+    assert "so it is left out; lacking = 'impute' keeps it." in report
+    assert "--set" not in report
 
 
 def test_the_log_tells_who_is_lost_from_whose_sum_failed_for_it_and_goes_on_in_a_long_step(

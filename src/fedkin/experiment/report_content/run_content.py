@@ -79,6 +79,7 @@ def view_of(
     findings, bars = clustering_of(records)
     shows_means = bool(clusters) and not is_image and profile is None
     changed = changes(records, population)
+    say = str if config.data.source == "federation" else in_shell  # distant sites' options are in files
     mixtures = mixtures_of(clients, population)
     found = (
         sample_finding(clusters, clients, mixtures, records)
@@ -91,7 +92,7 @@ def view_of(
             found,
             records,
             data_sentence(config.method, population, _taken(found, records, unit)),
-            _asked_in_words([*map(in_shell, preparation.questions)]),
+            _asked_in_words([*map(say, preparation.questions)]),
         ),
         summary=_summary(config.target, records, unit, mixed_in_words(list(mixtures.values()))),
         curves=_curves(records, unit),
@@ -108,7 +109,7 @@ def view_of(
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
         notes=[
             *forgotten_note(population),
-            *map(in_shell, preparation.notes),
+            *map(say, preparation.notes),
             *_notes(records, unit, bool(clustered), population),
         ],
         findings=findings,
