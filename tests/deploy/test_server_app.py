@@ -392,3 +392,10 @@ def test_an_experiment_that_is_refused_is_called_by_the_name_that_its_author_kno
     (tmp_path / "experiment.toml").write_text('[method]\nname = "kfed"\nresolution = 2\n')
     with pytest.raises(FedkinError, match=r"^'method\.resolution' in experiment\.toml is no option of method 'kfed'"):
         server_app._experiment(tmp_path / "experiment.toml")
+
+
+def test_a_network_that_the_server_lacks_is_named_before_sites_are_waited_for(data: Path, tmp_path: Path) -> None:
+    nodes = grid(data, tmp_path)
+    with pytest.raises(FedkinError, match=r"^Model 'nowhere:make': module 'nowhere' cannot be imported"):
+        serve(nodes, config("fedavg", "method.module=nowhere:make"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

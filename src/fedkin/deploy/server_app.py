@@ -21,6 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedkin.core import FedkinError, Payload
 from fedkin.core.files import folder_lock, read_json, write_secret
 from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.core.trusted_packages import named_object
 from fedkin.data.population import Population
 from fedkin.data.preparing.column_notes import notes_on_sites_labels
 from fedkin.data.reading.client_files import expanded
@@ -107,9 +108,13 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
 
     ``engine.sites`` says how many sites there are; by default, as many as ``[federation]`` lists. `folder` is for the
     results, and for what resuming needs. Raises FedkinError if the sites do not connect, another process works in
-    `folder`, it holds something else, or a tool that tracks the run is not installed or cannot be opened.
+    `folder`, it holds something else, the method's network cannot be imported, or a tool that tracks the run is not
+    installed or cannot be opened.
     """
     check_installed(config.tracking)
+    module = str(getattr(config.method, "module", ""))
+    if ":" in module:
+        named_object(module, "Model")  # before sites are waited for
     with folder_lock(folder):
         _claim(config, folder)
         progress = _LogProgress()
