@@ -96,6 +96,10 @@ def test_every_site_keeps_the_clusters_of_its_samples(data: Path, tmp_path: Path
         assert sorted(path.name for path in kept(tmp_path, site).iterdir()) == ["SHA256SUMS", "labels"]
         own = kept(tmp_path, site) / "labels" / f"site-{site}.csv"
         assert own.read_text() == (here / "labels" / f"site-{site}.csv").read_text()
+        with pytest.raises(
+            FedkinError, match=r"put result\.json and models\.safetensors of the server's folder beside"
+        ):
+            predict(kept(tmp_path, site), str(data / f"site-{site}.npz"))
     assert not (tmp_path / "out" / "labels").exists()
 
 

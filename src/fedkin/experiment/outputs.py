@@ -167,6 +167,8 @@ def _where_results_are(folder: Path) -> str:
     below = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{RESULT}")]
     if complete := [path for path in below if (path / MODELS).is_file()]:
         return f"'{max(complete, key=lambda path: (path / RESULT).stat().st_mtime)}' does"
+    if (folder / "labels").is_dir():
+        return f"put {RESULT} and {MODELS} of the server's folder beside its labels"
     return f"give a finished run's, or one with its {RESULT} and {MODELS}"
 
 
