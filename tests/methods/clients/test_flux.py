@@ -110,6 +110,14 @@ def test_dense_regions_and_points_that_are_alone():
     assert dense(torch.zeros(3, 2), 0.0).tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_radius_that_is_the_distance_of_two_points_joins_them(seed):
+    points = torch.rand(2, 37, generator=torch.Generator().manual_seed(seed))
+    radius = nearest_distances(points)[0]
+    assert dense(points, radius * (1 - 1e-12)).tolist() == [0, 0]  # as rounding has it
+    assert dense(points, radius * (1 - 1e-6)).tolist() == [0, 1]
+
+
 def test_clients_that_name_classes_differently_are_separated_after_the_warm_up():
     done = planted.run(FLUXMethod(**RENAMED), people())
     assert planted.same_partition(done.labels, pictures.TURNS)
