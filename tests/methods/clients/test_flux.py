@@ -151,7 +151,8 @@ def test_warm_up_leaves_a_round_for_clusters_and_none_is_possible():
 
 
 def test_turned_pictures_are_told_apart_and_newcomers_without_labels_join_them():
-    done = planted.run(FLUXMethod(**TURNED, min_size=2), pictures.clients())
+    # The radius found after three steps is so close to distances within a cluster that processors disagree.
+    done = planted.run(FLUXMethod(**TURNED, min_size=2, radius_scale=1.2), pictures.clients())
     assert planted.same_partition(done.labels, pictures.TURNS)
     assert not FLUXMethod.assigns_by_labels(done.result)
     for turn in range(3):
