@@ -8,6 +8,7 @@
 
 Both have the same images of MNIST, those of `ccfc_ends.py`, at random at ten clients, which each code divides itself.
 Theirs runs unmodified from the model on; its draws after loading the model are of the seed, and of its own for seed 0.
+``--at-once`` is for a GPU, as in `ccfc_ends.py`. In place of a run there may be a checkpoint after its views.
 A line of JSON is appended for every round: whose, seed, round, NMI and Cohen's kappa; round 0 is before the first.
 """
 
@@ -43,13 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lines", type=Path, help="file that lines are appended to")
     parser.add_argument("run", type=Path, help="folder of a run of fedkin that ended with the views")
+    parser.add_argument("--at-once", action="store_true", help="whole batches on the device for their code")
     parser.add_argument("--theirs", type=Path, help="folder with the authors' code")
     parser.add_argument("--fraction", type=float, default=0.1, help="part of MNIST's 70,000 images")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     given = parser.parse_args(arguments)
-    model = load_tree(given.run / "checkpoint.safetensors")["state"]["models"]["all"]
+    checkpoint = given.run / "checkpoint.safetensors" if given.run.is_dir() else given.run
+    model = load_tree(checkpoint)["state"]["models"]["all"]
     x, y = images(given.fraction)
     for seed in given.seeds:
         if given.theirs:
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def theirs(given: argparse.Namespace, model: Tensor, x: Tensor, y: Tensor, seed: int) -> None:
     """Run their rounds from the model."""
-    code = their_code(given.theirs, x, y)
+    code = their_code(given.theirs, x, y, given.at_once)
     cluster, pretrain, calls = code.clustering_by_cosine_similarity, code.pretrain, 0
 
     def scored(loader: Any, common: Any, centroids: Any, truth: Any, device: Any) -> Any:

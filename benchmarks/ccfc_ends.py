@@ -12,6 +12,9 @@ clients themselves. A line of JSON is appended for every round: phase, round, NM
 and seconds since the start. After the rounds by views it clusters once more, by a fresh k-means: that is round 0 of the
 phase ``clusters``. ``show`` prints NMI and kappa of every tenth round beside those of fedkin's runs, as far as they
 came.
+
+On a GPU, which their code takes if there is one, ``--at-once`` has the loaders of `ccfc_loader.py`, for theirs would be
+waited for; and in the rounds by views it leaves out nine of ten k-means, of which nothing but what is logged depends.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ccfc_loader import loader_of
 from ccfc_round import _module, _torchvision
 from ccfc_theirs import _mnist
 from fedkin.clustering.metrics import cohen_kappa, normalized_mutual_information
@@ -37,6 +41,8 @@ from fedkin.data.scenarios.own_class import OwnClass
 from grid import json_lines, records
 
 VIEW_ROUNDS, EVERY = 100, 10
+LEFT_OUT = object()
+"""In place of centroids that nobody looks at."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     running.add_argument("--fraction", type=float, default=0.1, help="part of MNIST's 70,000 images")
     running.add_argument("--batch", type=int, default=16)
     running.add_argument("--heterogeneity", type=float, default=0.0)
+    running.add_argument("--at-once", action="store_true", help="whole batches on the device, few k-means")
     showing = what.add_parser("show")
     showing.add_argument("lines", type=Path)
     showing.add_argument("runs", type=Path)
@@ -61,19 +68,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Run their code to its end."""
-    code = their_code(given.theirs, *images(given.fraction))
+    code = their_code(given.theirs, *images(given.fraction), at_once=given.at_once)
     code.clustering_by_cosine_similarity = scored(code.clustering_by_cosine_similarity, given.lines)
+    if given.at_once:
+        code.get_global_centroids = now_and_then(code.get_global_centroids)
     with tempfile.TemporaryDirectory() as outputs:
         run_theirs(given.theirs, outputs, given.batch, given.heterogeneity)
 
 
-def their_code(theirs: Path, x: Tensor, y: Tensor) -> Any:
+def their_code(theirs: Path, x: Tensor, y: Tensor, at_once: bool = False) -> Any:
     """Return the module of their model, which finds these images and digits as MNIST."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(8 if at_once else 1)
     sys.modules |= {"tqdm": _module("tqdm", tqdm=_Silent), **_torchvision(1)}
     sys.modules["torchvision.datasets"].MNIST = _mnist(x, y)  # type: ignore[attr-defined]
     sys.path.insert(0, str(theirs.resolve()))
-    return importlib.import_module("model")
+    code = importlib.import_module("model")
+    if at_once:
+        code.DataLoader = loader_of(x)
+    return code
+
+
+def now_and_then(centre: Callable[..., Any]) -> Callable[..., Any]:
+    """Their k-means of all clients' latents, in every tenth round by views and in all later ones; else nothing."""
+    calls = 0
+
+    def centred(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return centre(*given) if calls % EVERY == 0 or calls > VIEW_ROUNDS else LEFT_OUT
+
+    return centred
 
 
 def run_theirs(theirs: Path, outputs: str, batch: int, heterogeneity: float) -> None:
@@ -98,6 +122,9 @@ def scored(cluster: Callable[..., Any], path: Path) -> Callable[..., Any]:
 
     def clustered(loader: Any, common: Any, centroids: Any, truth: Any, device: Any) -> Any:
         nonlocal calls
+        if centroids is LEFT_OUT:
+            calls += 1
+            return None, 0.0, 0.0
         result = cluster(loader, common, centroids, truth, device)
         phase, at = ("views", calls + 1) if calls < VIEW_ROUNDS else ("clusters", calls - VIEW_ROUNDS)
         scores = {"nmi": normalized_mutual_information(truth, result[0]), "kappa": cohen_kappa(truth, result[0])}

@@ -1,7 +1,7 @@
 """What CCFC's views and starts make of it: clusters of a part of MNIST by views and by where clients begin.
 
     python benchmarks/ccfc_views.py run RUNS --seeds 0 1
-    python benchmarks/ccfc_views.py run RUNS --full --heterogeneity 0 0.5 1 --starts own --seeds 0 1 2 --device cuda
+    python benchmarks/ccfc_views.py run RUNS --full --views pillow --starts own --seeds 0 1 2 --device cuda --tf32
     python benchmarks/ccfc_views.py show RUNS
     python benchmarks/ccfc_views.py measure
 
@@ -59,13 +59,14 @@ def main() -> None:
     parser.add_argument("--every", type=int, help="rounds until clusters are scored; all by clusters if not given")
     parser.add_argument("--full", action="store_true", help="all data and rounds, batches of 128")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--tf32", action="store_true", help="round factors of products on a GPU")
     given = parser.parse_args()
     if given.what == "run":
         for seed, p, views, start in product(given.seeds, given.heterogeneity, given.views, given.starts):
             cell = settings(seed, views, start, given.fraction, given.rounds, given.batch) | (
                 FULL if given.full else {}
             )
-            cell |= {"scenario.heterogeneity": p, "engine.device": given.device}
+            cell |= {"scenario.heterogeneity": p, "engine.device": given.device, "engine.tf32": given.tf32}
             cell |= {} if given.full else {"method.model_weight": given.model_weight}
             cell |= {"evaluation.every": given.every} if given.every else {}
             run(given.runs / f"{views}-{start}-p{p:g}-s{seed}", "ccfc", cell)

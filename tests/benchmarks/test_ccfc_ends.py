@@ -36,3 +36,18 @@ def test_every_round_has_a_line_and_every_tenth_is_shown(
         "| clusters, 20 | – | – |",
         "| clusters, 30 | – | – |",
     ]
+
+
+def test_with_few_k_means_every_tenth_round_by_views_and_all_later_ones_are_scored(
+    benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "VIEW_ROUNDS", 20)
+    truth, lines = np.array([0, 0, 1, 1]), tmp_path / "lines.jsonl"
+    centre = benchmark.now_and_then(lambda *_: "centroids")
+    cluster = benchmark.scored(lambda loader, common, centroids, *_: (truth, centroids), lines)
+    for _ in range(23):
+        cluster(None, None, centre(None), truth, "cpu")
+    kept = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [(line["phase"], line["round"]) for line in kept] == [
+        ("views", 10), ("views", 20), ("clusters", 0), ("clusters", 1), ("clusters", 2)
+    ]  # fmt: skip
