@@ -1,33 +1,26 @@
 """A run on sites that answer in this process: begun, gone on with, refused, and what its sites keep."""
 
 import json
-import logging
 import shutil
 import time
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Message
+from four_sites import OPTIONS, config, grid
 
 import planted
-from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.core.files import folder_lock
-from fedkin.data.preparing.preparation import restore_preparation
-from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy import server_app
-from fedkin.deploy.server_app import refusals_in_the_log, serve
-from fedkin.deploy.site_app import keep, site_of
+from fedkin.deploy.server_app import serve
+from fedkin.deploy.site_app import keep
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.wire import HELLO, TASK, content, read
-from fedkin.engines.site import Site
-from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.config import load_config
 from fedkin.experiment.cut import cut
 from fedkin.experiment.forgetting import forget
 from fedkin.experiment.forgetting_plan import plan_forgetting
@@ -36,33 +29,6 @@ from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import LEDGER, run_config, write_config
 from nodes import Nodes, nodes_of
-
-CLUSTERS = [0, 1, 0, 1]
-NAMES = np.array([f"class {label}" for label in range(planted.CLASSES)])
-OPTIONS = ["method.module=perceptron", "method.rounds=4", "method.local_epochs=2"]
-FEDERATED = ["data.source=federation", "scenario.name=files", "engine.name=flower", "engine.sites=4"]
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A file for each site."""
-    (tmp_path / "data").mkdir()
-    for client in planted.clients(CLUSTERS, planted.OPPOSITE):
-        np.savez(tmp_path / "data" / f"site-{client.id}.npz", x=3 * client.x.numpy() + 9, y=NAMES[client.y.numpy()])
-    return tmp_path / "data"
-
-
-def grid(data: Path, folder: Path) -> Nodes:
-    """The sites as nodes; each keeps what is its own in its folder."""
-    made = [
-        Site(f"site-{i}", folder / f"site-{i}", one.x, one.y, one.classes, prepare=restore_preparation)
-        for i, one in enumerate(load_clients(str(data)))
-    ]
-    return nodes_of(made, keep)
-
-
-def config(method: str, *more: str) -> Config:
-    return load_config(method, [*FEDERATED, *more])
 
 
 def kept(folder: Path, site: int) -> Path:
@@ -80,7 +46,7 @@ def test_every_site_keeps_its_clusters_model_which_serves_it_as_in_a_run_here(da
     local = [f"data.source={data}", "scenario.name=files", *settings]
     here = execute(load_config("hierarchical", local), tmp_path / "here").folder
     clusters = [int(line.split(",")[1]) for line in (here / "clients.csv").read_text().splitlines()[1:]]
-    assert planted.same_partition(clusters, CLUSTERS)
+    assert planted.same_partition(clusters, [0, 1, 0, 1])
     for site, cluster in enumerate(clusters):
         own, file = kept(tmp_path, site), str(data / f"site-{site}.npz")
         assert json.loads((own / "result.json").read_text())["result"]["cluster"] == cluster
@@ -248,93 +214,6 @@ def test_who_could_not_keep_its_results_is_named(
     assert printed.endswith(f"fedkin: Done; results are in {tmp_path / 'out'}\n")
 
 
-@pytest.mark.parametrize(
-    ("spoil", "more", "sentence"),
-    [
-        (lambda out: None, "engine.sites=none", r"^'engine\.sites' has no default on a real federation; give"),
-        (lambda out: None, "method.rounds=3", r"out holds another experiment; give another folder, as in flwr run"),
-        (lambda out: (out / LEDGER).write_text("{}"), "seed=0", r"federation\.json is not as fedkin wrote it"),
-        (lambda out: (out / LEDGER).write_text("[1"), "seed=0", r"federation\.json is not as fedkin wrote it"),
-    ],
-    ids=["no number", "another experiment", "an empty ledger", "a broken ledger"],
-)
-def test_what_cannot_go_on_is_refused(
-    spoil: Callable[[Path], Any], more: str, sentence: str, data: Path, tmp_path: Path
-) -> None:
-    once = [*OPTIONS, "method.rounds=1"]
-    serve(grid(data, tmp_path), config("fedavg", *once), tmp_path / "out")
-    spoil(tmp_path / "out")
-    with pytest.raises(FedkinError, match=sentence):
-        serve(grid(data, tmp_path), config("fedavg", *once, more), tmp_path / "out")
-
-
-def test_a_site_without_a_file_is_refused() -> None:
-    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
-    with pytest.raises(FedkinError, match=r"^The SuperNode was started without a site's file: --node-config 'site="):
-        site_of(context)
-
-
-def test_a_second_server_in_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
-    with folder_lock(tmp_path / "out"):
-        with pytest.raises(FedkinError, match=r"Another process is at work in .*out; wait for it, or stop it first"):
-            serve(grid(data, tmp_path), config("fedavg", *OPTIONS), tmp_path / "out")
-        assert [file.name for file in (tmp_path / "out").iterdir()] == [".fedkin.lock"]
-
-
-def shops(folder: Path, **files: str) -> Nodes:
-    """Sites whose files are as given, by name, with tables of two columns, of which west lacks the second."""
-    rows = [(row % 9 + row / 7, "CH" if row % 2 else "MM") for row in range(40)]
-    made = []
-    for name, more in files.items():
-        head, bought = ("age,bought\n", True) if name != "west" else ("age\n", False)
-        cells = [f"{age},{kind}" if bought else f"{age}" for age, kind in rows]
-        (folder / f"{name}.csv").write_text(head + "\n".join(cells) + "\n")
-        path = folder / f"{name}.toml"
-        path.write_text(f'name = "{name}"\ndata = "{name}.csv"\nfolder = "{name}"\n{more}')
-        made.append(read_site(path).site(path))
-    return nodes_of(made, keep)
-
-
-SHOPS = ["method.rounds=1", "engine.sites=3", "engine.patience=0.3", "data.label=bought"]
-
-
-def test_a_column_of_labels_that_sites_do_not_know_is_no_feature(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asks = load_config("ocfl", [*FEDERATED[:-1], *SHOPS])
-    with pytest.raises(FedkinError, match=r"0\.3 seconds 2 of 3 sites are there: east, west"):
-        serve(shops(tmp_path, north="", east='label = "bought"', west=""), asks, tmp_path / "out")
-    said = "Site 'north' has columns otherwise than the experiment says; its site.toml lacks label = \"bought\"."
-    assert said in capsys.readouterr().out
-
-
-def test_sites_without_labels_are_named_and_where_they_say_which_column_has_them(tmp_path: Path) -> None:
-    asks, own = load_config("ocfl", [*FEDERATED[:-1], *SHOPS]), 'label = "bought"'
-    with pytest.raises(FedkinError) as error:
-        serve(shops(tmp_path, north=own, east=own, west=""), asks, tmp_path / "out")
-    assert str(error.value) == (
-        "Client west has no labels, which OCFL needs; 'label' in a site's own site.toml names their column, and sites "
-        "without labels cannot take part."
-    )
-    with pytest.raises(FedkinError, match=r"^Clients east, west have no labels, which OCFL needs; "):
-        serve(shops(tmp_path, north=own, east='drop = ["bought"]', west=""), asks, tmp_path / "two")
-
-
-def test_a_site_s_log_names_its_columns_that_a_run_leaves_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asks = load_config("kfed", [*FEDERATED[:-1], "engine.sites=3", "method.n_clusters=2", "data.label=none"])
-    serve(shops(tmp_path, north="", east="", west=""), asks, tmp_path / "out")
-    said = capsys.readouterr().out
-    assert "Column 'bought' is empty or absent at 1 of 3 clients (west), so it is left out" in said
-    told = [line for line in said.splitlines() if line.endswith(" of this site; the server's log and report say why.")]
-    assert len(told) == 2
-    assert all("leaves out column 'bought' of this site" in line for line in told)
-    report = unescape((tmp_path / "out" / "report.html").read_text())
-    assert "so it is left out; lacking = 'impute' keeps it." in report
-    assert "--set" not in report
-
-
 def test_the_log_tells_who_is_lost_from_whose_sum_failed_for_it_and_goes_on_in_a_long_step(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,51 +234,3 @@ def test_the_log_tells_who_is_lost_from_whose_sum_failed_for_it_and_goes_on_in_a
         "fedkin: Step 2 in 130.0 s; site 'b' missing (no reply); too few were left for the sum of 'a' and 'c', so they "
         "are asked again",
     ]
-
-
-def test_flower_notes_a_refusal_with_the_run_and_says_it_once(capsys, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(server_app, "_UPLOADED", 0.0)
-    logger = logging.getLogger("flwr")
-    before = list(logger.filters)
-    try:
-        with pytest.raises(FedkinError, match="no number") as refused, refusals_in_the_log():
-            raise FedkinError("no number of sites")
-        assert capsys.readouterr().err == "fedkin: no number of sites\n"
-        logger.error("the app raised an exception", exc_info=refused.value)
-        logger.error("Exit Code: 200")
-        logger.error("something else", exc_info=OSError())
-        assert [record.getMessage() for record in caplog.records] == ["something else"]
-    finally:
-        logger.filters[:] = before
-
-
-def test_a_mistake_in_a_run_that_never_began_is_mended_in_its_folder(data: Path, tmp_path: Path, capsys) -> None:
-    asks = ["method.n_clusters=6", "engine.patience=0.1"]
-    with pytest.raises(FedkinError, match="0 of 1 sites are there"):
-        serve(
-            grid(data, tmp_path),
-            config("kfed", *asks, "federation.clients=['stie-0']", "engine.sites=1"),
-            tmp_path / "out",
-        )
-    serve(grid(data, tmp_path), config("kfed", *asks), tmp_path / "out")
-    said = capsys.readouterr().out
-    assert f"fedkin: Found 6 clusters of samples\nfedkin: Done; results are in {tmp_path / 'out'}\n" in said
-    with pytest.raises(FedkinError, match="holds another experiment"):
-        serve(grid(data, tmp_path), config("kfed", *asks, "seed=1"), tmp_path / "out")
-    for command, who in (("resume", "resumes it"), ("report", "its server writes the report")):
-        with pytest.raises(SystemExit):
-            main([command, str(tmp_path / "out")])
-        assert who in capsys.readouterr().err
-
-
-def test_an_experiment_that_is_refused_is_called_by_the_name_that_its_author_knows(tmp_path) -> None:
-    (tmp_path / "experiment.toml").write_text('[method]\nname = "kfed"\nresolution = 2\n')
-    with pytest.raises(FedkinError, match=r"^'method\.resolution' in experiment\.toml is no option of method 'kfed'"):
-        server_app._experiment(tmp_path / "experiment.toml")
-
-
-def test_a_network_that_the_server_lacks_is_named_before_sites_are_waited_for(data: Path, tmp_path: Path) -> None:
-    nodes = grid(data, tmp_path)
-    with pytest.raises(FedkinError, match=r"^Model 'nowhere:make': module 'nowhere' cannot be imported"):
-        serve(nodes, config("fedavg", "method.module=nowhere:make"), tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -36,6 +36,7 @@ from fedkin.experiment.outputs import RESULT
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from fedkin.experiment.tracking import check_installed
+from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.sums import lost_themselves
 
 _SAID_EVERY = 60.0
@@ -99,8 +100,8 @@ def refusals_in_the_log() -> Iterator[None]:
 
 def _is_news(record: logging.LogRecord) -> bool:
     """Return whether a line of Flower's log says something else than that a `FedkinError` was raised."""
-    told = isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], FedkinError)
-    return not told and not record.getMessage().startswith("Exit Code: ")
+    is_ours = isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], FedkinError)
+    return not is_ours and not record.getMessage().startswith("Exit Code: ")
 
 
 def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
@@ -207,7 +208,7 @@ def _log(text: str) -> None:
 def _say_clusters(config: Config, found: Mapping[str, Any]) -> None:
     count = found.get("n_clusters")
     if isinstance(count, int):
-        _log(f"Found {count} cluster{'s' * (count != 1)} of {config.method.clusters}")
+        _log(f"Found {pluralize(count, 'cluster')} of {config.method.clusters}")
 
 
 def _claim(config: Config, folder: Path) -> None:

@@ -20,6 +20,7 @@ from fedkin.engines.flower_engine.node_app import SiteDataError
 from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
+from fedkin.report.numbers import pluralize
 
 RESULTS = "results"
 NOTES = "notes.txt"
@@ -95,14 +96,14 @@ def checked(path: Path) -> list[str]:
     Raises FedkinError if the file or the data cannot be read. Nothing is written.
     """
     site = read_site(path).site(path)
-    rows = f"{len(site.x)} sample{'s' * (len(site.x) != 1)}"
     what = (
-        f"{len(site.features)} columns ({listing(site.features)})"
+        f"{pluralize(len(site.features), 'column')} ({listing(site.features)})"
         if site.features
         else f"shape {tuple(site.x.shape[1:])}"
     )
-    labels = f"labels of {len(site.classes)} classes" if site.y is not None else "no labels"
-    return [f"Site '{site.name}' has {rows} of {what}, and {labels}.", *_notes(site)]
+    classes = "1 class" if len(site.classes) == 1 else f"{len(site.classes):,} classes"
+    labels = f"labels of {classes}" if site.y is not None else "no labels"
+    return [f"Site '{site.name}' has {pluralize(len(site.x), 'sample')} of {what}, and {labels}.", *_notes(site)]
 
 
 def _notes(site: Site) -> list[str]:

@@ -56,6 +56,7 @@ def replies(*clients):
         ([[("t", "number", True)], [("T", "boolean", True)]], [["t"], ["t"]]),
         ([[("t", "number", True)], [("T", "category", False)]], [["t"], ["t"]]),
         ([[("t", "number", True)], [("T", "category", True)]], [["t"], ["T"]]),
+        ([[("t", "ordinal", True)], [("T", "category", True)]], [["t"], ["T"]]),
         ([[("t", "number", True), ("T", "number", True)], [("T", "number", True)]], [["t", "T"], ["T"]]),
         ([[("Q2_1", "number", True)], [("Q21", "number", True)]], [["Q2_1"], ["Q2_1"]]),
     ],

@@ -17,7 +17,6 @@ from fedkin.data.preparing.column_notes import spelt_alike
 _TOGETHER: tuple[frozenset[Kind], ...] = (
     frozenset({"boolean", "number"}),
     frozenset({"boolean", "category"}),
-    frozenset({"ordinal", "category"}),
 )
 """Kinds that one column may have at different clients."""
 _NAMED = 8

@@ -135,12 +135,15 @@ def _zeros(tables: Mapping[str, Table]) -> dict[str, dict[str, int]]:
     for client, table in tables.items():
         for column, values in zip(table.columns, table.values.numpy().T, strict=True):
             if column.kind == "number":
-                cells.setdefault(column.name, {})[client] = values[~np.isnan(values)]
+                cells.setdefault(column.name, {})[client] = values
     return {name: rows for name, own in cells.items() if (rows := _rows_of_zero(own))}
 
 
 def _rows_of_zero(cells: Mapping[str, Values]) -> dict[str, int]:
-    """Return the clients at which a column holds 0, in how many rows, if it seems to stand for an empty cell."""
+    """Return the clients at which a column holds 0, in how many rows, if it seems to stand for an empty cell.
+
+    Empty cells are NaN, which is neither 0 nor above or below it.
+    """
     rows = {client: zeros for client, own in cells.items() if (zeros := int((own == 0).sum()))}
     others = np.concatenate([own[own > 0] for own in cells.values()])
     negative = any((own < 0).any() for own in cells.values())

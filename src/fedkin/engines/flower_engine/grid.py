@@ -209,6 +209,8 @@ class FlowerFederation(Federation):
 
     def _with_names(self, reason: str) -> str:
         """Return a site's words with the names of the clients that it knows by number alone."""
+        if not _NUMBERED.search(reason):
+            return reason
         names = dict(enumerate(self.seats))
         return _NUMBERED.sub(lambda one: f"{one[1]} {names.get(int(one[2]), one[2])}", reason)
 

@@ -61,7 +61,7 @@ class Choice:
     too. `ahead` is the lead of the candidate's measure over that of all others but the rivals, also of those that
     cannot be recommended; ``None`` if there are none, or no lead. `undecided` are others (for samples) whose score
     differs from its own by less than both standard errors, the best first. `baseline` is the best of those that form
-    no clusters and are as good as far as can be told.
+    no clusters and are as good as far as is known.
     """
 
     candidate: Candidate
