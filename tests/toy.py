@@ -100,6 +100,9 @@ class Comparable(Toy):
         """Never: its clusters are not scored."""
         return False
 
+    def result(self, state: ToyState) -> dict[str, Any]:
+        return super().result(state) | {"n_clusters": 2}
+
     @staticmethod
     def embed(result: dict[str, Any], x: Tensor) -> Tensor:
         return x

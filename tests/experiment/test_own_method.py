@@ -13,6 +13,7 @@ from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import init
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.grid import FlowerFederation
+from fedkin.engines.local import LocalFederation
 from fedkin.estimators import SampleClusterer
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
@@ -101,27 +102,28 @@ def test_an_estimator_of_it_is_a_line() -> None:
     assert "local_clusters" in fitted.get_params()
 
 
-def test_real_sites_run_it_if_their_own_file_allows_its_package(tmp_path: Path) -> None:
-    def started(packages: list[str]) -> FlowerFederation:
-        folder = tmp_path / "-".join(packages)
-        sites = []
-        for name in ("a", "b"):
-            (folder / name).mkdir(parents=True)
-            np.savez(folder / name / "x.npz", x=np.random.default_rng(0).random((9, 2), dtype=np.float32))
-            text = f'name = "{name}"\ndata = "x.npz"\nfolder = "private"\npackages = {json.dumps(packages)}\n'
-            file = folder / name / "site.toml"
-            file.write_text(text)
-            sites.append(read_site(file).site(file))
-        return federation(nodes_of(sites))
+def real_sites(folder: Path, packages: list[str]) -> FlowerFederation:
+    """A federation of two sites whose files trust `packages`."""
+    sites = []
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        np.savez(folder / name / "x.npz", x=np.random.default_rng(0).random((9, 2), dtype=np.float32))
+        text = f'name = "{name}"\ndata = "x.npz"\nfolder = "private"\npackages = {json.dumps(packages)}\n'
+        file = folder / name / "site.toml"
+        file.write_text(text)
+        sites.append(read_site(file).site(file))
+    return federation(nodes_of(sites))
 
+
+def test_real_sites_run_it_if_their_own_file_allows_its_package(tmp_path: Path) -> None:
     app = tmp_path / "app"
     init(app, NAME, 2, ["method.n_clusters=2"], "127.0.0.1", 9092, insecure=True)
     method = load_config(str(app / "experiment.toml")).method
     assert type(method).__name__ == "Mine"
-    state = method.init(started(["fedkin", "own_package"]))
+    state = method.init(real_sites(tmp_path / "1", ["fedkin", "own_package"]))
     assert state is not None
     with pytest.raises(FedkinError, match=r"'own_package.mine' is not from fedkin, so this client does not run it"):
-        method.init(started(["fedkin"]))
+        method.init(real_sites(tmp_path / "2", ["fedkin"]))
 
 
 @pytest.mark.parametrize("command", ["predict", "assign"])
@@ -226,6 +228,31 @@ class Beyond(KFedMethod):
         return after, record
 
 
+@dataclass(frozen=True)
+class Arrays(KFedMethod):
+    def init(self, fed):
+        fed.ask_until_all_reply(as_array, {})
+        return super().init(fed)
+
+
+@dataclass(frozen=True)
+class Keeping(KFedMethod):
+    def init(self, fed):
+        fed.ask_until_all_reply(keeping, {})
+        return super().init(fed)
+
+
+@client_task
+def as_array(client, payload):
+    return {"means": client.x.mean(0).numpy()}
+
+
+@client_task
+def keeping(client, payload):
+    client.state["seen"] = {"samples": len(client)}
+    return {}
+
+
 @client_task
 def as_floats(client, payload):
     client.state["clusters"] = torch.ones(len(client))
@@ -237,6 +264,19 @@ def beyond(client, payload):
     client.state["clusters"] = client.state["clusters"] + 7
     return {}
 """
+
+
+def test_both_engines_refuse_what_a_task_cannot_send_or_keep(tmp_path: Path) -> None:
+    (tmp_path / "own_package" / "mine.py").write_text(BROKEN)
+    sentences = {
+        "Arrays": r"^Task '.*as_array' replies with 'means', a numpy array \(torch.from_numpy .*of them\.$",
+        "Keeping": r"^Task '.*keeping' has put a dict into client.state\['seen'\]; .*torch.tensor\(3\)\.$",
+    }
+    for name, sentence in sentences.items():
+        config = load_config(f"own_package.mine:{name}", SETTINGS)
+        for fed in (real_sites(tmp_path / name, ["own_package"]), LocalFederation(config.population().clients)):
+            with pytest.raises(FedkinError, match=sentence):
+                config.method.init(fed)
 
 
 def test_a_method_that_breaks_the_contract_is_told_so(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import RefusalError
 from fedkin.core.noise import Noise, Secret
 from fedkin.core.table import Table
 
@@ -77,7 +77,7 @@ class Client:
     def check_clusters(self) -> None:
         """Check the clusters of samples that a task has set, if any: ``state["clusters"]``, int64 ``(n,)``.
 
-        Raises FedkinError if they are anything else.
+        Raises RefusalError if they are anything else.
         """
         if (found := self.state.get("clusters")) is None:
             return
@@ -87,7 +87,7 @@ class Client:
             was = f"{str(found.dtype).removeprefix('torch.')} {tuple(found.shape)}"
         else:
             return
-        raise FedkinError(
+        raise RefusalError(
             f'A task has set state["clusters"] of client {self.id} to {was}; it should be a tensor with a whole number '
             f"per sample, int64 ({len(self)},)."
         )

@@ -49,6 +49,16 @@ def in_short(error: Exception) -> str:
     return f"{type(error).__name__}: {first}".rstrip(".: ")
 
 
+def kind_of(value: object) -> str:
+    """Return what a value is, with an article, such as ``a dict`` or ``a numpy array``."""
+    if value is None:
+        return "None"
+    kind = type(value).__name__
+    if type(value).__module__ == "numpy":
+        return f"a numpy {'array' if kind == 'ndarray' else kind}"
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
+
+
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
     """Return an error for an unknown name, which suggests the nearest allowed one."""
     names = sorted(allowed)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
-from fedkin.core.errors import FedkinError, listing
-from fedkin.core.payload import Payload, Traffic, payload_bytes
+from fedkin.core.errors import FedkinError, kind_of, listing
+from fedkin.core.payload import Payload, Traffic, foreign, payload_bytes
 from fedkin.core.refusals import Refusal, Unusable
 from fedkin.core.replies import Expected
 from fedkin.core.seeds import derive_generator
@@ -146,10 +146,17 @@ class Federation(ABC):
 
         `missing` is complete when the iterator is exhausted, which must be before the next exchange begins.
         """
+        if not isinstance(task, Task):
+            name = getattr(task, "__name__", kind_of(task))
+            raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
         self.exchange += 1
         self.missing = {}
         asked = {client: payload for client, payload in payloads.items() if client not in self.away}
-        self.traffic.send(asked.values())
+        try:
+            self.traffic.send(asked.values())
+        except TypeError as error:
+            wrong = next(filter(None, map(foreign, asked.values())), error)
+            raise FedkinError(f"Clients are sent, for task '{task.name}', {wrong}.") from error
         self.requested += len(asked)
         waiting = {client: "no reply" if client in asked else "not there yet" for client in sorted(payloads)}
         for client, answer in self.deliver(task, asked):

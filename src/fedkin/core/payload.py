@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import Tensor
+
+from fedkin.core.errors import kind_of
 
 Payload = dict[str, Any]
 """Names to tensors, numbers, strings, booleans, ``None``, or lists and string-keyed dicts of them."""
@@ -47,6 +50,30 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
         )
 
     return tensors, json.dumps(walk(tree, ""), sort_keys=True)
+
+
+def foreign(tree: Any, path: str = "") -> str | None:
+    """Return where a tree holds what `pack` does not take, and what it is, in words; ``None`` if it takes all of it."""
+    if isinstance(tree, Tensor) or type(tree) in _PLAIN:
+        return None
+    if isinstance(tree, Mapping):
+        for key, item in tree.items():
+            if not isinstance(key, str) or key == _TENSOR:
+                return f"{_at(path)}a dict with the key {key!r}; keys are strings"
+            if (found := foreign(item, f"{path}/{key}" if path else key)) is not None:
+                return found
+        return None
+    if isinstance(tree, list | tuple):
+        items = (foreign(item, f"{path}/{at}") for at, item in enumerate(tree) if type(item) not in _PLAIN)
+        return next((found for found in items if found is not None), None)
+    if isinstance(tree, bool | int | float | str):
+        return None
+    advice = " (torch.from_numpy makes a tensor of it)" if isinstance(tree, np.ndarray) else ""
+    return f"{_at(path)}{kind_of(tree)}{advice}"
+
+
+def _at(path: str) -> str:
+    return f"'{path}', " if path else ""
 
 
 def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedkin.core.contract import after_step, check_result
 from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
 from fedkin.core.method import Method, Record
@@ -25,7 +26,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
     while True:
         fed.requested, fed.usable = 0, 0
         try:
-            after, record = method.step(fed, state)
+            after, record = after_step(method, state, method.step(fed, state))
         except DivergedError as error:
             reasons = {i: reason for i, reason in error.culprits.items() if i not in fed.away}
             if not reasons or not fed.can_spare(reasons):
@@ -60,10 +61,12 @@ def _attempts(reasons: Mapping[int, str]) -> int:
 
 
 def check_clustered(method: Method[Any], fed: Federation, found: Mapping[str, Any]) -> None:
-    """Check what a method has left at the clients of this process in the end, whose samples it clusters.
+    """Check a method's result, and the clusters of samples that it has left at the clients of this process, if any.
 
-    `found` is its result. Raises FedkinError if no client has clusters, or one has a number that is not among them.
+    `found` is its result. Raises FedkinError if it is not as it should be, no client has clusters, or one has a number
+    that is not among them.
     """
+    check_result(method, found)
     clients = [fed.clients[i] for i in fed.present if i in fed.clients]
     if method.clusters != "samples" or not clients:
         return
@@ -73,8 +76,7 @@ def check_clustered(method: Method[Any], fed: Federation, found: Mapping[str, An
             f'{name} has finished, and no client has clusters of its samples; a task should set state["clusters"], '
             "int64 with a number per sample."
         )
-    if not isinstance(n_clusters := found.get("n_clusters"), int):
-        return
+    n_clusters = found["n_clusters"]
     for client in clients:
         own = client.state.get("clusters")
         if own is not None and len(own) and not 0 <= int(own.min()) <= int(own.max()) < n_clusters:

@@ -18,6 +18,7 @@ from threading import Lock
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
+from fedkin.core.contract import carried_out
 from fedkin.core.device import cuda_graphs, device, on
 from fedkin.core.seeds import derive_bytes, derive_generator
 
@@ -135,9 +136,7 @@ class LocalFederation(Federation):
                 self.clients[i].secret = partial(self._secret, i)
             spent = -time.thread_time()
             with on(self.device, cuda_graphs=self.cuda_graphs):
-                replies = task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
-                for i in ids:
-                    self.clients[i].check_clusters()
+                replies = carried_out(task, [self.clients[i] for i in ids], [payloads[i] for i in ids])
             spent += time.thread_time()
             with self._clock:
                 self.seconds += spent

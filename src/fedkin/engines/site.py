@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload
+from fedkin.core.contract import carried_out
 from fedkin.core.device import on
 from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError, make_private, write_secret
@@ -173,8 +174,7 @@ class Site:
 def _done(task: Task, client: Client, payload: Payload) -> Payload:
     """Run a task whose payload has the right form; an error is reported without details, which may hold samples."""
     try:
-        (reply,) = task.run([client], [payload])
-        client.check_clusters()
+        (reply,) = carried_out(task, [client], [payload])
     except FedkinError:
         raise
     except Exception as error:  # its message may hold samples, so that it stays in the site's log

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedkin.core import Method, State
+from fedkin.core.contract import first_state
 from fedkin.core.progress import Callback, Callbacks
 from fedkin.core.steps import do_step
 from fedkin.data.population import Population
@@ -44,7 +45,7 @@ class Rounds:
 
     def to_the_end(self) -> State:
         """Make steps until the method has finished or a callback stops it, and return the last state."""
-        state: State = self.method.init(self.fed)
+        state: State = first_state(self.method, self.method.init(self.fed))
         self._judge(state)
         while not state.finished:
             state = self._step(state)
