@@ -46,29 +46,6 @@ def test_very_long_cells_are_read(tmp_path):
     assert read_csv(write(tmp_path / "t.csv", f"{'a' * 300_000},b\n1,2\n"), "It").shape == (1, 2)
 
 
-def test_decimal_commas(tmp_path):
-    path = write(tmp_path / "t.csv", "a;b;c\n1,5;x;-0,25\n?;y;1\n")
-    read = read_table(path, options=TableOptions(decimal=","))
-    assert [one.kind for one in read.table.columns] == ["number", "category", "number"]
-    assert read.x.nan_to_num(-1).tolist() == [[1.5, 0, -0.25], [-1, 1, 1]]
-    with pytest.raises(FedkinError) as error:
-        read_table(path)
-    assert [line.partition(" of ")[0] for line in str(error.value).splitlines()] == ["Columns 'a', 'c'"]
-
-
-def test_a_file_with_commas_between_cells_has_points_among_files_with_decimal_commas(tmp_path):
-    options = TableOptions(decimal=",")
-    assert read_table(write(tmp_path / "t.csv", "age,crp\n85,8.486\n89,8.59\n"), options=options).x[0, 1] == 8.486
-    mixed = write(tmp_path / "m.csv", "age,crp\n85,8.486\n89,x\n")
-    assert read_table(mixed, options=options).table.columns[1].categories == ("8.486", "x")
-    assert read_table(write(tmp_path / "q.csv", 'age,crp\n85,"8,486"\n'), options=options).x[0, 1] == 8.486
-    thousands = 'age,sum\n85,"2.448,89"\n'
-    assert read_table(write(tmp_path / "g.csv", thousands), options=options).x[0, 1] == 2448.89
-    with pytest.raises(FedkinError, match=r"decimal comma, such as '2\.448,89'; set decimal = ','"):
-        read_table(tmp_path / "g.csv")
-    assert read_table(write(tmp_path / "s.csv", "age;crp\n85;8.486\n89;1,5\n"), options=options).x[0, 1] == 8486
-
-
 @pytest.mark.parametrize(
     "word", ["?", "-", ".", "–", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "\\N", "None"]
 )
@@ -200,11 +177,6 @@ def test_empty_cells_beyond_the_header_are_no_data(tmp_path):
     assert frame["b"].tolist() == [3, 2]
 
 
-def test_numbers_with_a_decimal_comma_are_no_units(tmp_path):
-    rows = "".join(f"-0,{row};1,{row}\n" for row in range(12))
-    assert len(read_csv(write(tmp_path / "t.csv", "temp;hum\n" + rows), "It")) == 12
-
-
 def test_a_row_of_units_is_refused_in_one_sentence(tmp_path):
     units = "kind,length,mass,seen\n,mm,g,\na,1.5,3,yes\nb,2.5,4,no\nb,,5,\n"
     with pytest.raises(FedkinError, match=r"^Row 1 of It holds texts such as 'mm' above numbers"):
@@ -272,82 +244,6 @@ def test_names_in_angle_brackets_are_no_web_page(tmp_path):
         separator = next(filter(header.__contains__, ",;|"))
         frame = read_csv(write(tmp_path / "t.csv", f"{header}\n1{separator}2\n3{separator}4\n"), "It")
         assert frame.to_numpy().tolist() == [[1, 2], [3, 4]]
-
-
-def test_points_that_seem_to_part_thousands_are_asked_about(tmp_path):
-    rows = [f"{at};{at * 347:,}".replace(",", ".") for at in range(1, 30)]
-    path = write(tmp_path / "t.csv", "a;b\n" + "\n".join(rows) + "\n")
-    with pytest.raises(FedkinError) as error:
-        read_csv(path, "It")
-    assert str(error.value) == (
-        "Column 'b' of It holds '347' and '1.041', where the point seems to separate thousands; set decimal = ',', or "
-        "write the numbers without it."
-    )
-    assert read_table(path, options=TableOptions(decimal=",")).x[:, 1].tolist() == [at * 347 for at in range(1, 30)]
-    other = write(tmp_path / "u.csv", "a;b\n" + "\n".join(f"{at};{at * 347 / 1000}" for at in range(1, 400)) + "\n")
-    assert read_csv(other, "It")["b"][0] == 0.347
-
-
-def test_commas_that_seem_to_part_thousands_are_asked_about_though_decimals_have_commas(tmp_path):
-    amounts = [f'"{at * 347:,}"' if at > 2 else str(at * 347) for at in range(1, 30)]
-    for separator in ",;":
-        rows = "\n".join(f"{at}{separator}{amount}" for at, amount in enumerate(amounts))
-        path = write(tmp_path / "t.csv", f"a{separator}b\n{rows}\n")
-        with pytest.raises(FedkinError) as error:
-            read_table(path, options=TableOptions(decimal=","))
-        assert str(error.value) == (
-            f"Column 'b' of '{path}' holds '347' and '1,041', where the comma seems to separate thousands; write the "
-            "numbers without it."
-        )
-        assert read_table(path).x[:, 1].tolist() == [at * 347 for at in range(1, 30)]
-
-
-def test_points_that_part_thousands_between_commas_end_in_zeros(tmp_path):
-    def read(step):
-        rows = "\n".join(f"{at},{at * step:,}".replace(",", ".").replace(".", ",", 1) for at in range(1, 30))
-        return read_csv(write(tmp_path / "t.csv", f"a,b\n{rows}\n"), "It")["b"]
-
-    with pytest.raises(FedkinError) as error:
-        read(350)
-    assert str(error.value) == (
-        "Column 'b' of It holds '350' and '1.050', where the point seems to separate thousands; write the numbers "
-        "without it."
-    )
-    fractions = "\n".join(f"{at},{at * 347 / 1000 if at > 1 else 347}" for at in range(1, 400))
-    assert read_csv(write(tmp_path / "u.csv", f"a,b\n{fractions}\n"), "It")["b"][1] == 0.694
-
-
-def test_a_dash_beside_plus_is_a_value(tmp_path):
-    rows = ["id,protein,hbsag,age,ward", "1,+,-,30,-", "2,-,+,-,A", "3,2+,-,40,B", "4,,-,50,-"]
-    read = read_table(write(tmp_path / "t.csv", "\n".join(rows)), "hbsag")
-    assert read.classes == ["+", "-"]
-    protein, age, ward = (read.table.columns[read.table.names.index(name)] for name in ("protein", "age", "ward"))
-    assert protein.categories == ("+", "-", "2+")
-    assert read.table.of("protein").isnan().tolist() == [False, False, False, True]
-    assert (age.kind, ward.categories) == ("number", ("A", "B"))
-    assert int(read.table.of("age").isnan().sum()) == 1
-
-
-def test_dashes_alone_are_empty_cells_unless_the_clients_know_better(tmp_path):
-    path = write(tmp_path / "t.csv", "age,hbsag\n30,-\n40,-\n")
-    assert read_table(path).table.of("hbsag").isnan().all()
-    known = read_table(path, options=TableOptions(categorical=["hbsag"], signed=["hbsag"])).table
-    assert known.columns[1].categories == ("-",)
-    emptied = TableOptions(categorical=["hbsag"], signed=["hbsag"], na_values=["-"])
-    assert read_table(path, options=emptied).table.of("hbsag").isnan().all()
-
-
-def test_none_is_a_level_of_texts_unless_the_file_has_it_among_numbers(tmp_path):
-    rows = "None,1\nMild,2\nSevere,{}\n" * 4
-    read = read_table(write(tmp_path / "t.csv", "pain,age\n" + rows.format(*["3"] * 4))).table
-    assert read.columns[0].categories == ("Mild", "None", "Severe")
-    read = read_table(write(tmp_path / "t.csv", "pain,age\n" + rows.format("", *["3"] * 3))).table
-    assert read.columns[0].categories == ("Mild", "None", "Severe")
-    read = read_table(write(tmp_path / "t.csv", "pain,age\n" + rows.format("None", *["3"] * 3))).table
-    assert read.columns[0].categories == ("Mild", "Severe")
-    options = TableOptions(ordinal={"alley": ["NA", "Gravel", "Paved"]})
-    read = read_table(write(tmp_path / "t.csv", "alley,age\nNA,1\nGravel,NA\nPaved,2\n"), options=options)
-    assert read.x.nan_to_num(-1).tolist() == [[0, 1], [1, -1], [2, 2]]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,11 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fedkin.core.errors import FedkinError, refuse
+from fedkin.core.errors import FedkinError
 from fedkin.data.reading.columns import DASHES
 from fedkin.data.reading.csv_cells import restore_dashes, restore_levels, restore_texts
 from fedkin.data.reading.csv_headers import (
@@ -24,8 +23,8 @@ from fedkin.data.reading.csv_headers import (
     is_nameless,
     without_comments,
 )
+from fedkin.data.reading.csv_thousands import check_thousands
 from fedkin.data.reading.table_options import NONE
-from fedkin.data.reading.text_values import COMMA_THOUSANDS, POINT_THOUSANDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,8 +48,6 @@ _WEB_PAGE = re.compile(
 """How HTML begins, but not a header such as ``<p>,<h1>``."""
 _QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
-_FEW = 10
-"""Distinct numbers like 1.234 that may still be fractions beside whole ones."""
 _EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>", "\\N"]
 """What stands for an empty cell beside pandas' own words, dashes unless they are values."""
 
@@ -79,8 +76,6 @@ def read_csv(
     Raises FedkinError if it is no text in UTF-8, in UTF-16 with a byte order mark, or in `encoding`; if it has no
     header, or rows longer than that; if a column has no name; or if a point seems to separate thousands.
     """
-    import pandas as pd
-
     text, said = _text(path, where, encoding), None
     if first := re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE):  # as spreadsheets write it
         text, said = text[first.end() :], first[1]
@@ -89,49 +84,92 @@ def read_csv(
     check_names(header, where)
     if separator == "," and not _QUOTED_COMMA.search(text):
         decimal = "."  # commas are taken, so that a file among others with decimal commas has points
-    options: dict[str, Any] = {"sep": separator, "index_col": False, "skipinitialspace": True, "decimal": decimal}
+    cells = _Cells(text, separator, decimal)
+    frame = _typed(cells, path, where, len(header), kept, texts)
+    frame = _without_blank_rows(frame, cells)
+    check_is_header(header, frame, where)
+    check_no_units(frame, where)
+    check_thousands(frame, cells.as_texts, where, decimal, separator)
+    frame = _without_remains(frame, header, where)
+    frame.attrs["decimal"] = decimal
+    return frame
 
-    def as_texts(**more: Any) -> pd.DataFrame:
-        return pd.read_csv(io.StringIO(text), dtype=str, **options, **more)
+
+@dataclass(frozen=True)
+class _Cells:
+    """A file's text, which can be read as numbers and truth values, or as texts as they are written."""
+
+    text: str
+    separator: str
+    decimal: str
+
+    def read(self, **more: Any) -> pd.DataFrame:
+        """Return the cells as pandas takes them, or as it is asked to by its own options."""
+        import pandas as pd
+
+        common: dict[str, Any] = {"sep": self.separator, "decimal": self.decimal}
+        return pd.read_csv(io.StringIO(self.text), index_col=False, skipinitialspace=True, **common, **more)
+
+    def as_texts(self, **more: Any) -> pd.DataFrame:
+        """Return the cells as they are written."""
+        return self.read(dtype=str, **more)
+
+
+def _typed(
+    cells: _Cells, path: Path, where: str, names: int, kept: Callable[[str], Collection[str]], texts: Collection[str]
+) -> pd.DataFrame:
+    """Read cells into numbers, truth values and texts; `names` is how many columns the first line names.
+
+    Raises FedkinError if pandas cannot read them, or rows are longer than the first line.
+    """
+    import pandas as pd
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(io.StringIO(text), na_values=_EMPTY_CELLS, low_memory=False, **options)
+            frame = cells.read(na_values=_EMPTY_CELLS, low_memory=False)
             frame = frame.copy()  # of many columns each is a block of its own, which pandas copies one by one
-            if re.search(rf'(?:\A|[\n"{re.escape(separator)}]){_LEADING_ZERO}', text):
-                whole = _whole_numbers(frame)
-                codes = as_texts(usecols=whole) if whole else frame
-                for at in whole:
-                    if codes[frame.columns[at]].str.match(_LEADING_ZERO).any():
-                        frame[frame.columns[at]] = codes[frame.columns[at]]
-            restore_texts(frame, as_texts, texts)
-            if any(dash in text for dash in DASHES):
-                restore_dashes(frame, as_texts)
-            restore_levels(frame, as_texts, kept, NONE in text)
+            _restore_codes(frame, cells)
+            restore_texts(frame, cells.as_texts, texts)
+            if any(dash in cells.text for dash in DASHES):
+                restore_dashes(frame, cells.as_texts)
+            restore_levels(frame, cells.as_texts, kept, NONE in cells.text)
     except pd.errors.ParserWarning as error:
         raise FedkinError(
-            f"Rows of {where} hold more cells than its first line has names ({len(header)}); it must name the columns "
+            f"Rows of {where} hold more cells than its first line has names ({names}); it must name the columns "
             "(a title above them? delete it)."
         ) from error
     except (ValueError, csv.Error) as error:
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({_reason(error)}).") from error
-    if header and frame.shape[1] != len(header):  # without one, a cell is longer than Python's reader takes
-        found = f"its first line names {len(header)} columns, but its rows have {frame.shape[1]} cells"
+    if names and frame.shape[1] != names:  # without a first line, a cell is longer than Python's reader takes
+        found = f"its first line names {names} columns, but its rows have {frame.shape[1]} cells"
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({found}).")
-    empty = frame.isna().to_numpy().all(axis=1)
-    if frame.shape[1] > 1 and empty.any():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", pd.errors.ParserWarning)  # the cells beyond the header are empty
-            cells = as_texts(keep_default_na=False)
-        blank = [all(not cell.strip() for cell in row) for row in cells.to_numpy(dtype=object)[empty]]
-        frame = frame.drop(index=frame.index[empty][blank]).reset_index(drop=True)
-    check_is_header(header, frame, where)
-    check_no_units(frame, where)
-    _check_thousands(frame, as_texts, where, decimal, separator)
-    frame = _without_remains(frame, header, where)
-    frame.attrs["decimal"] = decimal
     return frame
+
+
+def _restore_codes(frame: pd.DataFrame, cells: _Cells) -> None:
+    """Put back what is written with leading zeros, in place: such numbers are codes."""
+    if not re.search(rf'(?:\A|[\n"{re.escape(cells.separator)}]){_LEADING_ZERO}', cells.text):
+        return
+    whole = _whole_numbers(frame)
+    codes = cells.as_texts(usecols=whole) if whole else frame
+    for at in whole:
+        if codes[frame.columns[at]].str.match(_LEADING_ZERO).any():
+            frame[frame.columns[at]] = codes[frame.columns[at]]
+
+
+def _without_blank_rows(frame: pd.DataFrame, cells: _Cells) -> pd.DataFrame:
+    """Drop rows in which no cell has anything written; those with words for an empty cell stay."""
+    import pandas as pd
+
+    empty = frame.isna().to_numpy().all(axis=1)
+    if frame.shape[1] < 2 or not empty.any():
+        return frame
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pd.errors.ParserWarning)  # the cells beyond the header are empty
+        written = cells.as_texts(keep_default_na=False)
+    blank = [all(not cell.strip() for cell in row) for row in written.to_numpy(dtype=object)[empty]]
+    return frame.drop(index=frame.index[empty][blank]).reset_index(drop=True)
 
 
 def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.DataFrame:
@@ -216,49 +254,3 @@ def _whole_numbers(frame: pd.DataFrame) -> list[int]:
         return bool(types.is_integer_dtype(column))
 
     return [at for at, (_, column) in enumerate(frame.items()) if whole(column)]
-
-
-def _check_thousands(
-    frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame], where: str, decimal: str, separator: str
-) -> None:
-    """Refuse columns in which what is read as decimal seems to separate thousands, as 937 beside 1.937 and 12.500.
-
-    Fractions with three decimals all, beside whole numbers, are refused with them; where cells are separated by commas,
-    points hardly separate thousands, so some must be like 12.500, for programs leave zeros at the end away.
-    """
-    able = _may_part_thousands(frame)
-    if not able:
-        return
-    cells = as_texts(usecols=able)
-    pattern, called = (COMMA_THOUSANDS, "comma") if decimal == "," else (POINT_THOUSANDS, "point")
-    rare = separator == "," and decimal == "."
-    advice = "set decimal = ',', or write" if decimal == "." and not rare else "write"
-    problems = []
-    for at in able:
-        words = cells[frame.columns[at]].dropna().str.strip().unique()
-        parted = [word for word in words if pattern.fullmatch(word)]
-        whole = [word for word in words if re.fullmatch(r"[+-]?\d{1,3}", word)]
-        if len(parted) <= _FEW or len(parted) + len(whole) < len(words):
-            continue
-        if not rare or any(word.endswith("0") for word in parted):
-            problems.append(
-                f"Column '{frame.columns[at]}' of {where} holds '{max(whole, key=len)}' and '{parted[0]}', where the "
-                f"{called} seems to separate thousands; {advice} the numbers without it."
-            )
-    refuse(problems)
-
-
-def _may_part_thousands(frame: pd.DataFrame) -> list[int]:
-    """Return the positions of columns in which what is read as decimal may separate thousands.
-
-    Their fractions have at most three decimals, and some integer in them has three digits.
-    """
-    at = [at for at, kind in enumerate(frame.dtypes) if isinstance(kind, np.dtype) and kind.kind == "f"]
-    values = np.abs(frame.iloc[:, at].to_numpy(dtype=np.float64))
-    filled = ~np.isnan(values)
-    with np.errstate(invalid="ignore", over="ignore"):  # infinite and very large ones
-        whole = filled & (values % 1 == 0)
-        fine = (np.round(values * 1000) / 1000 == values) | ~filled
-    hundreds = whole & (values >= 100) & (values < 1000)
-    able = fine.all(0) & (whole.sum(0) < filled.sum(0)) & hundreds.any(0)
-    return [at[column] for column in np.flatnonzero(able)]
