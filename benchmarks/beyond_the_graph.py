@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 import fedkin
-from fedkin.clustering import node_clusters
+from fedkin.clustering.graph import node_clusters
 from tables import POOLED, by_silhouette, prepared
 
 Drawn = tuple[NDArray[np.float64] | pd.DataFrame, NDArray[np.int64]]

@@ -19,8 +19,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedkin
 from arff_tables import arff_sources
-from fedkin.clustering.community_joining import FEW_DIMENSIONS
-from fedkin.clustering.few_nodes import FEW_IN_SPACE
+from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS
+from fedkin.clustering.graph.few_nodes import FEW_IN_SPACE
 from table_sources import sources, table
 
 CLIENTS = 3

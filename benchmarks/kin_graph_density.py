@@ -26,8 +26,8 @@ Labels = NDArray[np.int64]
 Drawn = tuple[Rows, Labels]
 
 CLIENTS, FLOORS, SIZES = 3, (5, 2), (150, 300, 600, 1_500)
-BY_DENSITY = patch("fedkin.clustering.graph_cut.density_clusters", lambda points, size: None)
-BY_MODES = patch("fedkin.clustering.node_clusters.on_a_line", lambda points: False)
+BY_DENSITY = patch("fedkin.clustering.graph.graph_cut.density_clusters", lambda points, size: None)
+BY_MODES = patch("fedkin.clustering.graph.node_clusters.on_a_line", lambda points: False)
 """What leaves out either way."""
 
 

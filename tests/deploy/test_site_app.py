@@ -11,8 +11,8 @@ from flwr.app import Message
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
+from fedkin.data.preparing.encoding.scaling import moments
 from fedkin.data.preparing.preparation import restore_preparation
-from fedkin.data.preparing.scaling import moments
 from fedkin.data.reading.sources import load
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep

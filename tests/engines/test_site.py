@@ -13,8 +13,8 @@ from fedkin.core.noise import normal
 from fedkin.core.replies import is_number
 from fedkin.core.task import _TASKS, known_task
 from fedkin.core.trusted_packages import trusted_packages
+from fedkin.data.preparing.encoding.scaling import shapes, squares
 from fedkin.data.preparing.prepare import arrange_columns
-from fedkin.data.preparing.scaling import shapes, squares
 from fedkin.engines.site import Site
 from fedkin.engines.site_memory import Memory
 from fedkin.engines.site_request import Request
@@ -204,13 +204,13 @@ def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:
 
 
 def test_only_tasks_of_named_packages_run() -> None:
-    assert known_task("fedkin.data.preparing.scaling.moments").name.endswith("moments")
+    assert known_task("fedkin.data.preparing.encoding.scaling.moments").name.endswith("moments")
     with (
         trusted_packages(["fedkin"]),
         pytest.raises(FedkinError, match=r"'os.path' is not from fedkin, so this client does not run it"),
     ):
         known_task("os.path.join")
-    for name in ("fedkin.data.preparing.scaling.sums", "fedkin.nothing.there", "nothing"):
+    for name in ("fedkin.data.preparing.encoding.scaling.sums", "fedkin.nothing.there", "nothing"):
         with pytest.raises(FedkinError, match="is not known here; client and server need the same version"):
             known_task(name)
 

@@ -23,7 +23,7 @@ from fedkin.core.files import folder_lock, read_json, write_secret
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.trusted_packages import named_object
 from fedkin.data.population import Population
-from fedkin.data.preparing.column_notes import notes_on_sites_labels
+from fedkin.data.preparing.notes.column_notes import notes_on_sites_labels
 from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.dataset import in_order
 from fedkin.deploy.app_folder import check_federated

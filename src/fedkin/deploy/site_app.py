@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from fedkin.core import FedkinError, Payload
 from fedkin.core.errors import listing
 from fedkin.core.files import make_private, write_atomically
-from fedkin.data.preparing.cell_notes import notes_on_cells
+from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.label_columns import note_on_many_classes
 from fedkin.deploy.site_file import read_site
@@ -40,9 +40,9 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
-    from fedkin.data.preparing.column_spellings import with_names
     from fedkin.data.preparing.preparation import Preparation, encoding_of
-    from fedkin.data.preparing.schema_notes import note_on_unused
+    from fedkin.data.preparing.schema.column_spellings import with_names
+    from fedkin.data.preparing.schema.schema_notes import note_on_unused
     from fedkin.experiment.checksums import write_sums
     from fedkin.experiment.label_files import label_file, labels_of
     from fedkin.experiment.outputs import READING, write_reading, write_result

@@ -23,9 +23,10 @@ from fedkin.core.progress import Callbacks, followed
 from fedkin.core.steps import check_clustered
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.array_ranges import ends_of
-from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
-from fedkin.data.preparing.preparation import Preparation, PreparingOptions
+from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.figures import client_panels, figure_of, sample_panels

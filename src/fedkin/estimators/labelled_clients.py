@@ -16,8 +16,8 @@ from fedkin.core.errors import mid_sentence, raised_by, refuse
 from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
 from fedkin.data.inputs.federation_input import FederationInput
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
-from fedkin.data.preparing.cell_notes import notes_on_cells
-from fedkin.data.preparing.column_notes import notes_on_labels, notes_on_spelt_labels
+from fedkin.data.preparing.notes.cell_notes import notes_on_cells
+from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset, are_whole, fractions, fractions_once

@@ -17,7 +17,7 @@ from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.inputs.client_input import ClientInput
 from fedkin.data.inputs.federation_input import FederationInput, federation_input
 from fedkin.data.population import Population
-from fedkin.data.preparing.cluster_profile import profile_clusters
+from fedkin.data.preparing.profile.cluster_profile import profile_clusters
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient

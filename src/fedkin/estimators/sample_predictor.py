@@ -15,7 +15,7 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.data.inputs.federation_input import federation_input, holds_several
-from fedkin.data.preparing.cluster_profile import ClusterProfile
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.estimators.by_client import of_each
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.labelled_clients import data_and_labels, read_labels

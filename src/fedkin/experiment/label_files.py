@@ -16,8 +16,8 @@ from fedkin.core import Client
 from fedkin.core.files import write_atomically
 from fedkin.core.table import Table
 from fedkin.data.population import short_names
-from fedkin.data.preparing.column_spellings import with_names
 from fedkin.data.preparing.preparation import id_of
+from fedkin.data.preparing.schema.column_spellings import with_names
 
 _UNSAFE = re.compile(r"[^\w.@+ -]")
 

@@ -18,8 +18,8 @@ from fedkin.core.files import check_regular, read_tables, similar_path, write_at
 from fedkin.core.payload import pack, unpack
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
-from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.data.reading.dataset import NO_LABELS, Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions

@@ -18,11 +18,12 @@ from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timi
 from fedkin.core.steps import check_clustered, do_step
 from fedkin.core.trees import owned
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
-from fedkin.data.preparing.data_notes import short_form
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
-from fedkin.data.preparing.preparation import Preparation, PreparingOptions, restore_preparation
+from fedkin.data.preparing.notes.data_notes import short_form
+from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import prepare as prepare_data
+from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.checksums import write_sums

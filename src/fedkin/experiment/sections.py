@@ -9,8 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNeg
 from pydantic_core import PydanticCustomError
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.preparing.encoding import Imputation
-from fedkin.data.preparing.preparation import PreparingOptions
+from fedkin.data.preparing.preparing_options import Imputation, PreparingOptions
 from fedkin.data.reading.asked_columns import COLUMN_KEYS
 from fedkin.data.reading.table_options import AUTO, NA_VALUES, TableOptions, are_na_values
 from fedkin.secure_aggregation.signatures import public_keys

@@ -11,9 +11,10 @@ import fedkin
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.encoding import TableEncoding, from_neighbours
-from fedkin.data.preparing.preparation import PreparingOptions, restore_preparation
+from fedkin.data.preparing.encoding.encoding import TableEncoding, from_neighbours
+from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.preparing.prepare import arrange_columns, prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.engines.local import LocalFederation
 
 NAN = float("nan")

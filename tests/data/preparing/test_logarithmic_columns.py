@@ -9,10 +9,11 @@ import torch
 from fedkin.core.errors import FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column
-from fedkin.data.preparing.cell_notes import notes_on_cells
-from fedkin.data.preparing.preparation import Preparation, PreparingOptions
+from fedkin.data.preparing.notes.cell_notes import notes_on_cells
+from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.schema.schema import SchemaColumn
 from fedkin.data.reading.dataset import Dataset
 from prepared_tables import NAN, category, federation, number, pooled, table
 

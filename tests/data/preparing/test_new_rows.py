@@ -5,10 +5,10 @@ import torch
 
 from fedkin.core import FedkinError
 from fedkin.core.table import Column
-from fedkin.data.preparing.encoding import aligned
+from fedkin.data.preparing.encoding.encoding import aligned
 from fedkin.data.preparing.new_rows import ends_outward, notes_on_new_rows
-from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from prepared_tables import NAN, category, federation, number, table
 
 WARDS = ["heart"] * 15 + ["lung"] * 15

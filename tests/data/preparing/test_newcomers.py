@@ -3,8 +3,8 @@
 import torch
 
 from fedkin.data.preparing.newcomers import prepare_newcomers, welcome
-from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.scenarios.drift import Arrivals
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.engines.local import LocalFederation

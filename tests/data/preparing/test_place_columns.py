@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import fedkin
-from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table
 from prepared_tables import federation

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.preparation import Preparation, PreparingOptions, restore_preparation
+from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import encode_table, prepare
-from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.schema.schema import SchemaColumn
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 

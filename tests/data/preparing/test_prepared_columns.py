@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.preparation import PreparingOptions
+from fedkin.data.preparing.encoding.scaling import moments, table_columns
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.scaling import moments, table_columns
-from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.preparing.schema.schema import SchemaColumn
 from fedkin.data.reading.tables import frame_to_table
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from fedkin.data.preparing.cluster_profile import ClusterProfile
-from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
+from fedkin.data.preparing.schema.schema import SchemaColumn
 from fedkin.experiment.report_content.column_words import _how_often, contrasted, described
 
 

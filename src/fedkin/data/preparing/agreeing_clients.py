@@ -12,7 +12,7 @@ import torch
 from fedkin.core.errors import refuse
 from fedkin.core.table import Kind, Table
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, ColumnReport, reports_of
-from fedkin.data.preparing.schema import disagreements, reports_by_name
+from fedkin.data.preparing.schema.schema import disagreements, reports_by_name
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import mid_sentence
-from fedkin.data.preparing.column_notes import clients_in_words
 from fedkin.data.preparing.new_rows import ends_outward
+from fedkin.data.preparing.notes.column_notes import clients_in_words
 
 _TIMES = 25.0
 """Ratio of the largest distances from 0 from which on arrays seem to be in another unit."""

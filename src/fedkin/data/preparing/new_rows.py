@@ -10,12 +10,12 @@ from torch import Tensor
 
 from fedkin.core.errors import listing, mid_sentence
 from fedkin.core.table import MEASURED, Column, Kind, Table
-from fedkin.data.preparing.column_notes import as_written, spelt_as
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
-from fedkin.data.preparing.column_spellings import with_names
-from fedkin.data.preparing.encoding import OTHER, TableEncoding, aligned
-from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.data.reading.text_values import as_known
+from fedkin.data.preparing.encoding.encoding import OTHER, TableEncoding, aligned
+from fedkin.data.preparing.notes.column_notes import as_written, spelt_as
+from fedkin.data.preparing.schema.column_spellings import with_names
+from fedkin.data.preparing.schema.schema import SchemaColumn
+from fedkin.data.reading.values.text_values import as_known
 
 _ROWS, _FAR, _VERY_FAR = 3, 4.0, 20.0
 """Standard deviations from the mean of the clients' rows: all of at least so many rows are farther than the first, or

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence, Set
 
 from fedkin.core import Client, Federation, Payload, Task
 from fedkin.core.refusals import Refusal, Unusable
+from fedkin.data.preparing.encoding.scaling import is_prepared, rescale
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import encode_table
-from fedkin.data.preparing.scaling import is_prepared, rescale
 
 
 def welcome(fed: Federation, clients: Sequence[Client], away: Set[int], preparation: Preparation) -> None:

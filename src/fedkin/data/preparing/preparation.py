@@ -1,11 +1,11 @@
-"""Preparation of a federation's data: its options, and how it is repeated on new samples and when a run resumes."""
+"""How the preparation of a federation's data is repeated on new samples and when a run resumes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,53 +16,22 @@ from fedkin.core.table import LOGARITHMS, Column, Kind, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.array_ranges import note_on_new_arrays
-from fedkin.data.preparing.column_reports import MIN_MEMBERS
-from fedkin.data.preparing.data_notes import beside
-from fedkin.data.preparing.encoding import Imputation, TableEncoding
+from fedkin.data.preparing.encoding.encoding import TableEncoding
+from fedkin.data.preparing.encoding.scaling import Scaling, restore_scaling
 from fedkin.data.preparing.new_rows import notes_on_new_rows
-from fedkin.data.preparing.scaling import Scaling, restore_scaling
+from fedkin.data.preparing.notes.data_notes import beside
 from fedkin.data.reading.arrays import as_dataset, plain_numbers
 from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.image_ranges import as_in_fit
 from fedkin.data.reading.logarithms import on_their_scale
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import AUTO, NO_OPTIONS, TableOptions
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
 STATE = "preparation"
 """Where a client's state has the encoding of its table, uint8."""
 _ABOVE_ONE = 1.5
 """Mean from which on numbers are surely not in [0, 1]."""
-
-
-@dataclass(frozen=True)
-class PreparingOptions:
-    """Options of the preparation of data.
-
-    By `scaling` "auto" data that all lie in [0, 1] are left alone, columns that share one unit, such as pixels, are
-    divided by one scale, and each column of others is standardised, where a few values far from all others count as a
-    limit; not with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits, and
-    "none" leaves numbers as they are. `id` is the column of tables that names rows: its name, "auto" to recognise it,
-    or "none". `lacking` is what happens to a column that a client lacks, or of which all its cells are empty, or more
-    than half of all clients' cells.
-
-    By `imputation` "neighbours" empty cells take the mean of the five most similar rows of the same client, by "median"
-    the median or most frequent value of all clients, as empty cells of new rows always do. A row affects others by
-    "neighbours", so methods with differential privacy take "median". With `indicator` a column with empty cells gets an
-    indicator of these, which shares the column's weight. `min_members`, at least 5, are samples of one client that a
-    category needs for its name to leave the client; others are pooled.
-    """
-
-    scaling: Literal["auto", "standard", "none"] = "auto"
-    id: str = AUTO
-    lacking: Literal["drop", "impute"] = "drop"
-    imputation: Imputation = "neighbours"
-    indicator: bool = False
-    min_members: int = MIN_MEMBERS
-
-    def of(self, *, private: bool) -> Self:
-        """Return the options for a method that is differentially private for one sample, or is not."""
-        return replace(self, imputation="median") if private else self
 
 
 @dataclass(frozen=True)

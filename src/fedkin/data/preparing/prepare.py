@@ -15,19 +15,12 @@ from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.core.table import LOGARITHMS, Kind
 from fedkin.data.preparing.array_ranges import notes_on_arrays
-from fedkin.data.preparing.category_notes import note_on_apart_categories, notes_on_categories
-from fedkin.data.preparing.category_rows import CategoryRows, rows_by_column
-from fedkin.data.preparing.client_sums import sums_of_columns
-from fedkin.data.preparing.column_notes import notes_on_codes, wrong_truths
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
-from fedkin.data.preparing.column_spellings import in_common_spelling
-from fedkin.data.preparing.encoding import Imputation, Mode, TableEncoding
-from fedkin.data.preparing.encoding_fit import fitted_encoding
-from fedkin.data.preparing.new_rows import ends_outward
-from fedkin.data.preparing.outliers import unlimited
-from fedkin.data.preparing.preparation import STATE, Preparation, PreparingOptions, remember
-from fedkin.data.preparing.range_notes import notes_on_ranges
-from fedkin.data.preparing.scaling import (
+from fedkin.data.preparing.encoding.client_sums import sums_of_columns
+from fedkin.data.preparing.encoding.encoding import Mode, TableEncoding
+from fedkin.data.preparing.encoding.encoding_fit import fitted_encoding
+from fedkin.data.preparing.encoding.outliers import unlimited
+from fedkin.data.preparing.encoding.scaling import (
     Scaling,
     moments,
     scale_arrays,
@@ -35,7 +28,16 @@ from fedkin.data.preparing.scaling import (
     shapes,
     table_columns,
 )
-from fedkin.data.preparing.schema import (
+from fedkin.data.preparing.encoding.statistics import ColumnSums, are_columns, secure_sums
+from fedkin.data.preparing.new_rows import ends_outward
+from fedkin.data.preparing.notes.category_notes import note_on_apart_categories, notes_on_categories
+from fedkin.data.preparing.notes.category_rows import CategoryRows, rows_by_column
+from fedkin.data.preparing.notes.column_notes import notes_on_codes, wrong_truths
+from fedkin.data.preparing.notes.range_notes import notes_on_ranges
+from fedkin.data.preparing.preparation import STATE, Preparation, remember
+from fedkin.data.preparing.preparing_options import Imputation, PreparingOptions
+from fedkin.data.preparing.schema.column_spellings import in_common_spelling
+from fedkin.data.preparing.schema.schema import (
     Reports,
     Schema,
     SchemaColumn,
@@ -45,7 +47,7 @@ from fedkin.data.preparing.schema import (
     shortened,
     without,
 )
-from fedkin.data.preparing.schema_notes import (
+from fedkin.data.preparing.schema.schema_notes import (
     note_on_coded_numbers,
     note_on_marks,
     note_on_only_column,
@@ -54,7 +56,6 @@ from fedkin.data.preparing.schema_notes import (
     note_on_recurring_ids,
     places,
 )
-from fedkin.data.preparing.statistics import ColumnSums, are_columns, secure_sums
 from fedkin.data.reading.arrays import common_shape
 from fedkin.secure_aggregation.sums import check_enough
 

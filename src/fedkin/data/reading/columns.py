@@ -15,11 +15,11 @@ import numpy.typing as npt
 from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
-from fedkin.data.reading.date_texts import Ambiguous, as_dates, compact_dates, looks_like_date, no_date_in
-from fedkin.data.reading.durations import is_duration
 from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import NONE, TableOptions
-from fedkin.data.reading.text_values import (
+from fedkin.data.reading.values.date_texts import Ambiguous, as_dates, compact_dates, looks_like_date, no_date_in
+from fedkin.data.reading.values.durations import is_duration
+from fedkin.data.reading.values.text_values import (
     EXACT,
     LEADING_ZERO,
     Values,
@@ -31,7 +31,7 @@ from fedkin.data.reading.text_values import (
     percentages_beside_numbers,
     with_unit,
 )
-from fedkin.data.reading.units import with_known_unit
+from fedkin.data.reading.values.units import with_known_unit
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
-from fedkin.data.reading.text_values import composed
+from fedkin.data.reading.values.text_values import composed
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""

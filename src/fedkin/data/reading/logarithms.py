@@ -14,7 +14,7 @@ from fedkin.core.errors import FedkinError, mid_sentence, refuse
 from fedkin.core.table import IN_WORDS, LOGARITHMS, Column, Kind, Table
 from fedkin.data.reading.columns import ALONE
 from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.text_values import NUMBER, Values
+from fedkin.data.reading.values.text_values import NUMBER, Values
 
 _LARGEST = 700.0
 """Logarithm of numbers that are hardly below the largest float."""

@@ -18,15 +18,15 @@ from fedkin.core.extras import require
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
-from fedkin.data.reading.csv_files import read_csv
-from fedkin.data.reading.csv_points import with_points
+from fedkin.data.reading.csv.csv_files import read_csv
+from fedkin.data.reading.csv.csv_points import with_points
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels
 from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.logarithms import logarithms
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
-from fedkin.data.reading.text_values import composed
 from fedkin.data.reading.total_rows import check_no_lines_below, check_no_totals
+from fedkin.data.reading.values.text_values import composed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedkin.core.errors import FedkinError, mid_sentence
-from fedkin.data.reading.text_values import NUMBER
+from fedkin.data.reading.values.text_values import NUMBER
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
-from fedkin.data.preparing.cell_notes import notes_on_cells
-from fedkin.data.preparing.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
+from fedkin.data.preparing.notes.cell_notes import notes_on_cells
+from fedkin.data.preparing.notes.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_column import clients_in_one
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset

@@ -16,7 +16,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.preparing.cell_notes import notes_on_cells
+from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.reading.arrays import check_same_shape
 from fedkin.data.reading.client_files import READERS, holds_clients
 from fedkin.data.reading.common_columns import united

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.data.population import client_name, short_names
-from fedkin.data.preparing.cluster_profile import ClusterProfile
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.report_content.column_words import DescribedColumn, contrasted, described
 from fedkin.report.cluster_descriptions import ClusterDescriptions

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from fedkin.core.table import LOGARITHMS, MEASURED
-from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.preparing.schema.schema import SchemaColumn
 from fedkin.data.reading.logarithms import original, slope
 
 _SMALLEST, _LARGEST = -4, 8

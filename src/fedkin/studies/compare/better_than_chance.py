@@ -12,7 +12,7 @@ import torch
 from scipy import sparse
 from sklearn.cluster import KMeans
 
-from fedkin.clustering.louvain import louvain
+from fedkin.clustering.graph.louvain import louvain
 from fedkin.clustering.metrics import Labels
 from fedkin.studies.compare.criteria import cohesion
 from fedkin.studies.compare.one_peak_samples import Numbers, OnePeakSamples

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fedkin.core import Client
 from fedkin.data.population import Population
-from fedkin.data.preparing.preparation import PreparingOptions
 from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.engines.local import LocalFederation
 
 Block = tuple[str, int, int]

@@ -22,7 +22,7 @@ from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import doubles, positive, reals, whole
-from fedkin.data.preparing.fixed_point import SCALED_UNITS, of_digits, to_digits
+from fedkin.data.preparing.encoding.fixed_point import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (
     SPACE,

@@ -17,7 +17,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.node_clusters import more_than_nodes, node_clusters
+from fedkin.clustering.graph.node_clusters import more_than_nodes, node_clusters
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fedkin.clustering.community_joining import FEW_DIMENSIONS
+from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS
+from fedkin.clustering.graph.node_clusters import Discrete
 from fedkin.clustering.micro_clusters import smoothed
-from fedkin.clustering.node_clusters import Discrete
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, State, client_task
@@ -32,7 +32,7 @@ from fedkin.core.replies import (
     reals,
     whole,
 )
-from fedkin.data.preparing.discrete_blocks import UNKNOWN, blocks_of, common_blocks
+from fedkin.data.preparing.profile.discrete_blocks import UNKNOWN, blocks_of, common_blocks
 from fedkin.data.reading.arrays import common_shape
 from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images
@@ -87,7 +87,7 @@ class KinGraphState(State):
         int64 ``(p, 3)``, client, node and samples of each micro-cluster that a client sent, in order of clients; empty
         where they are common.
     scales : list of dict
-        Partitions of the nodes, see `fedkin.clustering.community_scales`.
+        Partitions of the nodes, see `fedkin.clustering.graph.community_scales`.
     """
 
     features: str = "raw"

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedkin.clustering.graph.node_clusters import largest_client_share
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
-from fedkin.clustering.node_clusters import largest_client_share
 from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import Expected, counts_to, doubles, is_count, reals, whole, within

@@ -1,0 +1,1 @@
+"""Encoding, imputing and scaling of columns by sums over clients."""

@@ -1,0 +1,184 @@
+"""Notes on what clients' cells hold, which need the cells themselves: they are made where the data are, and not sent.
+
+Probable codes of missing values, such as 9999, and rare spellings of a category. What the clients' reports show is
+noted in `fedkin.data.preparing.notes.column_notes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from fedkin.core.errors import listing
+from fedkin.core.table import Column, Table
+from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
+from fedkin.data.preparing.notes.alike_columns import notes_on_alike_columns
+from fedkin.data.preparing.notes.cell_parts import notes_on_parts
+from fedkin.data.preparing.notes.column_notes import spelt_alike
+from fedkin.data.preparing.notes.equal_rows import are_copies, row_hashes
+from fedkin.data.preparing.notes.missing_codes import notes_on_missing_codes
+from fedkin.data.reading.logarithms import as_numbers
+from fedkin.data.reading.table_options import NONE
+from fedkin.data.reading.values.text_values import NUMBER
+
+_REPEATED = 3
+"""Copies of rows from which on they are no slips."""
+_DISTINCT = 10
+"""Different numbers that a column of numbers has at least, so that codes and grades are none."""
+_ROWS, _COLUMNS, _FINE = 20, 3, 0.5
+"""A table of fewer rows or columns, or without a column of so many distinct values per row, repeats rows by chance."""
+_ROUNDED = 1e-6
+"""Relative difference from a sum that rounding makes."""
+_CATEGORIES = 1_000
+"""Beyond so many texts, or one for two cells, a column is no category whose spellings matter."""
+_PAIR = re.compile(r"\(?(?!(?:19|20)\d\d/)[+-]?(?!0\d)\d+(?:\.\d+)?(?: ?[/x×;] ?|, ?)[+-]?\d+(?:\.\d+)?\)?", re.ASCII)
+_MOSTLY = 0.9
+"""Two numbers in one cell, and the cells of a column that hold such."""
+_NAMED = 5
+"""Clients that a note names."""
+
+Values = npt.NDArray[np.float64]
+
+
+def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
+    """Return notes on the tables of clients, which are given by name."""
+    tables = {client: as_numbers(table) for client, table in tables.items()}
+    return [
+        *_on_copies(tables),
+        *_on_sums(tables),
+        *notes_on_alike_columns(tables),
+        *notes_on_missing_codes(tables),
+        *_notes_on_spellings(tables),
+        *_notes_on_texts(tables),
+        *_notes_on_pairs(tables),
+        *notes_on_parts((column, codes) for _, column, codes in _categories(tables)),
+        *_on_none(tables),
+    ]
+
+
+def _on_copies(tables: Mapping[str, Table]) -> list[str]:
+    """Return notes on clients with the same rows, and on clients in which rows are repeated."""
+    notes: list[str] = []
+    seen: dict[bytes, str] = {}
+    for client, table in tables.items():
+        if len(table) < _ROWS or len(table.columns) < _COLUMNS:
+            continue
+        rows = np.sort(row_hashes(table.values.numpy()))
+        first = seen.setdefault(rows.tobytes(), client)
+        if first != client:
+            notes.append(f"{first} and {client} hold the same rows; leave one of them out if it is a copy.")
+        repeated = len(rows) - len(np.unique(rows))
+        if repeated >= _REPEATED and _has_fine_column(table) and are_copies(table):
+            notes.append(f"{repeated} of {len(rows)} rows of {client} are copies of others.")
+    return notes
+
+
+def _on_sums(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note on clients whose last row holds the sums of the others, as spreadsheets have below a table."""
+    summed = []
+    for client, table in tables.items():
+        at = [place for place, column in enumerate(table.columns) if column.kind == "number"]
+        values = table.values[:, at].numpy()
+        last = values[-1:].ravel()
+        known = last[~np.isnan(last)]
+        if len(values) < _ROWS or len(known) < 2 or not known.all():
+            continue
+        sums = np.nansum(values[:-1], axis=0)[~np.isnan(last)]
+        if np.allclose(sums, known, rtol=_ROUNDED, atol=0):
+            summed.append(client)
+    if not summed:
+        return []
+    if len(summed) == 1:
+        return [f"The last row of {summed[0]} holds the sums of the others; delete it."]
+    return [f"The last rows of {listing(summed, _NAMED)} hold the sums of the others; delete them."]
+
+
+def _has_fine_column(table: Table) -> bool:
+    """Return whether some numbers are so fine that rows are hardly equal by chance."""
+    numbers = (table.values[:, at].numpy() for at, column in enumerate(table.columns) if column.kind == "number")
+    return any(len(np.unique(own)) > _FINE * len(own) for own in numbers)
+
+
+def _notes_on_texts(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note for each column that is text although half of its cells or more are numbers, and many different."""
+    notes: dict[str, str] = {}
+    for client, column, codes in _categories(tables):
+        numeric = np.array([NUMBER.fullmatch(name) is not None for name in column.categories], dtype=bool)
+        if column.name in notes or numeric.sum() < 2 * _DISTINCT or numeric.all():
+            continue
+        wrong = codes[~numeric[codes]]
+        if len(wrong) and 2 * len(wrong) <= len(codes):
+            example = column.categories[int(wrong[0])]
+            notes[column.name] = (
+                f"Column '{column.name}' of {client} is taken for text, since {len(wrong)} of {len(codes)} cells are "
+                f"no numbers, such as '{example}'."
+            )
+    return [*notes.values()]
+
+
+def _notes_on_pairs(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note for each column of texts that are two numbers, as 120/80 is; ids such as 2019/17 are none."""
+    notes: dict[str, str] = {}
+    for _, column, codes in _categories(tables):
+        if column.name in notes or column.asked or is_called_id(column.name) or len(column.categories) <= _DISTINCT:
+            continue
+        paired = np.array([_PAIR.fullmatch(name) is not None for name in column.categories], dtype=bool)
+        if paired[codes].sum() >= _MOSTLY * len(codes):
+            example = column.categories[int(paired.argmax())]
+            notes[column.name] = (
+                f"Column '{column.name}' holds two numbers in a cell, such as '{example}', which count as text; write "
+                "them in two columns to compare samples by them."
+            )
+    return [*notes.values()]
+
+
+def _on_none(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note on columns in which the text "None" is taken for a category, with their numbers of cells."""
+    cells: dict[str, int] = {}
+    for _, column, codes in _categories(tables):
+        if NONE in column.categories and not column.asked:
+            count = int((codes == column.categories.index(NONE)).sum())
+            cells[column.name] = cells.get(column.name, 0) + count
+    if not cells:
+        return []
+    named = listing([f"'{name}' ({count:,} cell{'s' * (count != 1)})" for name, count in cells.items()], _NAMED)
+    columns = f"column{'s' * (len(cells) != 1)}"
+    return [
+        f"The text '{NONE}' is a category of its own in {columns} {named}; name it in na_values if it stands for an "
+        "empty cell."
+    ]
+
+
+def _categories(tables: Mapping[str, Table]) -> Iterator[tuple[str, Column, npt.NDArray[np.int64]]]:
+    """Yield the columns of categories, each with its client and the codes of its cells that are not empty."""
+    for client, table in tables.items():
+        for column, values in zip(table.columns, table.values.numpy().T, strict=True):
+            if column.kind == "category":
+                yield client, column, values[~np.isnan(values)].astype(np.int64)
+
+
+def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:
+    """Return a note for each column in which rare categories, which do not leave the client, are others' spellings."""
+    notes: dict[str, str] = {}
+    for client, column, codes in _categories(tables):
+        if column.name in notes or len(column.categories) > min(_CATEGORIES, len(codes) / 2):
+            continue
+        counts = np.bincount(codes, minlength=len(column.categories)).tolist()
+        rows = dict(zip(column.categories, counts, strict=True))
+        alike = spelt_alike(column.categories)
+        if rare := [group for group in alike if min(rows[name] for name in group) < MIN_MEMBERS]:
+            listed = listing(
+                [
+                    " and ".join(f"'{name}' ({rows[name]} row{'s' * (rows[name] != 1)})" for name in group)
+                    for group in rare
+                ],
+                3,
+            )
+            notes[column.name] = (
+                f"Column '{column.name}' of {client} holds {listed}, which count as different; spell them alike if "
+                "they are the same."
+            )
+    return [*notes.values()]

@@ -1,0 +1,41 @@
+"""Options of the preparation of a federation's data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.reading.table_options import AUTO
+
+Imputation = Literal["neighbours", "median"]
+
+
+@dataclass(frozen=True)
+class PreparingOptions:
+    """Options of the preparation of data.
+
+    By `scaling` "auto" data that all lie in [0, 1] are left alone, columns that share one unit, such as pixels, are
+    divided by one scale, and each column of others is standardised, where a few values far from all others count as a
+    limit; not with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits, and
+    "none" leaves numbers as they are. `id` is the column of tables that names rows: its name, "auto" to recognise it,
+    or "none". `lacking` is what happens to a column that a client lacks, or of which all its cells are empty, or more
+    than half of all clients' cells.
+
+    By `imputation` "neighbours" empty cells take the mean of the five most similar rows of the same client, by "median"
+    the median or most frequent value of all clients, as empty cells of new rows always do. A row affects others by
+    "neighbours", so methods with differential privacy take "median". With `indicator` a column with empty cells gets an
+    indicator of these, which shares the column's weight. `min_members`, at least 5, are samples of one client that a
+    category needs for its name to leave the client; others are pooled.
+    """
+
+    scaling: Literal["auto", "standard", "none"] = "auto"
+    id: str = AUTO
+    lacking: Literal["drop", "impute"] = "drop"
+    imputation: Imputation = "neighbours"
+    indicator: bool = False
+    min_members: int = MIN_MEMBERS
+
+    def of(self, *, private: bool) -> Self:
+        """Return the options for a method that is differentially private for one sample, or is not."""
+        return replace(self, imputation="median") if private else self

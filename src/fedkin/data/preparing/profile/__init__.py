@@ -1,0 +1,1 @@
+"""What clusters are like in original units, by sums over clients."""

@@ -1,0 +1,328 @@
+"""Profile of clusters in original units: sums over clients' tables, by cluster and column.
+
+Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
+each category occurs. These are of the true values; where some lie beyond the limits of a column with outliers, the same
+sums of limited values say beside them what tells clusters apart, see `fedkin.data.preparing.profile.limited_sums`. A
+cluster with fewer than `min_members` values in a column at a client is not reported there.
+Since the server may know the column's total, and could subtract, some values of the client's largest cluster are
+withheld, too, so that either none or at least `min_members` values are missing. The same is reported of the rows in the
+middle of each cluster, by the same rule, see `fedkin.data.preparing.profile.typical_samples`: their means are a typical
+sample, which is no client's row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, Payload, client_task, task
+from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
+from fedkin.data.preparing.encoding.column_scales import UNIT, unit_of
+from fedkin.data.preparing.encoding.encoding import TableEncoding, aligned
+from fedkin.data.preparing.encoding.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.preparing.encoding.outliers import limited
+from fedkin.data.preparing.encoding.statistics import are_columns, count_lengths
+from fedkin.data.preparing.preparation import encoding_of
+from fedkin.data.preparing.profile.limited_sums import counted_values
+from fedkin.data.preparing.profile.typical_samples import typical_cells
+from fedkin.data.preparing.schema.schema import SchemaColumn, are_numbers, columns_of, plain
+from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.sums import summed
+
+_FRACTIONS = ("sum", "squares", "typical_sum")
+"""Sums that are no whole numbers."""
+_LIMITED = ("limited_sum", "limited_squares")
+"""Sums of limited values, which secure sums are without, as they are without limits."""
+_MAX_CLUSTERS = 2**15
+_LARGEST_SQUARE = 1e20
+"""Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
+_ATTEMPTS = 3
+"""At reaching clients that have not replied; a run can do without them."""
+
+
+_TENSORS = (
+    "samples", "filled", "around", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts",
+    *_LIMITED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClusterProfile:
+    """Profile of clusters: sums over clients by cluster and column.
+
+    By cluster, `samples`, int64 ``(k,)``, are as many as clients report, see `reportable`. By cluster and column, ``(k,
+    columns)``, `filled`, int64, counts cells that are not empty; `sum` and `squares`, float64, are of values as
+    `fedkin.core.table.Column` has them, booleans and levels being positions, and of squared distances from `around`,
+    float64 ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs,
+    one column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike,
+    of the rows in the middle of the clusters alone; empty if unknown. `limited_sum` and `limited_squares` are `sum` and
+    `squares` of values within limits; empty if there are no limits.
+
+    `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
+    are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is
+    not known here, as it is in a simulation. `min_members` are samples of one client below which it reports nothing of
+    a cluster, and names no category.
+    """
+
+    columns: tuple[SchemaColumn, ...]
+    samples: Tensor
+    filled: Tensor
+    around: Tensor
+    sum: Tensor
+    squares: Tensor
+    counts: Tensor
+    typical_filled: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+    typical_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    typical_counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+    limited_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    limited_squares: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    members: dict[int, Tensor] = field(default_factory=dict)
+    missing: dict[int, str] = field(default_factory=dict)
+    rows: int = 0
+    min_members: int = MIN_MEMBERS
+
+    @property
+    def withheld(self) -> int:
+        """The samples that are in no sum, as far as that is known."""
+        return max(0, self.rows - int(self.samples.sum()))
+
+    def counts_of(self, column: int) -> Tensor:
+        """Return the frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
+        return self.counts[:, self._spans[column]]
+
+    def typical_counts_of(self, column: int) -> Tensor:
+        """Return the same frequencies of the rows in the middle of the clusters."""
+        return self.typical_counts[:, self._spans[column]]
+
+    @cached_property
+    def _spans(self) -> list[slice]:
+        """Begin and end of each column's frequencies in `counts`."""
+        return [slice(*ends) for ends in pairwise(accumulate(count_lengths(self.columns), initial=0))]
+
+    @cached_property
+    def has_limits(self) -> bool:
+        """Whether some values lie beyond limits, so that sums of limited values are others."""
+        return bool(self.limited_sum.numel()) and not torch.equal(self.limited_sum, self.sum)
+
+    @property
+    def within_limits(self) -> Self:
+        """The profile of limited values."""
+        return replace(self, sum=self.limited_sum, squares=self.limited_squares) if self.has_limits else self
+
+    @cached_property
+    def has_typical(self) -> bool:
+        """Whether any sums of the rows in the middle of the clusters are known."""
+        return bool(self.typical_filled.any())
+
+    def tree(self) -> dict[str, Any]:
+        """Return the fields, ready for `fedkin.core.payload.pack`."""
+        tensors = {name: getattr(self, name) for name in _TENSORS}
+        members = {str(client): own for client, own in self.members.items()}
+        missing = {str(client): reason for client, reason in self.missing.items()}
+        return {
+            "columns": plain(self.columns),
+            "members": members,
+            "missing": missing,
+            "rows": self.rows,
+            "min_members": self.min_members,
+            **tensors,
+        }
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """Return the profile that `tree` was made of."""
+        fields: dict[str, Any] = {name: value for name, value in tree.items() if isinstance(value, Tensor)}
+        members = {int(client): own for client, own in tree["members"].items()}
+        missing = {int(client): reason for client, reason in tree["missing"].items()}
+        fields |= {name: int(tree[name]) for name in ("rows", "min_members") if name in tree}
+        return cls(columns_of(tree), members=members, missing=missing, **fields)
+
+
+_QUESTION: Expected = {
+    "columns": are_columns, "n_clusters": counts_to(_MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
+    "min_members": counts_to(MAX_COUNT),
+}  # fmt: skip
+
+
+@client_task(
+    takes=_QUESTION,
+    holds={
+        "members": whole("clusters"), "filled": whole("clusters", "columns"), "sum": doubles("clusters", "columns"),
+        "squares": doubles("clusters", "columns", minimum=0), "counts": whole("clusters", None),
+        "typical_filled": whole("clusters", "columns"), "typical_sum": doubles("clusters", "columns"),
+        "typical_counts": whole("clusters", None), "limited_sum": doubles("clusters", "columns"),
+        "limited_squares": doubles("clusters", "columns", minimum=0),
+    },
+    may_be_empty=True,
+)  # fmt: skip
+def cluster_cells(client: Client, payload: Payload) -> Payload:
+    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters.
+
+    Limits are those of the table's encoding, which the client keeps; no server can vary them.
+    """
+    clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
+    if client.table is None or clusters is None or len(clusters) != len(client.table):
+        return {}
+    columns = columns_of(payload)
+    minimum = max(MIN_MEMBERS, int(payload["min_members"]))
+    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    reported = reportable(clusters, ~values.isnan(), k, minimum)
+    everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
+    member = (clusters[None] == torch.arange(k)[:, None]).double()
+    numbers = reported & are_numbers(columns)
+    typical = typical_cells(client.x, clusters, reported, k, minimum)
+    counted, typical = counted_values(
+        values, _within_limits(client, values, columns), clusters, numbers, typical, minimum
+    )
+
+    def squares(of: Tensor) -> Tensor:
+        away = ((of - payload["around"]) / payload["unit"]).square().clamp(max=_LARGEST_SQUARE)
+        return member @ torch.where(numbers, away, 0.0)
+
+    return {
+        "members": (member @ everyone.double())[:, 0].long(),
+        "filled": (member @ reported.double()).long(),
+        "sum": member @ torch.where(numbers, values, 0.0),
+        "squares": squares(values),
+        "counts": _counts(values, member, columns, reported),
+        "typical_filled": (member @ typical.double()).long(),
+        "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
+        "typical_counts": _counts(values, member, columns, typical),
+        "limited_sum": member @ torch.where(numbers, counted, 0.0),
+        "limited_squares": squares(counted),
+    }
+
+
+def _within_limits(client: Client, values: Tensor, columns: Sequence[SchemaColumn]) -> Tensor:
+    """Return values ``(n, columns)`` within the limits of the encoding that the client keeps, if it has one."""
+    encoding = encoding_of(client.state)
+    if encoding is None:
+        return values
+    names = [column.name for column in encoding.schema.columns]
+    ends = dict(zip(names, zip(encoding.low.tolist(), encoding.high.tolist(), strict=True), strict=True))
+    of_columns = [ends.get(column.name, (-torch.inf, torch.inf)) for column in columns]
+    low, high = torch.tensor(of_columns, dtype=torch.float64).T
+    return limited(values, low, high)
+
+
+@task(takes=_QUESTION)
+def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report the same as `cluster_cells`, for a secure sum; zeros without clusters."""
+    replies: list[Payload] = []
+    for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
+        if reply:
+            digits = {name: to_digits(reply[name].flatten()) for name in _FRACTIONS}
+            others = {name: value for name, value in reply.items() if name not in _LIMITED}
+            replies.append({**others, **digits})
+        else:
+            shapes = _hidden_shapes(_shapes(columns_of(payload), payload["n_clusters"]))
+            replies.append({name: torch.zeros(shape) for name, shape in shapes.items()})
+    return replies
+
+
+def _shapes(columns: Sequence[SchemaColumn], n_clusters: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors that a client reports."""
+    cells = (n_clusters, len(columns))
+    counts = (n_clusters, sum(count_lengths(columns)))
+    typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
+    return {"members": (n_clusters,), "filled": cells, "sum": cells, "squares": cells, "counts": counts, **typical}
+
+
+def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors in a secure sum, where fractional numbers are split into digits."""
+    digits = (len(UNITS), shapes["sum"][0] * shapes["sum"][1])
+    return {**shapes, **dict.fromkeys(_FRACTIONS, digits)}
+
+
+def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], reported: Tensor) -> Tensor:
+    """Count each column's categories in the `reported` cells of each cluster, int64 ``(k, frequencies)``."""
+    counts = [torch.zeros(len(member), 0)]
+    for at, length in enumerate(count_lengths(columns)):
+        if length:
+            codes = values[:, at].nan_to_num(0.0).long()
+            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * reported[:, at, None]))
+    return torch.cat(counts, 1).long()
+
+
+def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, minimum: int) -> Tensor:
+    """Choose the values to report in sums by cluster and column, so that none over fewer than `minimum` is inferred.
+
+    `clusters` are int64 ``(n,)``; rows with a cluster of `n_clusters` or more are not reported. `filled`, bool ``(n,
+    columns)``, are cells that are not empty; return in the same form those to report. In each column, values of
+    clusters with fewer than `minimum` are withheld. If these are fewer than `minimum` together, the first values of the
+    largest cluster are withheld to make up for it, or all of that cluster if fewer than `minimum` would be left. Equal
+    requests always get equal answers.
+    """
+    member = clusters[None] == torch.arange(n_clusters)[:, None]
+    cells = (member.double() @ filled.double()).long()
+    away = filled.sum(0) - (cells * (cells >= minimum)).sum(0)
+    wanting = torch.where(away > 0, (minimum - away).clamp_min(0), 0)
+    size_of_largest, largest = cells.max(0)
+    wanting = torch.where(size_of_largest - wanting < minimum, size_of_largest, wanting)
+    own = filled & (clusters[:, None] == largest)
+    enough = member.T.double() @ (cells >= minimum).double() > 0
+    return filled & enough & ~(own & (own.cumsum(0) <= wanting))
+
+
+def profile_clusters(
+    fed: Federation, encoding: TableEncoding, n_clusters: int, min_members: int = MIN_MEMBERS
+) -> ClusterProfile | None:
+    """Ask every client for its part of the profile, and add up the replies; ``None`` where no client gives any.
+
+    It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`. The clients
+    of `fed` have tables, encoded by `encoding`, and int64 ``state["clusters"]`` in ``0..n_clusters-1``. `min_members`,
+    at least 5, is how many values a cell needs for its sums to leave its client.
+    """
+    columns = encoding.schema.columns
+    starts = [start for _, start, _ in encoding.blocks]
+    around = torch.where(are_numbers(columns), encoding.mean.double()[starts], 0.0)
+    unit = unit_of(encoding.scale.double()[starts])
+    payload: Payload = {
+        "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
+    }  # fmt: skip
+    shapes = _shapes(columns, n_clusters)
+    cells = shapes | dict.fromkeys(_LIMITED, shapes["sum"])
+    if fed.secure_sums:
+        found = _hidden_sums(fed, payload, shapes)
+        members: dict[int, Tensor] = {}
+    else:
+        replies = fed.ask_again(cluster_cells, fed.all(**payload), _ATTEMPTS)
+        given = {
+            client: reply
+            for client, reply in sorted(replies.items())
+            if reply and all(tuple(reply[name].shape) == shape for name, shape in cells.items())
+        }
+        silent = {client: "it gave no clusters of its table" for client in replies if client not in given}
+        fed.missing = dict(sorted((fed.missing | silent).items()))
+        members = {client: reply["members"] for client, reply in given.items()}
+        parts = {name: [reply[name] for reply in given.values()] for name in cells}
+        found = {name: torch.stack(own).sum(0) for name, own in parts.items() if own}
+    if not found:
+        return None
+    fractions = (*_FRACTIONS, *_LIMITED)
+    found = {name: own.double() if name in fractions else own.round().long() for name, own in found.items()}
+    found |= {name: found[name] * unit.square() for name in ("squares", "limited_squares") if name in found}
+    tensors = {**found, "samples": found["members"], "around": around}
+    facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS if name in tensors}
+    there = [client.state for client in fed.clients.values() if client.id not in fed.missing]
+    rows = sum(len(state["clusters"]) for state in there if "clusters" in state)
+    return ClusterProfile(
+        columns, members=members, missing=dict(fed.missing), rows=rows, min_members=min_members, **facts
+    )
+
+
+def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Return secure sums of the profile, in which the server sees no single client's part; empty if there is none."""
+    terms = [Term(name, shape) for name, shape in _hidden_shapes(shapes).items() if 0 not in shape]
+    sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms).get(0)
+    if sums is None:
+        return {}
+    totals = {name: torch.zeros(shapes[name]) for name in ("counts", "typical_counts")} | sums.totals
+    return {**totals, **{name: of_digits(totals[name]).view(shapes["sum"]) for name in _FRACTIONS}}

@@ -1,0 +1,1 @@
+"""CSV files as programs and people write them."""

@@ -1,0 +1,103 @@
+"""Rare spellings, copies and texts, noted where the data are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.data.preparing.pressures import coded, pressures
+
+from fedkin.data.preparing.notes.cell_notes import notes_on_cells
+from fedkin.data.reading.client_files import load_clients
+
+
+def notes(clients):
+    return notes_on_cells({one.name: one.table for one in load_clients(clients) if one.table is not None})
+
+
+def test_rare_spellings_are_noted_where_they_are():
+    towns = ["Ulm"] * 30 + ["ulm"] * 2 + ["Bonn"] * 28
+    assert notes({"north": coded(130, town=towns), "south": coded(130, town=["Ulm"] * 60)}) == [
+        "Column 'town' of north holds 'Ulm' (30 rows) and 'ulm' (2 rows), which count as different; spell them alike "
+        "if they are the same."
+    ]
+    often = ["Ulm"] * 30 + ["ulm"] * 30  # the clients' reports say so
+    assert notes([coded(130, town=often)]) == []
+
+
+def test_copies_of_files_and_of_rows_are_noted():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"pressure": pressures(), "age": rng.integers(20, 90, 60), "town": ["Ulm", None, "Bonn"] * 20})
+    other = rows.assign(pressure=pressures(seed=1))
+    clients = {"a": rows, "a (1)": rows[::-1], "b": pd.concat([other, other[:4]]), "c": rows[:10]}
+    assert notes(clients) == [
+        "a and a (1) hold the same rows; leave one of them out if it is a copy.",
+        "4 of 64 rows of b are copies of others.",
+    ]
+    answers = pd.DataFrame(rng.integers(1, 4, (60, 3)), columns=list("abc"))  # alike by chance
+    assert notes([answers]) == []
+
+
+@pytest.mark.parametrize("spread", [0, 1e15])
+def test_rows_beside_huge_numbers_are_no_copies(spread):
+    rng = np.random.default_rng(0)
+
+    def rows(seed):
+        huge = 1.23765e18 + spread * rng.integers(0, 2, 60)
+        return pd.DataFrame({"huge": huge, "pressure": pressures(seed=seed), "dose": rng.normal(size=60)})
+
+    one, other = rows(0), rows(1)
+    again = other.assign(dose=0.0)
+    assert notes({"a": one, "b": other}) == []
+    assert notes({"a": one, "b": pd.concat([other, other[:4]]), "c": one[::-1]}) == [
+        "4 of 64 rows of b are copies of others.",
+        "a and c hold the same rows; leave one of them out if it is a copy.",
+    ]
+    assert notes({"a": again, "b": again.assign(dose=-0.0)})[-1].startswith("a and b hold the same rows")
+
+
+def test_columns_that_are_text_because_of_some_cells_are_noted():
+    balance = [f"[{at}]" if at % 5 == 0 else f"{at}" for at in range(60)]
+    rooms = [f"{at % 9}a" if at % 5 else f"{at % 9}" for at in range(60)]
+    icd = [f"{at:03d}" for at in range(60)]
+    assert notes([coded(130, balance=balance, room=rooms, icd=icd)]) == [
+        "Column 'balance' of Client 0 is taken for text, since 12 of 60 cells are no numbers, such as '[0]'."
+    ]
+
+
+def test_a_row_of_sums_below_a_table_is_noted():
+    whole = pd.DataFrame({"town": ["Ulm"] * 30, "beds": range(10, 40), "cost": np.linspace(1.5, 9, 30)})
+    total = pd.DataFrame({"town": [None], "beds": [whole["beds"].sum()], "cost": [whole["cost"].sum()]})
+    assert notes({"north": pd.concat([whole, total]), "south": whole}) == [
+        "The last row of north holds the sums of the others; delete it."
+    ]
+    assert notes({"north": pd.concat([whole.assign(cost=0), total.assign(cost=0)])}) == []
+
+
+def test_spellings_of_free_texts_are_not_noted():
+    titles = [f"dress {at}" for at in range(40)]
+    assert notes([pd.DataFrame({"title": [*titles, "Dress 1", *titles[:20]], "age": range(61)})]) == []
+
+
+def test_none_as_a_category_is_noted_with_its_cells():
+    pain = ["None", "Mild", "Severe"] * 20
+    tables = {"north": {"pain": pain}, "south": {"pain": pain, "roof": ["None", "Tiles"] * 30}}
+    assert notes({name: pd.DataFrame(columns) for name, columns in tables.items()}) == [
+        "The text 'None' is a category of its own in columns 'pain' (40 cells), 'roof' (30 cells); name it in "
+        "na_values if it stands for an empty cell."
+    ]
+
+
+def test_two_numbers_in_a_cell_are_noted():
+    pairs = {
+        "bp": [f"{high}/{high - 40}" for high in range(100, 160)],
+        "place": [f"({48 + at / 7:.4f}, {8 + at / 9:.4f})" for at in range(60)],
+        "invoice": [f"2019/{at}" for at in range(60)],
+        "case_id": [f"{at}/7" for at in range(60)],
+        "dose": ["1/2", "3/4"] * 30,
+        "phone": [f"0761/{at}" for at in range(60)],
+    }
+    found = notes([pd.DataFrame(pairs), pd.DataFrame(pairs)[:50]])
+    assert found == [
+        f"Column '{name}' holds two numbers in a cell, such as '{example}', which count as text; write them in two "
+        "columns to compare samples by them."
+        for name, example in (("bp", "100/60"), ("place", "(48.0000, 8.0000)"))
+    ]

@@ -1,0 +1,243 @@
+"""Notes on the columns of prepared tables: each matter once, and none on what is left out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedkin import KinGraph
+from fedkin.core import FedkinError
+from fedkin.core.table import Column
+from fedkin.data.preparing.prepare import prepare
+from fedkin.data.preparing.preparing_options import PreparingOptions
+from prepared_tables import NAN, category, federation, number, table
+
+
+def test_what_is_absent_at_the_same_clients_is_said_at_once():
+    fed = federation(
+        table(number("age", *range(6)), number("b", *[NAN] * 6), number("c", *range(6)), number("d", *range(6))),
+        table(number("age", *range(6)), number("b", *[NAN] * 6), number("e", *[NAN] * 6)),
+    )
+    assert prepare(fed).notes[:2] == [
+        "Columns 'b', 'e' are empty at all clients, so they are left out.",
+        "Columns 'c', 'd' are empty or absent at 1 of 2 clients (1), so they are left out; lacking = 'impute' keeps "
+        "them.",
+    ]
+
+
+def test_boxes_to_tick_that_are_left_out_for_their_empty_cells():
+    ticked, age = ["x"] * 5, number("age", *range(20))
+    some = table(age, category("s", *ticked, *[None] * 15), category("t", *ticked, *[None] * 15))
+    more = table(age, category("s", *ticked, *[None] * 15), category("t", *[None] * 20))
+    unknown = "count as unknown, not as no; if they mean no, write no in them."
+    assert prepare(federation(some, more)).notes[:4] == [
+        f"Empty cells of 't' {unknown}",
+        "Column 't' is empty or absent at 1 of 2 clients (1), so it is left out; lacking = 'impute' keeps it.",
+        f"Empty cells of 's' {unknown}",
+        "Column 's' is empty in 30 of 40 rows, so it is left out.",
+    ]
+    levels = table(age, category("s", *"xxxxxyyyyy", *[None] * 10))
+    one = table(age, category("s", *ticked, *[None] * 15))
+    assert not any("count as unknown" in note for note in prepare(federation(levels, one)).notes)
+
+
+def test_names_of_persons_are_mentioned():
+    own = {"fake_first_name": "ab", "LastName": "cd", "common names": "ef", "product_name": "gh", "name": "ij"}
+    columns = [category(name, *(10 * pair)) for name, pair in own.items()]
+    fed = federation(table(number("age", *range(20)), *columns), table(number("age", *range(20)), *columns))
+    (note,) = [note for note in prepare(fed).notes if "names of persons" in note]
+    assert note == (
+        "Columns 'fake_first_name', 'LastName' are called like names of persons, and the frequent ones leave the "
+        "clients and count as features of samples; name them in drop."
+    )
+    fed = federation(table(number("age", *range(20)), category("surname", *"ab" * 10)))
+    assert any(note.startswith("Column 'surname' is called like names of persons") for note in prepare(fed).notes)
+
+
+def test_names_that_differ_in_case_are_mentioned():
+    fed = federation(
+        table(number("Age", *range(9)), number("b", *range(9))),
+        table(number("age ", *range(9)), number("b", *range(9))),
+    )
+    assert any("'Age' and 'age '" in note for note in prepare(fed).notes)
+
+
+def test_columns_of_one_value_are_mentioned():
+    same = number("k", *[3] * 9), category("s", *"xxxxxxxxx")
+    fed = federation(*(table(number("a", *range(low, low + 9)), *same) for low in (0, 5)))
+    assert (
+        "Columns 'k', 's' have a single value at all clients, so samples do not differ in them." in prepare(fed).notes
+    )
+    fed = federation(table(number("a", 1, 2, 3)), table(number("a", 1, 1, 1)))
+    assert prepare(fed).notes == []
+
+
+def test_a_column_of_marks_and_empty_cells_is_mentioned():
+    fed = federation(
+        *(table(number("a", *range(low, low + 9)), category("s", *[*"xxxxxx", None, None, None])) for low in (0, 5))
+    )
+    assert "Empty cells of 's' count as unknown, not as no; if they mean no, write no in them." in prepare(fed).notes
+
+
+def boolean(name, *values):
+    return Column(name, "boolean", ("n", "y")), values
+
+
+def test_what_is_noted_of_many_columns_is_one_sentence():
+    rows = [0.0, 1.0] * 5
+    words = table(*(boolean(name, *rows) for name in "ab"), number("age", *range(10)))
+    digits = table(*(number(name, *rows) for name in "ab"), number("age", *range(10)), number("Age", *range(10)))
+    assert prepare(federation(words, digits), PreparingOptions(lacking="impute"), ["x", "y"]).notes[:2] == [
+        "Columns 'a', 'b' differ in kind: boolean at client x; number at client y; 1 counts as true.",
+        "Columns 'age' and 'Age' differ in spelling alone and count as different; give them one name if they are the "
+        "same.",
+    ]
+    items = table(number("Q2_1", *range(10)), number("Q21", *rows))
+    assert not prepare(federation(items, items)).notes
+    own = table(number("a", *range(10)), *(number(name, 1.0, *[NAN] * 9) for name in "bc"))
+    assert prepare(federation(own, own)).notes == [
+        "Columns 'b' (18), 'c' (18) are empty in more than half of 20 rows, so they are left out; lacking = 'impute' "
+        "keeps them.",
+        "Only 'a' is compared: every other column is left out.",
+    ]
+
+
+def test_columns_that_new_rows_lack_are_listed_in_one_sentence():
+    encoding = prepare(federation(*[table(number("a", *range(9)), number("b", *range(9)))] * 2)).encoding
+    with pytest.raises(FedkinError, match=r"^The table has no columns 'a', 'b', which the clients' tables have\.$"):
+        encoding.apply(table(number("c", 1.0)))
+
+
+def test_notes_name_eight_columns_at_most_and_dates_as_such():
+    rng = np.random.default_rng(0)
+    day = rng.uniform(19_000, 19_900, 60)
+    day[:2] = -7000.0
+    ones = [number(f"column_{at}", *[1.0] * 60) for at in range(11)]
+    own = table((Column("visit", "date"), day.tolist()), number("age", *rng.normal(50, 9, 60)), *ones)
+    said = "\n".join(prepare(federation(own, own)).notes)
+    assert "'column_7' and 3 more have a single value" in said
+    assert "do not differ in them." in said
+    assert "(down to 1950-11-02)" in said
+
+
+def test_columns_in_two_spellings_are_not_said_to_be_absent_too():
+    fed = [
+        table(number("id_age", *range(9)), number("weight", *range(9))),
+        table(number("id_age", *range(9)), category("Weight", *["low"] * 9)),
+    ]
+    assert prepare(federation(*fed), PreparingOptions(id="none")).notes[:1] == [
+        "Columns 'weight' and 'Weight' differ in spelling alone and count as different, so those that a client lacks "
+        "are left out; give them one name if they are the same."
+    ]
+    assert not any("absent" in note for note in prepare(federation(*fed), PreparingOptions(id="none")).notes)
+
+
+def test_numbers_beside_dates_may_be_those_of_excel():
+    dates, days = (
+        pd.DataFrame({"born": ["2014-11-24"] * 9, "a": range(9)}),
+        pd.DataFrame({"born": [41967] * 9, "a": range(9)}),
+    )
+    with pytest.raises(
+        FedkinError, match=r"as dates such as 2024-12-31 \(numbers such as 45657 are days as Excel counts"
+    ):
+        KinGraph().fit({"n": dates, "s": days})
+
+
+def test_ids_that_come_again_and_again_are_mentioned():
+    visits = table(number("Id", *[4_445_114_986, 5_577_150_313] * 30), number("steps", *range(60)))
+    assert prepare(federation(visits, visits)).notes[0] == (
+        "Column 'Id' is called like an id, but its values come again and again, so it is taken for numbers; name it in "
+        "drop or categorical."
+    )
+
+
+def test_two_names_of_one_column_are_mentioned():
+    ages = number("age", *range(10))
+    north = table(category("sex", *"fm" * 5), ages)
+    south = table(category("gender", *"fm" * 5), ages)
+    note = (
+        "Columns 'sex' and 'gender' have common categories, and no client has both; give them one name if they are the "
+        "same."
+    )
+    assert note in prepare(federation(north, south, north)).notes
+    assert note not in prepare(federation(north, table(ages), south)).notes
+    assert note not in prepare(federation(north, table(category("gender", *"xy" * 5), ages))).notes
+
+
+def test_what_is_left_out_because_it_is_mostly_empty_has_no_other_note():
+    tests = [table(category("culture", *"aaaaa", *[None] * 10), number("age", *range(15))),
+             table(category("culture", *"bbbbb", *[None] * 10), number("age", *range(15))),
+             table(category("culture", *"aaaaa", *[None] * 10), number("age", *range(15)))]  # fmt: skip
+    assert prepare(federation(*tests)).notes == [
+        "Column 'culture' is empty in 30 of 45 rows, so it is left out; lacking = 'impute' keeps it."
+    ]
+
+
+def test_columns_that_are_left_out_for_another_reason_are_in_no_other_note():
+    def client(letter, low):
+        none = [None] * 18
+        return table(
+            number("age", *range(30)),
+            category("site", *[letter * 2] * 15, *[letter * 3] * 15),
+            category("notes", *[letter * 2] * 6, *[letter * 3] * 6, *none),
+            category("more", *["tree" if low else "Tree"] * 6, *["bush"] * 6, *none),
+            number("height", *range(low, low + 12), *[NAN] * 18),
+            number("patient_id", *[1.0, 2.0] * 6, *[NAN] * 18),
+        )
+
+    fed = [client("a", 0), client("b", 100)]
+    assert prepare(federation(*fed)).notes == [
+        "Columns 'notes' (36), 'more' (36), 'height' (36), 'patient_id' (36) are empty in more than half of 60 rows, "
+        "so they are left out; lacking = 'impute' keeps them.",
+        "Column 'site' distinguishes clients, for no two of them share a frequent value; name it in drop if it is no "
+        "feature of samples, or spell its values alike if they are the same.",
+    ]
+    kept = "\n".join(prepare(federation(*fed), PreparingOptions(lacking="impute")).notes)
+    assert "Categories of column 'more' that differ in spelling alone" in kept
+    assert "Columns 'site', 'notes' distinguish clients" in kept
+    assert "Column 'height' distinguishes clients" in kept
+    assert "Column 'patient_id' is called like an id" in kept
+
+
+def test_a_single_column_that_is_compared_of_several_is_told():
+    ages, only = number("age", *range(9)), "Only 'age' is compared: every other column is left out."
+    lone = [table(ages, *(number(f"{name}{at}", *range(9)) for name in "ab")) for at in range(2)]
+    assert prepare(federation(*lone)).notes[-1] == only
+    assert only not in prepare(federation(*lone), PreparingOptions(lacking="impute")).notes
+    named = table(category("patient", *[f"p{row}" for row in range(9)]), ages)
+    assert only not in prepare(federation(named, named)).notes
+    assert not prepare(federation(table(ages), table(ages))).notes
+
+
+def test_columns_that_are_different_in_every_row_are_one_note():
+    texts = [category(name, *[f"{name}{row}" for row in range(30)]) for name in ("patient", "url", "remark")]
+    own = table(*texts, number("age", *range(30)))
+    assert prepare(federation(own, own)).notes[:2] == [
+        "Column 'patient' names the rows or says whose they are, so it is no feature; id = 'none' keeps it.",
+        "Columns 'url', 'remark' are different in nearly every row, so they are left out; id = 'none' keeps them.",
+    ]
+
+
+def test_keys_of_a_few_rows_each_are_one_sentence():
+    keys = [category(name, *[f"{name}{row // 5}" for row in range(200)]) for name in ("customer_id", "person_id")]
+    rare = [category(name, *[f"{name}{row // 4}" for row in range(200)]) for name in ("shop", "street")]
+    own = table(*keys, *rare, number("age", *range(200)))
+    assert prepare(federation(own, own)).notes[:2] == [
+        "Columns 'customer_id', 'person_id' name the rows or say whose they are, so they are no features; id = 'none' "
+        "keeps them.",
+        "Columns 'shop', 'street' have no value that is frequent enough at any client, so they are left out.",
+    ]
+
+
+def test_numbers_that_are_called_like_codes_are_mentioned():
+    def note(name, *values):
+        own = table(number(name, *values, *values), number("age", *range(2 * len(values))))
+        return [note for note in prepare(federation(own, own)).notes if "called like" in note]
+
+    said = (
+        "Column '{}' is called like a code, but holds numbers, so that near ones are alike; name it in categorical or "
+        "drop."
+    )
+    for name in ("zip", "PLZ", "postal_code", "zipCode", "home_zip", "icd_code"):
+        assert note(name, 10115, 80331, 20095) == [said.format(name)]
+    for name, *values in (("zip", 1067, 80331), ("zip", 10115.5, 80331), ("code", 1, 2), ("price", 10115, 20095)):
+        assert note(name, *values) == []
