@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -55,7 +56,8 @@ def init(
         "port": str(port),
         "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
         "method": config.method_name,
-        "columns": columns_of_sites(config),
+        "columns": packages_line(config) + columns_of_sites(config),
+        "packages": _INSTALL.format(" and ".join(f"`{one}`" for one in own)) if (own := own_packages(config)) else "",
         "sites": str(sites),
         "connection": "insecure = true" if insecure else 'root-certificates = "$here/certificates/ca.crt"',
         "server_options": _INSECURE if insecure else _SECURE,
@@ -90,6 +92,18 @@ def columns_of_sites(config: Config) -> str:
     return "".join([_COLUMNS, *lines]) if lines else ""
 
 
+def own_packages(config: Config) -> list[str]:
+    """Return the packages besides fedkin that an experiment's method names, for itself, its network or a recipe."""
+    named = [one for one in config.tables["method"].values() if isinstance(one, str) and _DOTTED.fullmatch(one)]
+    return sorted({one.partition(":")[0].partition(".")[0] for one in named} - {"fedkin"})
+
+
+def packages_line(config: Config) -> str:
+    """Return the line of a site's file that trusts the packages which the experiment needs; empty if it needs none."""
+    own = own_packages(config)
+    return f"packages = {toml_text(own)}  # what the experiment's code comes from, besides fedkin\n" if own else ""
+
+
 def check_federated(config: Config) -> None:
     """Check that distant sites can run an experiment.
 
@@ -107,6 +121,11 @@ def check_federated(config: Config) -> None:
 
 
 _COLUMNS = "# of columns, as in the experiment; change what is called or written otherwise here\n"
+_DOTTED = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
+"""Names of the form ``package.module:attribute``."""
+_INSTALL = """   The experiment's code comes from {}, too: install it at the server and at every site, or put it on
+   `PYTHONPATH` there. `packages` in `site.toml` says that a site trusts it; without that line it does no task of it.
+"""
 _INSECURE = "--insecure"
 _SECURE = (
     "--ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\\n"
