@@ -16,8 +16,9 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators import LatentClusterer, SampleClusterer
+from fedkin.estimators import ClientClusterer, LatentClusterer, SampleClusterer
 from fedkin.estimators.parameters import EstimatorOptions, with_attributes
+from fedkin.methods.clients.ifca import IFCAMethod
 from fedkin.methods.samples.kfed import KFedMethod
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
@@ -180,3 +181,15 @@ def test_a_method_whose_decorator_is_missing_has_no_estimator():
 
     with pytest.raises(FedkinError, match=r"Bare' has annotations that are no options, such as 'alpha'; the decorator"):
         type("BareEstimator", (SampleClusterer,), {}, method=Bare)
+
+
+def test_an_estimator_is_made_of_the_base_for_what_its_method_clusters() -> None:
+    with pytest.raises(FedkinError, match=r"^KFedMethod clusters samples; make Wrong of SampleClusterer\.$"):
+
+        class Wrong(ClientClusterer, method=KFedMethod):
+            """A method of samples."""
+
+    with pytest.raises(FedkinError, match=r"^IFCAMethod clusters clients; make Other of ClientClusterer\.$"):
+
+        class Other(SampleClusterer, method=IFCAMethod):
+            """A method of clients."""

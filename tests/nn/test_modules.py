@@ -123,6 +123,12 @@ def test_what_cannot_be_called_is_no_factory():
         register("mine", 3)
 
 
+def test_a_model_has_something_to_train():
+    register("fixed", lambda shape, classes: nn.Flatten())
+    with pytest.raises(FedkinError, match=r"^Model 'fixed' has no parameters, so there is nothing to train\.$"):
+        build("fixed", (2,), 2)
+
+
 def test_dropout_of_a_registered_model_is_replaced():
     register("mine", lambda shape, classes: nn.Sequential(nn.Dropout(0.3), linear(shape, classes)))
     module = build("mine", (4,), 2)

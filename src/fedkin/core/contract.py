@@ -119,7 +119,7 @@ def check_result(method: Method[Any], found: Any) -> None:
 def checked_clusters(method: Any, clusters: Any, samples: int) -> Tensor:
     """Return what `predict` of a method gave for so many samples; raise FedkinError if it is not int64 ``(n,)``.
 
-    `method` is an instance or its class.
+    `method` is an instance or its class. Whole numbers of another type are taken as int64.
     """
     name = (method if isinstance(method, type) else type(method)).__name__
     wanted = f"the clusters of samples, a tensor int64 ({samples},)"
@@ -128,7 +128,7 @@ def checked_clusters(method: Any, clusters: Any, samples: int) -> Tensor:
     if clusters.is_floating_point() or clusters.is_complex() or clusters.shape != (samples,):
         was = f"{str(clusters.dtype).removeprefix('torch.')} {tuple(clusters.shape)}"
         raise FedkinError(f"{name}.predict should return {wanted}, not {was}.")
-    return clusters
+    return clusters.long()
 
 
 def _plain(name: str, value: Any, path: str = "") -> Any:

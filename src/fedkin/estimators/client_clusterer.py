@@ -73,6 +73,7 @@ class ClientClusterer(ClientPredictor):
         far.
     """
 
+    _clusters = "clients"
     _elsewhere: ClassVar[Mapping[str, str]] = ATTRIBUTES_OF_CLIENTS
     _kinds: ClassVar[Mapping[str, Any]] = {"module": ModuleOrName, **TRAINING_KINDS}
     _more: ClassVar[type[Any] | None] = TrainingOptions

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -106,6 +106,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """Attributes that other libraries have, and what they are here."""
     _kinds: ClassVar[Mapping[str, Any]] = {}
     """Types of parameters that may be more in Python than the method's own field says."""
+    _clusters: ClassVar[Literal["samples", "clients"] | None] = None
+    """What the methods of a base of estimators cluster."""
     _more: ClassVar[type[Any] | None] = None
     """A dataclass of parameters that only Python can give."""
 
@@ -116,11 +118,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, method: type[Any] | None = None, **more: Any) -> None:
         """Add the options of `method`, a dataclass, to the estimator's signature and docstring.
 
-        Raises FedkinError if the method has annotations, and no decorator that makes them options.
+        Raises FedkinError if the method has annotations, and no decorator that makes them options, or clusters
+        something else than those of the base.
         """
         super().__init_subclass__(**more)
         if method:
             check_declared(method, f"{method.__module__}:{method.__name__}")
+            if None not in (cls._clusters, method.clusters) and method.clusters != cls._clusters:
+                base = "ClientClusterer" if method.clusters == "clients" else "SampleClusterer"
+                raise FedkinError(f"{method.__name__} clusters {method.clusters}; make {cls.__name__} of {base}.")
             cls._method = method
             listed = [*options_of(method), *(options_of(cls._more) if cls._more is not None else ())]
             options = [dataclasses.replace(one, kind=cls._kinds.get(one.name, one.kind)) for one in listed]

@@ -56,6 +56,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         One entry per step as the method recorded it, with the bytes sent and received so far.
     """
 
+    _clusters = "samples"
+
     @checked_keywords
     def fit(
         self, X: Any, y: Any = None, *, eval: Any = None, callbacks: Followers = (),  # noqa: N803
@@ -168,7 +170,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         listed = [(None, tests.common)] if tests.common else list(zip(self.client_names_, tests.clients, strict=True))
         with self._on_device():
             return [
-                (name, self._method.predict(self.result_, one[0](self.preparation_)).numpy(), one[1].numpy())
+                (name, self._clusters_of(self.result_, one[0](self.preparation_)).numpy(), one[1].numpy())
                 for name, one in listed
                 if one is not None
             ]

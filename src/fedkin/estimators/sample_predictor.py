@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
+from fedkin.core.contract import checked_clusters
 from fedkin.core.keywords import checked_keywords
 from fedkin.data.inputs.federation_input import federation_input, holds_several
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
@@ -59,7 +60,7 @@ class SamplePredictor(ForgettingEstimator):
         if not given.labels or any(one is None for one in given.labels):
             raise FedkinError("score compares clusters with labels; give clients as pairs (x, y), or labels as y.")
         sources = list(given.source.values()) if isinstance(given.source, dict) else given.source
-        found = [self._of_client(one, self._method.predict, f"Client {i}") for i, one in enumerate(sources)]
+        found = [self._of_client(one, self._clusters_of, f"Client {i}") for i, one in enumerate(sources)]
         whole = [read_labels(one, len(own), "A client") for one, own in zip(given.labels, found, strict=True)]
         return _rand(np.concatenate(found), np.concatenate(whole))
 
@@ -111,7 +112,11 @@ class SamplePredictor(ForgettingEstimator):
         FedkinError
             If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
         """
-        return self._of_each(X, self._method.predict, "The data to predict")
+        return self._of_each(X, self._clusters_of, "The data to predict")
+
+    def _clusters_of(self, result: Any, x: Tensor) -> Tensor:
+        """Predict the clusters of prepared samples, int64 ``(n,)``."""
+        return checked_clusters(self._method, self._method.predict(result, x), len(x))
 
     def _of_each(
         self, given: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, lacking: str = ""

@@ -72,7 +72,8 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     or (channels, height, width). Its weights are drawn as the factory draws them, as a rule from torch's global
     generator. torch's dropout layers are replaced by `layers.Dropout`, which needs a generator before it trains. Raises
     FedkinError if the name is unknown; if a number is below 1; if nothing, or no factory, is at a dotted path; if the
-    factory fails; or if it does not return a module that turns two samples of zeros into ``(2, classes)``.
+    factory fails; or if it does not return a module that turns two samples of zeros into ``(2, classes)``, or one
+    without parameters.
     """
     shape = tuple(shape)
     if not shape or min(shape) < 1 or classes < 1:
@@ -94,6 +95,8 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
         raise FedkinError(f"Model '{name}' made something of type {type(made).__name__}, not a torch.nn.Module.")
     module = with_own_dropout(made).eval()
     _check_logits(module, name, shape, classes)
+    if next(module.parameters(), None) is None:
+        raise FedkinError(f"Model '{name.partition('#')[0]}' has no parameters, so there is nothing to train.")
     return module.train()
 
 

@@ -322,6 +322,14 @@ def test_folders_of_other_tables_are_refused_and_those_of_splits_are_not(tmp_pat
         "a.csv.gz, b.csv.gz; unpack them, or save them as .csv or .parquet."
     )
     (tmp_path / "a.csv.gz").rename(tmp_path / "train.csv.gz")
+    (tmp_path / "arrays").mkdir()
+    np.save(tmp_path / "arrays" / "a.npy", np.zeros(2))
+    way = "save (each|it) as .npz, with an array x, and labels y\\.$"
+    for source in (tmp_path / "arrays", tmp_path / "arrays" / "a.npy"):
+        with pytest.raises(FedkinError, match=way):
+            load(str(source))
+    (tmp_path / "arrays" / "a.npy").unlink()
+    (tmp_path / "arrays").rmdir()
     assert only_other_tables(tmp_path) is None
     (tmp_path / "train.csv.gz").rename(tmp_path / "a.csv")
     assert only_other_tables(tmp_path) is None

@@ -30,12 +30,13 @@ _SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", r
 _UNREAD_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".dta", ".sav", ".feather")
 _SURE_CLIENTS = (".xlsx", ".xls", ".ods", ".dta", ".sav", ".feather", ".csv.gz", ".tsv.gz", ".csv.zip", ".tsv.zip")
 """Ends of the names of tables that hardly lie beside clients' files for another purpose."""
-_LIKELY_CLIENTS = (*_UNREAD_TABLES, ".csv.gz", ".tsv.gz", ".csv.zip")
+_LIKELY_CLIENTS = (*_UNREAD_TABLES, ".csv.gz", ".tsv.gz", ".csv.zip", ".npy")
 _OTHER_TABLES = (*_UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
 _OPENED = "~$"
 """Beginning of the name of a file beside a workbook that is open in Excel."""
 _ADVICE = {
     (".xlsx", ".xls", ".ods"): "; save its sheet as .csv",
+    (".npy",): "; save it as .npz, with an array x, and labels y",
     (".gz", ".zip", ".bz2", ".xz"): "; unpack it",
     (
         ".json",
@@ -193,10 +194,13 @@ def only_other_tables(folder: Path) -> str | None:
     tables = [name for name in names if name.lower().endswith(_LIKELY_CLIENTS)]
     if not tables or len(tables) < len(names) or any(map(_SPLIT.match, names)):
         return None
-    return (
-        f"'{folder}' has no {', '.join(READERS)} files; one per client is needed{_others(folder)}; unpack them, or "
-        "save them as .csv or .parquet."
+    arrays = all(name.lower().endswith(".npy") for name in tables)
+    way = (
+        "save each as .npz, with an array x, and labels y"
+        if arrays
+        else "unpack them, or save them as .csv or .parquet"
     )
+    return f"'{folder}' has no {', '.join(READERS)} files; one per client is needed{_others(folder)}; {way}."
 
 
 def not_read(source: str, more: str = "") -> FedkinError:
