@@ -126,6 +126,16 @@ def test_real_sites_run_it_if_their_own_file_allows_its_package(tmp_path: Path) 
         method.init(real_sites(tmp_path / "2", ["fedkin"]))
 
 
+def test_the_file_of_a_site_trusts_its_package_and_the_readme_says_so(tmp_path: Path) -> None:
+    for name, lines in ((NAME, 1), ("kfed", 0)):
+        app = tmp_path / f"app-{lines}"
+        init(app, name, 2, ["method.n_clusters=2"], "127.0.0.1", 9092, insecure=True)
+        site, readme = (app / "site.example.toml").read_text(), (app / "README.md").read_text()
+        assert site.count('\npackages = ["own_package"]  # ') == lines
+        assert readme.count("comes from `own_package`, too: install it at the server and at every site") == lines
+        assert "$" not in readme.replace("${", "")
+
+
 @pytest.mark.parametrize("command", ["predict", "assign"])
 def test_a_folder_cannot_name_code_of_packages_that_are_not_trusted(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -181,6 +191,7 @@ def test_its_summary_is_the_first_line_of_its_docstring() -> None:
     [
         ("no_such_package:Mine", "module 'no_such_package' cannot be imported"),
         ("own_package.mine:Yours", "module 'own_package.mine' has no 'Yours'"),
+        ("own_package.mine.Mine", r"is no method; did you mean 'own_package.mine:Mine'\?"),
         ("own_package.mine:number", "is not a method; it should be a dataclass that inherits fedkin.core.Method"),
         ("own_package.mine:dataclass", "is not a method"),
         (":Mine", "is no dotted path"),

@@ -25,8 +25,9 @@ from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.data.population import Population
 from fedkin.data.reading.client_files import files_of_clients
 from fedkin.experiment import registry
-from fedkin.experiment.option_models import FROM_DATA, built, model_of, plain_tables, sentence_of, with_none
+from fedkin.experiment.option_models import built, model_of, plain_tables, sentence_of, with_none
 from fedkin.experiment.option_owners import check_owners
+from fedkin.experiment.own_options import FROM_DATA
 from fedkin.experiment.sections import (
     STRICT,
     DataSection,

@@ -12,14 +12,16 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from fedkin.core import FedkinError
 from fedkin.core.options import Option, is_function, meanings_of
 from fedkin.core.validation import validation_sentence
+from fedkin.experiment.own_options import FROM_DATA, check_options
 from fedkin.experiment.sections import STRICT
-
-FROM_DATA = ("data", "label", "table")
-"""Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
 
 
 def model_of(made: type[Any], name: str) -> type[BaseModel]:
-    """Build a pydantic model of the dataclass `made`, without fields that only ``[data]`` or Python can set."""
+    """Build a pydantic model of the dataclass `made`, without fields that only ``[data]`` or Python can set.
+
+    Raises FedkinError as `check_options` does.
+    """
+    check_options(made)  # type: ignore[arg-type]
     hints = get_type_hints(made, include_extras=True)
     fields: dict[str, Any] = {"name": (str, name)}
     for field in dataclasses.fields(made):

@@ -141,6 +141,9 @@ def target_of(kind: Kind, name: str) -> str:
             raise FedkinError(f"'{name}' is no method, but a setting; name a method first, such as kin-graph {given}.")
         if "." in name and name.replace(".", "").isidentifier() and _is_module(name):
             raise FedkinError(f"'{name}' is a module; a {kind} in it is named with its class, {name}:Class.")
+        module, _, last = name.rpartition(".")
+        if last[:1].isupper() and last.isidentifier() and module and _is_module(module):
+            raise FedkinError(f"'{name}' is no {kind}; did you mean '{module}:{last}'?")
         if kind == "method" and Path(name).suffix and (file := nearest(name, _files_beside(name))):
             raise FedkinError(f"'{name}' is no method, nor an experiment's file; did you mean '{file}'?")
         raise unknown_name(kind, name, _TABLES[kind])
@@ -179,6 +182,8 @@ def resolve(kind: Kind, name: str) -> type[Any]:
         wanted = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"
         raise FedkinError(f"'{name}' is not a {kind}; it should be a dataclass that {wanted}.")
     check_declared(made, name)
+    if lacking := sorted(getattr(made, "__abstractmethods__", ())):
+        raise FedkinError(f"'{name}' lacks {' and '.join(lacking)}, which its base class leaves to it.")
     return made
 
 

@@ -19,9 +19,18 @@ Role = Literal["", "centralised", "synthetic", "baseline"]
 def method_named(name: str) -> type[Method[Any]]:
     """Return the class of the method `name`.
 
-    Raises FedkinError if there is none; the message suggests the nearest name.
+    Raises FedkinError if there is none, and suggests the nearest name, or if the method says that it finds the number
+    of clusters, and can only be given one.
     """
-    return registry.resolve("method", name)
+    made = registry.resolve("method", name)
+    if made.finds_k and any(option.name == "n_clusters" for option in options_of(made)):
+        hint = get_type_hints(made)["n_clusters"]
+        if hint is int:
+            raise FedkinError(
+                f"Method '{name}' has the class attribute finds_k = True, perhaps from its base, but its n_clusters is "
+                "always given; set finds_k = False and takes_k = True in its class."
+            )
+    return made
 
 
 def _unknown(made: type[Method[Any]]) -> dict[str, Any]:

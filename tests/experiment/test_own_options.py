@@ -1,0 +1,155 @@
+"""Methods of one's own whose options, functions or predictions do not fit are refused in a sentence."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.estimators import SampleClusterer
+from fedkin.experiment.config import load_config
+from fedkin.experiment.prediction import predict
+from fedkin.experiment.run import execute
+from fedkin.studies.compare.candidates import selection_of
+
+SOURCE = """
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from fedkin.core import State
+from fedkin.core.method import Count
+from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.methods.samples.kfed import KFedMethod
+from fedkin.methods.samples.sample_method import SampleMethod
+
+
+def having(**options):
+    made = type("Made", (KFedMethod,), {"__annotations__": {k: v for k, (v, _) in options.items()},
+                "__module__": __name__, **{k: v for k, (_, v) in options.items()}})
+    return dataclass(frozen=True)(made)
+
+
+Called = having(name=(str, "x"))
+Data = having(data=(str, "x"))
+Complex = having(z=(complex, 1j))
+Set = having(z=(frozenset[int], frozenset()))
+Tensors = having(z=(torch.Tensor | None, None))
+NoneInside = having(z=(tuple[int | None, ...], (1, None)))
+Fine = having(a=(Sequence[float], (1.0,)), b=(Mapping[str, list[int]] | None, None), c=(Literal["x", 2], "x"),
+              d=(Any, 1), e=(Callable[[int], int] | None, None), f=(tuple[int, str], (1, "a")))
+
+
+@dataclass(frozen=True)
+class Half(SampleMethod):
+    state_type = State
+
+    def init(self, fed):
+        return State()
+
+
+@dataclass(frozen=True)
+class Given(FedAvgMethod):
+    n_clusters: Count = 2
+
+
+@dataclass(frozen=True)
+class Says(Given):
+    finds_k = False
+    takes_k = True
+
+
+@dataclass(frozen=True)
+class Floats(KFedMethod):
+    @staticmethod
+    def predict(result, x):
+        return KFedMethod.predict(result, x).float()
+
+
+@dataclass(frozen=True)
+class Distances(KFedMethod):
+    @staticmethod
+    def predict(result, x):
+        return torch.zeros(len(x), 3)
+
+
+@dataclass(frozen=True)
+class Arrays(KFedMethod):
+    @staticmethod
+    def predict(result, x):
+        return KFedMethod.predict(result, x).numpy()
+
+
+@dataclass(frozen=True)
+class Ints(KFedMethod):
+    @staticmethod
+    def predict(result, x):
+        return KFedMethod.predict(result, x).int()
+"""
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_options_of_mine.py").write_text(SOURCE)
+    monkeypatch.delitem(sys.modules, "own_options_of_mine", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Called", r"has an option called 'name', a name that fedkin uses itself; call it otherwise\.$"),
+        ("Data", r"has an option called 'data', a name that fedkin uses itself"),
+        ("Complex", r"has an option 'z' of type complex, which a file cannot hold; options are numbers, .* of them\.$"),
+        ("Set", r"'z' of type frozenset, which a file cannot hold"),
+        ("Tensors", r"'z' of type torch.Tensor \\| None, which a file cannot hold"),
+        ("NoneInside", r"'z' of type tuple, which a file cannot hold"),
+        (
+            "Half",
+            r"^'own_options_of_mine:Half' lacks predict and result and step, which its base class leaves",
+        ),
+    ],
+)
+def test_what_no_experiment_can_have_is_refused_at_loading(name: str, sentence: str) -> None:
+    with pytest.raises(FedkinError, match=sentence):
+        load_config(f"own_options_of_mine:{name}")
+
+
+def test_what_a_file_can_hold_is_taken() -> None:
+    method = load_config("own_options_of_mine:Fine", ["method.b={x = [1]}"]).method
+    assert (method.b, method.c, method.f) == ({"x": [1]}, "x", (1, "a"))
+
+
+def test_a_comparison_asks_whether_the_number_is_given() -> None:
+    with pytest.raises(FedkinError, match=r"^Method 'own_options_of_mine:Given' has .* set finds_k = False"):
+        selection_of("clients", ["own_options_of_mine:Given"])
+    assert selection_of("clients", ["own_options_of_mine:Says"]).methods == ("own_options_of_mine:Says",)
+
+
+@pytest.mark.parametrize(
+    ("name", "was"), [("Floats", r"float32 \(2,\)"), ("Distances", r"float32 \(2, 3\)"), ("Arrays", "a numpy array")]
+)
+def test_only_clusters_are_taken_as_predictions(name: str, was: str, tmp_path: Path) -> None:
+    settings = ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]
+    execute(load_config(f"own_options_of_mine:{name}", settings), tmp_path / "run")
+    np.savez(tmp_path / "new.npz", x=np.zeros((2, 4), dtype=np.float32))
+    sentence = rf"^{name}.predict should return the clusters of samples, a tensor int64 \(2,\), not {was}\.$"
+    with pytest.raises(FedkinError, match=sentence):
+        predict(tmp_path / "run", str(tmp_path / "new.npz"))
+
+
+def test_estimators_check_predictions_too() -> None:
+    made = sys.modules.get("own_options_of_mine") or __import__("own_options_of_mine")
+    clients = [np.random.default_rng(0).random((30, 2))] * 2
+
+    class Wrong(SampleClusterer, method=made.Floats):
+        """Predicts floats."""
+
+    class Right(SampleClusterer, method=made.Ints):
+        """Predicts int32."""
+
+    with pytest.raises(FedkinError, match=r"^Floats.predict should return .* not float32 \(30,\)\.$"):
+        Wrong(n_clusters=2).fit(clients).predict(clients[0])
+    assert Right(n_clusters=2).fit(clients).predict(clients[0]).dtype == np.int64
