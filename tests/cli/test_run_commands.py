@@ -116,6 +116,23 @@ def test_a_dry_run_refuses_tables_that_a_run_refuses(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_dry_run_refuses_clients_without_labels_where_a_method_needs_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    for name in "abc":
+        (folder / f"{name}.csv").write_text("x,z\n" + "".join(f"{at},{at % 9}\n" for at in range(40)))
+    said = []
+    for dry in ([], ["--dry-run"]):
+        assert fedkin("run", "ocfl", str(folder), *dry) == 2
+        said.append(capsys.readouterr().err.splitlines()[-1])
+    assert said[0] == said[1]
+    assert said[0].startswith("fedkin: Clients a, b, c have no labels, which OCFL needs")
+    unlabelled = ("embedding", "--set", "method.form=prototypes")
+    assert fedkin("run", unlabelled[0], str(folder), *unlabelled[1:], "--dry-run") == 0
+
+
 def test_a_number_of_clusters_that_nobody_named_is_mentioned_where_data_are_ones_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -167,6 +167,12 @@ class Method(ABC, Generic[S]):
     def result(self, state: S) -> dict[str, Any]:
         """Return what the method found, as a tree of tensors and plain values."""
 
+    def check_clients(self, fed: Federation) -> None:
+        """Raise FedkinError if `init` would refuse what the clients hold; it trains nothing and takes no time.
+
+        A dry run calls it on a federation that is not used afterwards.
+        """
+
     def conclude(self, fed: Federation, state: S) -> None:
         """Send clients what they need of the last state, such as the clusters of their samples.
 

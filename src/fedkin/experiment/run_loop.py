@@ -115,10 +115,12 @@ def check_data(config: Config, population: Population, fed: Federation, progress
     """Prepare the clients' data as `prepare` does it, and warn of what is noted of them.
 
     The population must not be used for a run afterwards. Raises FedkinError if the data or the method's settings are
-    refused.
+    refused, or the method refuses what the clients hold, such as samples without labels.
     """
     _connect(config, population, fed, progress)
-    return _prepared(config, population, fed, progress)
+    preparation = _prepared(config, population, fed, progress)
+    config.method.check_clients(fed)
+    return preparation
 
 
 def _prepared(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:

@@ -132,6 +132,10 @@ class ClientMethod(Method[Any]):
         name = choose(shape) if self.module == "auto" else self.module
         return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
 
+    def check_clients(self, fed: Federation) -> None:
+        """Raise FedkinError if too many clients lack labels that are needed, as `init` does."""
+        self.described(fed)
+
     def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
         """Return the shape of the clients' samples and the number of classes: 0 if a client has no labels.
 
@@ -246,13 +250,8 @@ class ClientMethod(Method[Any]):
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the clients' clusters, the models, and what new clients and new samples are assigned by."""
-        return {
-            "n_clusters": len(state.models),
-            "labels": state.labels,
-            "models": state.models,
-            "module": state.module,
-            "training": dataclasses.asdict(self.descent()),
-        }
+        found = {"n_clusters": len(state.models), "labels": state.labels, "models": state.models}
+        return {**found, "module": state.module, "training": dataclasses.asdict(self.descent())}
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:

@@ -36,6 +36,17 @@ def test_copies_of_files_and_of_rows_are_noted():
     assert notes([answers]) == []
 
 
+def test_a_table_appended_to_itself_is_noted_and_rows_that_come_again_by_chance_are_not():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"pressure": pressures(), "age": rng.integers(20, 90, 60), "town": ["Ulm", None, "Bonn"] * 20})
+    for times in (2, 3):
+        assert notes({"a": pd.concat([rows] * times)}) == [
+            f"{60 * times - 60} of {60 * times} rows of a are copies of others."
+        ]
+    stations = pd.DataFrame(rng.normal(size=(30, 3)), columns=["north", "east", "height"])
+    assert notes({"a": stations.loc[rng.integers(0, 30, 300)]}) == []
+
+
 @pytest.mark.parametrize("spread", [0, 1e15])
 def test_rows_beside_huge_numbers_are_no_copies(spread):
     rng = np.random.default_rng(0)

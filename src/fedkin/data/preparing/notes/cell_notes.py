@@ -29,7 +29,10 @@ _REPEATED = 3
 _DISTINCT = 10
 """Different numbers that a column of numbers has at least, so that codes and grades are none."""
 _ROWS, _COLUMNS, _FINE = 20, 3, 0.5
-"""A table of fewer rows or columns, or without a column of so many distinct values per row, repeats rows by chance."""
+"""A table of fewer rows or columns, or without a column of so many distinct values per distinct row, repeats rows by
+chance."""
+_EQUALLY = 0.9
+"""Where most rows are copies, as in a file that was appended to itself, this part of them comes equally often."""
 _ROUNDED = 1e-6
 """Relative difference from a sum that rounding makes."""
 _CATEGORIES = 1_000
@@ -70,8 +73,9 @@ def _on_copies(tables: Mapping[str, Table]) -> list[str]:
         first = seen.setdefault(rows.tobytes(), client)
         if first != client:
             notes.append(f"{first} and {client} hold the same rows; leave one of them out if it is a copy.")
-        repeated = len(rows) - len(np.unique(rows))
-        if repeated >= _REPEATED and _has_fine_column(table) and are_copies(table):
+        times = np.unique(rows, return_counts=True)[1]
+        repeated = len(rows) - len(times)
+        if repeated >= _REPEATED and _has_fine_column(table, times) and are_copies(table):
             notes.append(f"{repeated} of {len(rows)} rows of {client} are copies of others.")
     return notes
 
@@ -96,10 +100,12 @@ def _on_sums(tables: Mapping[str, Table]) -> list[str]:
     return [f"The last rows of {listing(summed, _NAMED)} hold the sums of the others; delete them."]
 
 
-def _has_fine_column(table: Table) -> bool:
-    """Return whether some numbers are so fine that rows are hardly equal by chance."""
+def _has_fine_column(table: Table, times: npt.NDArray[np.int64]) -> bool:
+    """Return whether some numbers are so fine that rows, each there so many `times`, are hardly equal by chance."""
+    if 2 * len(times) <= len(table) and (times == np.median(times)).mean() < _EQUALLY:
+        return False
     numbers = (table.values[:, at].numpy() for at, column in enumerate(table.columns) if column.kind == "number")
-    return any(len(np.unique(own)) > _FINE * len(own) for own in numbers)
+    return any(len(np.unique(own)) > _FINE * len(times) for own in numbers)
 
 
 def _notes_on_texts(tables: Mapping[str, Table]) -> list[str]:

@@ -153,6 +153,10 @@ class EmbeddingMethod(OneShotMethod):
         unused = {"delta": "with message = 'bits'"} if self.message == "bits" else {"flip": "with message = 'sums'"}
         refuse_unused(self, unused | ({"prototypes": "with form = 'classes'"} if self.form == "classes" else {}))
 
+    def check_clients(self, fed: Federation) -> None:
+        """Raise FedkinError if too many clients lack labels; by prototypes none needs any."""
+        self.described(fed, labels_needed=self.form == "classes")
+
     def init(self, fed: Federation) -> EmbeddingState:
         """Return the first state: the classifier if there are labels, the encoder from the file or a new one."""
         shape, classes = self.described(fed, labels_needed=self.form == "classes")
@@ -281,12 +285,8 @@ class EmbeddingMethod(OneShotMethod):
             optimizer="adam",
             learning_rate=self.pretraining_learning_rate,
         )
-        payload = {
-            "encoder": state.encoder,
-            "vector": state.vector,
-            "training": dataclasses.asdict(training),
-            "steps": self.pretraining_steps,
-        }
+        encoder = {"encoder": state.encoder, "vector": state.vector}
+        payload = {**encoder, "training": dataclasses.asdict(training), "steps": self.pretraining_steps}
         asked = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
         means = self.means_of(1, len(state.vector))
         replies = fed.stream(train_encoder, asked, {"update": (len(state.vector),)})
