@@ -46,7 +46,7 @@ def test_values_that_stand_for_empty_cells_do_so_in_new_rows(tmp_path: Path) -> 
 def test_a_damaged_file_of_how_rows_are_read_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "sites").mkdir()
     for name in ("north", "south"):
-        rows = "\n".join(f"{at},{at % 2}" for at in range(40))
+        rows = "\n".join(f"{7 * at % 40},{at % 2}" for at in range(40))
         (tmp_path / "sites" / f"{name}.csv").write_text(f"a,b\n{rows}\n")
     execute(load_config("kfed", [f"data.source={tmp_path / 'sites'}", "method.n_clusters=2"]), tmp_path / "run")
     damaged = tmp_path / "run" / "reading.toml"

@@ -170,7 +170,9 @@ def test_columns_taken_for_labels_are_told(tmp_path):
     )
     assert ClientFiles(str(tmp_path), label="label").build().notes == ()
     for name, beer in (("a", "Ale"), ("b", "ale")):
-        (tmp_path / f"{name}.csv").write_text("v,label\n" + "".join(f"{row},{beer} {row}\n" for row in range(1000)))
+        (tmp_path / f"{name}.csv").write_text(
+            "v,label\n" + "".join(f"{row * 37 % 1000},{beer} {row}\n" for row in range(1000))
+        )
     assert ClientFiles(str(tmp_path)).build().notes == (
         "Column 'label' is called like labels, but has 2,000 different values in 2,000 rows, so it is a feature; if it "
         "holds labels, name it with data.label.",

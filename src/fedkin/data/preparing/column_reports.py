@@ -95,7 +95,7 @@ def moments_of(table: Table) -> dict[str, Any]:
 
 def _report(column: Column, values: Tensor, filled: int, min_members: int, own_id: str) -> ColumnReport:
     """Return the report on a column; `own_id` is the client's own setting for the column that names rows."""
-    unique = own_id == column.name or (own_id == "auto" and _names_rows(column, values, filled))
+    unique = _is_unique(column, values, filled, own_id)
     if column.kind != "category":
         return ColumnReport(column.kind, filled > 0, unique, column.categories)
     counts = values[~values.isnan()].long().bincount(minlength=len(column.categories))
@@ -112,6 +112,16 @@ def is_called_id(name: str) -> bool:
 def is_called_whose(name: str) -> bool:
     """Return whether the name of a column is like that of the id of a person, such as ``patient_id``."""
     return _WHOSE_NAME.search(name) is not None
+
+
+def names_rows(table: Table, at: int) -> bool:
+    """Return whether the column at a position may name a table's rows, as a client reports it."""
+    values = table.values[:, at]
+    return _is_unique(table.columns[at], values, int((~values.isnan()).sum()), table.id)
+
+
+def _is_unique(column: Column, values: Tensor, filled: int, own_id: str) -> bool:
+    return own_id == column.name or (own_id == "auto" and _names_rows(column, values, filled))
 
 
 def _names_rows(column: Column, values: Tensor, filled: int) -> bool:

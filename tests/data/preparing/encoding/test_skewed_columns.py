@@ -90,7 +90,7 @@ def test_columns_whose_large_values_may_be_codes_are_not_called_skewed():
 
 def test_codes_among_amounts_are_noted_and_nothing_else():
     coded = Table.of_numbers(
-        torch.tensor([[50.0 + at % 17, at] for at in range(90)] + [[9999.0, 5]] * 6).double(), ["a", "b"]
+        torch.tensor([[50.0 + at % 17, 37 * at % 90] for at in range(90)] + [[9999.0, 5]] * 6).double(), ["a", "b"]
     )
     on_cells = notes_on_cells({"client-0": coded})
     assert [note.partition(",")[0] for note in on_cells] == ["Column 'a' holds 9999"]
