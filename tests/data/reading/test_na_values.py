@@ -9,6 +9,7 @@ import pytest
 from fedkin.core import FedkinError
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table, read_table
+from fedkin.data.scenarios.already_split import ClientFiles
 
 
 def empties(frame: pd.DataFrame, **options: object) -> dict[str, list[int]]:
@@ -89,3 +90,21 @@ def test_columns_that_no_client_has_are_named() -> None:
     assert TableOptions(na_values={"ages": -9}).unknown(["age"]) == [
         "Unknown column in na_values 'ages'; did you mean 'age'?"
     ]
+
+
+def test_values_that_no_client_holds_are_noted() -> None:
+    clients = [
+        pd.DataFrame({"a": [1, -9, 3], "b": ["x", "unknown", "x"]}),
+        pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}),
+    ]
+
+    def notes(given: object) -> tuple[str, ...]:
+        return ClientFiles(clients, table=TableOptions(na_values=given)).build().notes  # type: ignore[arg-type]
+
+    assert notes(["unknown", "-9", "NA", "None"]) == ()
+    assert notes({"a": -9, "b": "unknown"}) == ()
+    assert notes([-9, -99]) == ("No cell holds -99, as named in na_values; is it written otherwise there?",)
+    assert notes({"a": [-9, "unknown"], "b": "unkown"}) == (
+        "No cell holds 'unknown' in column 'a', 'unkown' in column 'b', as named in na_values; are they written "
+        "otherwise there?",
+    )

@@ -64,6 +64,8 @@ class Dataset:
         The column of a table that was taken for its labels.
     written : tuple of str
         The labels as they were written, where others are taken for them, as yes for 1.
+    na_values : frozenset of (str, str or float)
+        Values named for empty cells that some cell held, each with its column, or "" if it was named for all.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Dataset:
     left_out: tuple[str, ...] = ()
     label: str | None = None
     written: tuple[str, ...] = ()
+    na_values: frozenset[tuple[str, str | float]] = frozenset()
 
     def __len__(self) -> int:
         return len(self.x)

@@ -86,7 +86,7 @@ class TableOptions:
         """Return every column that an option names, with the option's name."""
         named = dict.fromkeys(self.drop, "drop") | dict.fromkeys(self.categorical, "categorical")
         named |= dict.fromkeys(self.ordinal, "ordinal") | self.logarithmic
-        named |= dict.fromkeys(filter(None, self._na_values), "na_values")
+        named |= dict.fromkeys(filter(None, self.na_values_of), "na_values")
         return named if self.id in (AUTO, NO_ID) else named | {self.id: "id"}
 
     @property
@@ -101,17 +101,18 @@ class TableOptions:
 
     def na_of(self, column: str) -> tuple[str | float, ...]:
         """Return the values that stand for an empty cell of a column."""
-        return (*self._na_values.get("", ()), *self._na_values.get(column, ()))
+        return (*self.na_values_of.get("", ()), *self.na_values_of.get(column, ()))
 
     @property
-    def _na_values(self) -> Mapping[str, tuple[str | float, ...]]:
+    def na_values_of(self) -> Mapping[str, tuple[str | float, ...]]:
+        """Return `na_values` by column, with those of all columns at ""."""
         assert isinstance(self.na_values, Mapping)
         return self.na_values
 
     @property
     def of_files(self) -> dict[str, Any]:
         """Return the options that new rows of the same source are read by, as plain values: all but columns' kinds."""
-        na_values = {name: list(values) for name, values in self._na_values.items() if values}
+        na_values = {name: list(values) for name, values in self.na_values_of.items() if values}
         return {"decimal": self.decimal, "encoding": self.encoding, "na_values": na_values}
 
     def unknown(self, columns: Iterable[str]) -> list[str]:

@@ -23,6 +23,7 @@ from fedkin.data.reading.csv.csv_points import with_points
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels
 from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.logarithms import logarithms
+from fedkin.data.reading.na_values import na_values_in, without_na_values
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.total_rows import check_no_lines_below, check_no_totals
@@ -92,7 +93,8 @@ def frame_to_dataset(
     table = frame_to_table(rest, where, options, problems, tuple(dropped))
     y, classes = coded[label] if label is not None else (None, [])
     clusters = None if cluster is None else coded[cluster]
-    return Dataset(name, table.values, y, classes, table, clusters, tuple(dropped), label)
+    held = na_values_in(rest, options)
+    return Dataset(name, table.values, y, classes, table, clusters, tuple(dropped), label, na_values=held)
 
 
 def frame_to_table(
@@ -109,7 +111,7 @@ def frame_to_table(
     read.
     """
     found = list(problems)
-    frame = _without_na_values(frame, options)
+    frame = without_na_values(frame, options)
     names = [composed(name) for name in frame.columns]
     rows = len(frame)
     if nameless := [at for at, name in enumerate(names) if name.strip() in _NAMELESS]:
@@ -232,47 +234,3 @@ def _read_parquet(path: Path, where: str) -> pd.DataFrame:
     except Exception as error:  # whatever Arrow and pandas raise over damaged bytes
         reason = (str(error).splitlines() or ["empty"])[0]
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error
-
-
-def _without_na_values(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
-    """Return a DataFrame in which cells with a value of `TableOptions.na_values` are empty.
-
-    A number stands for all cells of this number, also as text; a text for cells of this text, but for blanks around it.
-    """
-    wanted = {at: given for at, name in enumerate(frame.columns) if (given := options.na_of(composed(name)))}
-    if not wanted:
-        return frame
-    frame = frame.copy()
-    for at, given in wanted.items():
-        frame.isetitem(at, _emptied(frame.iloc[:, at], given, options.decimal))
-    return frame
-
-
-def _emptied(cells: pd.Series, given: Sequence[str | float], decimal: str) -> pd.Series:
-    from pandas import CategoricalDtype
-
-    numbers = {number for value in given if (number := _cell_number(value, ".")) is not None}
-    texts = {_cell_text(value) for value in given}
-    gone = [
-        value
-        for value in cells.dropna().unique()
-        if _cell_text(value) in texts or _cell_number(value, decimal) in numbers
-    ]
-    if isinstance(cells.dtype, CategoricalDtype):
-        return cells.cat.remove_categories(gone)
-    return cells.mask(cells.isin(gone)) if gone else cells
-
-
-def _cell_text(value: Any) -> str:
-    text = composed(value).strip()
-    return text.removesuffix(" 00:00:00")  # of a date
-
-
-def _cell_number(value: Any, decimal: str) -> float | None:
-    """Return a cell's number; ``None`` if it is none, as truth values are."""
-    if isinstance(value, bool | np.bool_):
-        return None
-    try:
-        return float(value.replace(decimal, ".") if isinstance(value, str) else value)
-    except (TypeError, ValueError):
-        return None

@@ -25,6 +25,7 @@ from fedkin.data.reading.label_columns import (
     notes_on_features,
     too_many_labels,
 )
+from fedkin.data.reading.na_values import note_on_unheld
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
@@ -96,6 +97,7 @@ class ClientFiles:
             tests,
             notes=(
                 *_ignored(self.data),
+                *note_on_unheld(sites, self.table),
                 *_label_notes(sites, self.label, labelled),
                 *(note_on_many_classes(sites[0].classes, rows) if labelled else []),
                 *(

@@ -20,7 +20,7 @@ from fedkin.data.preparing.notes.cell_parts import notes_on_parts
 from fedkin.data.preparing.notes.column_notes import spelt_alike
 from fedkin.data.preparing.notes.equal_rows import are_copies, row_hashes
 from fedkin.data.preparing.notes.missing_codes import notes_on_missing_codes
-from fedkin.data.preparing.rising_columns import notes_on_rising_columns
+from fedkin.data.preparing.notes.rising_columns import notes_on_rising_columns
 from fedkin.data.reading.logarithms import as_numbers
 from fedkin.data.reading.table_options import NONE
 from fedkin.data.reading.values.text_values import NUMBER

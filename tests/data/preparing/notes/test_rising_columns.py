@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedkin.data.preparing.cell_notes import notes_on_cells
+from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import load_clients
 
 ROWS = 60

@@ -1,0 +1,101 @@
+"""Values that options name as standing for empty cells, and those of them that no cell holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedkin.core.errors import listing
+from fedkin.data.reading.columns import MISSING
+from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.table_options import NONE, TableOptions
+from fedkin.data.reading.values.text_values import composed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NAMED = 8
+"""Values that a note names."""
+
+
+def without_na_values(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
+    """Return a DataFrame in which cells with a value of `TableOptions.na_values` are empty.
+
+    A number stands for all cells of this number, also as text; a text for cells of this text, but for blanks around it.
+    """
+    wanted = {at: given for at, name in enumerate(frame.columns) if (given := options.na_of(composed(name)))}
+    if not wanted:
+        return frame
+    frame = frame.copy()
+    for at, given in wanted.items():
+        frame.isetitem(at, _emptied(frame.iloc[:, at], given, options.decimal))
+    return frame
+
+
+def _emptied(cells: pd.Series, given: Sequence[str | float], decimal: str) -> pd.Series:
+    from pandas import CategoricalDtype
+
+    gone = _equal(cells, given, decimal)
+    if isinstance(cells.dtype, CategoricalDtype):
+        return cells.cat.remove_categories(gone)
+    return cells.mask(cells.isin(gone)) if gone else cells
+
+
+def _cell_text(value: Any) -> str:
+    text = composed(value).strip()
+    return text.removesuffix(" 00:00:00")  # of a date
+
+
+def _cell_number(value: Any, decimal: str) -> float | None:
+    """Return a cell's number; ``None`` if it is none, as truth values are."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return float(value.replace(decimal, ".") if isinstance(value, str) else value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _equal(cells: pd.Series, given: Sequence[str | float], decimal: str) -> list[Any]:
+    """Return the distinct values of cells that are one of those `given`."""
+    numbers = {number for value in given if (number := _cell_number(value, ".")) is not None}
+    texts = {_cell_text(value) for value in given}
+    return [
+        value
+        for value in cells.dropna().unique()
+        if _cell_text(value) in texts or _cell_number(value, decimal) in numbers
+    ]
+
+
+def na_values_in(frame: pd.DataFrame, options: TableOptions) -> frozenset[tuple[str, str | float]]:
+    """Return the values of `TableOptions.na_values` that some cell of a DataFrame holds, each with its column.
+
+    The column of a value that is given for all columns is "".
+    """
+    held = set()
+    for at, name in enumerate(frame.columns):
+        for column in ("", composed(name)):
+            for value in options.na_values_of.get(column, ()):
+                if (column, value) not in held and _equal(frame.iloc[:, at], [value], options.decimal):
+                    held.add((column, value))
+    return frozenset(held)
+
+
+def note_on_unheld(clients: Iterable[Dataset], options: TableOptions) -> list[str]:
+    """Return a note on values of `TableOptions.na_values` that no client's cells hold, as misspelt ones.
+
+    Words that stand for an empty cell anyway are none of these.
+    """
+    held = {each for one in clients for each in one.na_values}
+    unheld = [
+        f"{value!r}" + (f" in column '{column}'" if column else "")
+        for column, values in options.na_values_of.items()
+        for value in values
+        if (column, value) not in held and str(value).strip().lower() not in MISSING and value != NONE
+    ]
+    if not unheld:
+        return []
+    written = "are they" if len(unheld) > 1 else "is it"
+    return [f"No cell holds {listing(unheld, _NAMED)}, as named in na_values; {written} written otherwise there?"]
