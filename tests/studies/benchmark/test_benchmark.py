@@ -79,6 +79,12 @@ def test_a_failure_is_a_result_with_its_reason(tmp_path: Path):
     assert [one.failed for one in found] == ["no such luck."] * 2
     assert scores(found, "clients") == {}
     assert "no such luck" in (tmp_path / PAGE).read_text()
+    printed = as_text("clients", ["label-clusters"], found).splitlines()
+    assert printed[-3:] == [
+        "Without a result, and not tried again while results.jsonl has them:",
+        "  fedavg, label-clusters: no such luck.",
+        "  ifca, label-clusters: no such luck.",
+    ]
 
 
 @pytest.mark.parametrize("family", ["clients", "samples"])

@@ -28,7 +28,7 @@ def page_of(
     known = [result for result in results if result.scenario in scenarios]
     table = scores(known, family)
     ranking = ranked(table)
-    failures = sorted({f"`{one.method}`, {one.scenario}: {one.failed}" for one in known if one.failed})
+    failures = failures_of(known)
     parts = [
         PagePart("scenarios", "Scenario by scenario", tables=[_score_table(family, scenarios, known)],
                  notes=where_to_take(scenarios, known, family)),
@@ -86,7 +86,16 @@ def as_text(family: Family, scenarios: Sequence[str], results: Sequence[CellResu
         rank = ranking.ranks.get(method)
         cells = [_mean(table.get((scenario, method), [])) for scenario in scenarios]
         rows.append([method, *cells, _NONE if rank is None else f"{rank:.2f}"])
-    return f"{table_text(rows)}\n{sentence_text(rank_sentence(ranking).replace('`', ''))}"
+    lines = [table_text(rows), sentence_text(rank_sentence(ranking).replace("`", ""))]
+    if failures := failures_of(results):
+        lines += ["Without a result, and not tried again while results.jsonl has them:"]
+        lines += [f"  {failure.replace('`', '')}" for failure in failures]
+    return "\n".join(lines)
+
+
+def failures_of(results: Sequence[CellResult]) -> list[str]:
+    """Return, in order, which methods have no result in which scenarios, and why."""
+    return sorted({f"`{one.method}`, {one.scenario}: {one.failed}" for one in results if one.failed})
 
 
 def _in_order(ranking: Ranking, results: Sequence[CellResult]) -> list[str]:
