@@ -62,7 +62,7 @@ def test_other_methods_have_scores_of_all_samples_alone(tmp_path: Path) -> None:
 def test_a_truth_is_needed(tmp_path: Path) -> None:
     (tmp_path / "clients").mkdir()
     for client in range(2):
-        rows = "\n".join(f"{row},{(row * 7 + client) % 5},{row % 3}" for row in range(20))
+        rows = "\n".join(f"{7 * row % 20},{(row * 7 + client) % 5},{row % 3}" for row in range(20))
         (tmp_path / "clients" / f"{client}.csv").write_text(f"a,b,c\n{rows}\n")
     settings = [f"data.source={tmp_path / 'clients'}", "scenario.name=files", "method.n_clusters=2"]
     found = FinishedRun(execute(load_config("kmeans", [*COMMON[:2], *settings]), tmp_path / "run").folder)
