@@ -63,6 +63,8 @@ def test_numbers_with_a_decimal_comma_are_read_if_that_is_said():
         (["T", "F", ""], ("F", "T")),
         (["ja", "Nein", None], ("Nein", "ja")),
         (["vrai", "Faux", None], ("Faux", "vrai")),
+        (["Sí", "no", None], ("no", "Sí")),
+        (["tak", "nie", None], ("nie", "tak")),
         (["J", "N", "?"], ("N", "J")),
         (["true", "False", "na"], ("False", "true")),
         ([True, False, None], ("false", "true")),
@@ -76,6 +78,7 @@ def test_opposites_are_booleans(cells, names):
 
 def test_one_whole_word_is_enough_for_a_boolean_and_one_letter_is_not():
     assert read(["no", "no"]) == (Column("c", "boolean", ("no", "yes")), [0, 0])
+    assert read(["NE", "NE"]) == (Column("c", "category", ("NE",)), [0, 0])  # in Czech it is no, and it is Nebraska
     assert read(["F", "F"]) == (Column("c", "category", ("F",)), [0, 0])
     assert read([0, 1, 1]) == (Column("c"), [0, 1, 1])
     assert read(["yes", "no", "none"])[0] == Column("c", "category", ("no", "none", "yes"))
@@ -302,3 +305,12 @@ def test_named_levels_are_values_whatever_they_are():
     ordered = pd.Categorical(["None", "Mild", None], ["None", "Mild"], ordered=True)
     assert read(pd.Series(ordered))[1] == [0, 1, -1]
     assert read(["None"], nones=["c"], categorical=["c"])[0].categories == ("None",)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [["01JAN2021", "03feb2021"], ["01JAN2021:00:00:00", "03FEB2021:00:00:00"], ["1-Jan-2021 0:00", "3-FEB-2021 0:00"]],
+)
+def test_dates_of_statistics_programs_are_dates(cells):
+    assert read(cells) == (Column("c", "date"), [18628, 18661])
+    assert read_column(pd.Series(["01JAN2021:06:00:00"]), "c", "t", TableOptions())[1].tolist() == [18628.25]

@@ -41,8 +41,9 @@ Codes = npt.NDArray[np.int64]
 
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a", "\\n"})
 MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
-"""Words of an empty cell, in lower case, of which "\\\\n" is that of databases' exports; "None" is one in this spelling
-alone, for "none" is often an answer."""
+MISSING |= {"#null!", "#div/0!", "#num!"}
+"""Words of an empty cell, in lower case, of which "\\\\n" is that of databases' exports, "#null!" that of
+spreadsheets and SPSS; "None" is one in this spelling alone, for "none" is often an answer."""
 
 DASHES = frozenset({"-", "–", "—"})
 """Words of an empty cell that are a value in a column with "+", "++" or "2+", as of a laboratory's results."""
@@ -58,7 +59,13 @@ BOOLEANS = (
     ("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("falsch", "wahr"),
     ("non", "oui"), ("faux", "vrai"),
 )  # fmt: skip
-"""Opposites that are truth values, in lower case, the false one first."""
+"""Opposites that are truth values, in lower case, the false one first, of which one alone is enough if it is a word."""
+BOTH_BOOLEANS = (
+    ("no", "sí"), ("no", "si"), ("no", "sì"), ("não", "sim"), ("nao", "sim"), ("nee", "ja"), ("nej", "ja"),
+    ("nei", "ja"), ("nie", "tak"), ("ne", "ano"), ("nem", "igen"), ("нет", "да"), ("falso", "vero"),
+    ("falso", "verdadero"), ("falso", "verdadeiro"),
+)  # fmt: skip
+"""Such opposites of which both must be there, for one alone is another word elsewhere."""
 _DECIMAL_COMMA = re.compile(r"[^,]*\d,\d+\)?", re.ASCII)
 _NAMES = (str, int, float, bool, np.generic, UUID)
 _NAMED_BY = ("isoformat", "closed_left")
@@ -170,8 +177,9 @@ def _boolean(name: str, codes: Codes, words: Words) -> tuple[Column, Values] | N
     if len(words) > 4:
         return None
     spelt = {word.lower(): word for word in reversed(words)}  # as each comes first
-    for no, yes in BOOLEANS:
-        if spelt.keys() == {no, yes} or (len(no) > 1 and spelt.keys() <= {no, yes}):
+    for no, yes in (*BOOLEANS, *BOTH_BOOLEANS):
+        is_enough = len(no) > 1 and (no, yes) in BOOLEANS
+        if spelt.keys() == {no, yes} or (is_enough and spelt.keys() <= {no, yes}):
             values = np.array([float(word.lower() == yes) for word in words])
             return Column(name, "boolean", (spelt.get(no, no), spelt.get(yes, yes))), _at(codes, values)
     return None

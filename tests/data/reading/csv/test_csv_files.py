@@ -47,7 +47,8 @@ def test_very_long_cells_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "word", ["?", "-", ".", "–", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "\\N", "None"]
+    "word",
+    ["?", "-", ".", "–", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "#NULL!", "#DIV/0!", "\\N", "None"],
 )
 def test_words_of_empty_cells(tmp_path, word):
     read = read_table(write(tmp_path / "t.csv", f"a,b,c\n1,x,{word}\n{word},{word},{word}\n3,y,{word}\n"))

@@ -35,6 +35,13 @@ def test_other_texts_are_none(form):
     assert as_hours(["1:30", form]) is None
 
 
+def test_times_with_dots_are_times_if_the_middle_of_some_is_no_month():
+    assert as_hours(["18.30.00", "9.00.36"]) == [18.5, pytest.approx(9.01)]
+    assert as_hours(["18.30.00", "31.12.24"]) is None
+    assert read(["18.00.00", "19.00.00"]) == (Column("c"), [18, 19])
+    assert read(["12.10.00", "11.09.01"])[0] == Column("c", "date")
+
+
 def test_durations_have_one_unit_however_they_are_kept():
     spans = pd.Series(pd.to_timedelta(["0:03:36", "13:30:00", "26:30:00", None]))
     wanted = (Column("c"), [0.06, 13.5, 26.5])

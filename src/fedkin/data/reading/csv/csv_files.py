@@ -48,7 +48,25 @@ _WEB_PAGE = re.compile(
 """How HTML begins, but not a header such as ``<p>,<h1>``."""
 _QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
-_EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>", "\\N"]
+_EMPTY_CELLS = [
+    "?",
+    ".",
+    "-",
+    "–",
+    "—",
+    "n/a",
+    "N/A",
+    "na",
+    "Na",
+    "Nan",
+    "NAN",
+    "Null",
+    "<na>",
+    "\\N",
+    "#NULL!",
+    "#DIV/0!",
+    "#NUM!",
+]
 """What stands for an empty cell beside pandas' own words, dashes unless they are values."""
 
 

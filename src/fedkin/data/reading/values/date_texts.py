@@ -20,6 +20,10 @@ _SURELY_SHORT = re.compile(r"\d\d([./])\d\d\1\d\d", re.ASCII)
 """What dates with short years begin with where a few are enough, as versions of software, such as 1.2.13, do not."""
 _DAY_NAMED = re.compile(r"\d{1,2} [A-Z][a-z]{2} \d{4}", re.ASCII)
 _DAY_NAMED_SHORT = re.compile(r"(\d{1,2} [A-Z][a-z]{2} )(\d\d)", re.ASCII)
+_NAMED_CLOCK = re.compile(
+    r"(\d{1,2})[ -]?([A-Za-z]{3})[ -]?((?:19|20)\d\d)(?:[: ](\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?))?", re.ASCII
+)
+"""01JAN2021 and 01JAN2021:10:22:00, as SAS writes them, and 01-JAN-2021 10:22:00, as SPSS does."""
 _YEAR = r"((?:19|20)\d\d)"
 _YEAR_MONTH = re.compile(rf"{_YEAR}-(0[1-9]|1[0-2])|(0[1-9]|1[0-2])/{_YEAR}", re.ASCII)
 _MONTH_NAMED = re.compile(r"[A-Z][a-z]{2} \d{4}", re.ASCII)
@@ -36,9 +40,11 @@ _MONTH_OF = {
     for name in names.split()
 }  # fmt: skip
 """English, German and French names of months."""
+_MONTHS = list(dict.fromkeys(_MONTH_OF.values()))
 _NAME = r"(?P<month>[A-Za-zäéûÄÉÛ]{3,9})\.?"
 _WITH_NAME = (
     re.compile(rf"(?P<day>\d{{1,2}})(?:\. ?|er |[ -]){_NAME}[ -](?P<year>\d{{4}}|\d\d)", re.ASCII),
+    re.compile(rf"(?P<day>\d{{1,2}})(?P<month>[A-Za-z]{{3}})(?P<year>{_YEAR})", re.ASCII),
     re.compile(rf"{_NAME} (?P<day>\d{{1,2}}), (?P<year>\d{{4}})", re.ASCII),
     re.compile(rf"{_NAME}[ -](?P<year>{_YEAR})", re.ASCII),
     re.compile(rf"(?P<year>{_YEAR})[ -]{_NAME}", re.ASCII),
@@ -62,11 +68,11 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
     """Parse distinct texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
 
     Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31,
-    and English, German and French names of months, as in 31 Dec 2024; all but the last also with a time of day.
-    After dots, slashes and names of months, years may have two digits. Months, as in 2024-12, 12/2024 and Dec 2024,
-    quarters such as 2024-Q4 and weeks such as 2024-W07 are their first days. One column may have several forms.
-    `filled` is the number of cells that are not empty: where these hold only a few different texts such as 1.2.24,
-    they are no dates. With 0 they always are.
+    and English, German and French names of months, as in 31 Dec 2024 and 31DEC2024; also with a time of day, which
+    after the name of a month needs one of three letters, as in 31DEC2024:08:30:00. After dots, slashes and names of
+    months, years may have two digits. Months, as in 2024-12, 12/2024 and Dec 2024, quarters such as 2024-Q4 and weeks
+    such as 2024-W07 are their first days. One column may have several forms. `filled` is the number of cells that are
+    not empty: where these hold only a few different texts such as 1.2.24, they are no dates. With 0 they always are.
     """
     import pandas as pd
 
@@ -112,7 +118,13 @@ def compact_dates(numbers: Values) -> Any | None:
 
 
 def _as_usual(word: str) -> str:
-    """Return a date without AM or PM, or one with the name of a month as in 31 Dec 2024; other texts unchanged."""
+    """Return a date without AM or PM, or one with the name of a month as in 31 Dec 2024; other texts unchanged.
+
+    One with the name of a month and a time of day is returned in ISO's form.
+    """
+    if (parts := _NAMED_CLOCK.fullmatch(word)) and parts[4] and (month := _MONTH_OF.get(parts[2].lower())):
+        hours, rest = parts[4].split(":", 1)
+        return f"{parts[3]}-{_MONTHS.index(month) + 1:02}-{parts[1]:0>2}T{hours:0>2}:{rest}"
     for form in _WITH_NAME:
         if (parts := form.fullmatch(word)) and (month := _MONTH_OF.get(parts["month"].lower())):
             day = f"{parts['day']} " if "day" in form.groupindex else ""

@@ -14,6 +14,8 @@ _ISO = re.compile(
     rf"(?P<sign>[+-]?)P(?=[-\d]|T)(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=[-\d])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?",
     re.ASCII,
 )
+_DOTTED = re.compile(r"(?:[01]?\d|2[0-3])\.(?P<minutes>[0-5]\d)\.[0-5]\d", re.ASCII)
+"""18.30.00, as times are written in Italy."""
 _HOURS = (168.0, 24.0, 1.0, 1 / 60, 1 / 3600)
 """Of the parts of `_ISO`, weeks to seconds."""
 
@@ -21,15 +23,24 @@ _HOURS = (168.0, 24.0, 1.0, 1 / 60, 1 / 3600)
 def as_hours(words: Iterable[str]) -> list[float] | None:
     """Return times of day and durations such as 1:30, 2 days 03:04:05 and PT12H22M in hours; ``None`` if any is none.
 
-    Days have 24 hours. Years and months have no length of their own, so P1Y is none.
+    Days have 24 hours. Years and months have no length of their own, so P1Y is none. Texts such as 18.30.00 are times
+    if all are such, and the middle of some is no month.
     """
     hours = []
-    for word in words:
+    for word in _with_colons([*words]):
         own = _hours(word)
         if own is None:
             return None
         hours.append(own)
     return hours
+
+
+def _with_colons(words: list[str]) -> list[str]:
+    """Return times with dots, if all are such and some are no dates, with colons; other words as they are."""
+    parts = [part for word in words if (part := _DOTTED.fullmatch(word))]
+    if len(parts) < len(words) or not any(int(part["minutes"]) not in range(1, 13) for part in parts):
+        return words
+    return [word.replace(".", ":") for word in words]
 
 
 def is_duration(word: str) -> bool:
