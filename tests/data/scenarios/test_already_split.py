@@ -236,6 +236,17 @@ def test_files_that_are_not_read_are_told(tmp_path):
     )
 
 
+def test_folders_with_tables_are_not_read_and_named(tmp_path):
+    (tmp_path / "a.csv").write_text("v\n1\n2\n")
+    for name, file in (("north", "t.csv"), ("pictures", "a.png"), ("private", "models.npz"), (".cache", "t.csv")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).touch()
+    (tmp_path / "private" / "config.toml").touch()
+    assert ClientFiles(str(tmp_path)).build().notes == (
+        "Folder 'north' holds files that are not read, as clients' files stand side by side; move those of clients up.",
+    )
+
+
 def test_one_file_has_a_column_of_clients(tmp_path):
     path = tmp_path / "all.csv"
     path.write_text("a,ward,site,label\n1,x,ulm,no\n2,y,rome,yes\n3,x,ulm,yes\n5,y,rome,no\n")

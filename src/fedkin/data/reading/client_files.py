@@ -185,6 +185,21 @@ def ignored_in(source: object) -> list[str]:
     return sorted([*folders, *others])
 
 
+def folders_of_tables(source: object) -> list[str]:
+    """Return the subfolders of a folder of clients' files that hold such files themselves, and are not read.
+
+    Runs and what belongs to a site, which have a TOML file, are none.
+    """
+    if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
+        return []
+    found = []
+    for name in sorted(shown_in(folder)):
+        own = {Path(one).suffix.lower() for one in shown_in(folder / name)} if (folder / name).is_dir() else set()
+        if own & READERS.keys() and ".toml" not in own:
+            found.append(name)
+    return found
+
+
 def only_other_tables(folder: Path) -> str | None:
     """Return a sentence on a folder of nothing but tables in formats that are not read, else ``None``.
 

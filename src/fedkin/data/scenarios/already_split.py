@@ -17,7 +17,7 @@ from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_cl
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.preparing.notes.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_column import clients_in_one
-from fedkin.data.reading.client_files import ignored_in
+from fedkin.data.reading.client_files import folders_of_tables, ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.label_columns import (
     check_are_classes,
@@ -113,12 +113,18 @@ class ClientFiles:
 
 
 def _ignored(data: object) -> list[str]:
-    """Return a sentence on files in an unsupported format that could hold a client's data."""
-    found = ignored_in(data)
-    if not found:
-        return []
-    are = "is no file" if len(found) == 1 else "are no files"
-    return [f"{listing(found, _LISTED)} {are} that fedkin reads, and no client's; save tables as .csv or .parquet."]
+    """Return sentences on files in an unsupported format, and on subfolders, that could hold a client's data."""
+    said = []
+    if found := ignored_in(data):
+        are = "is no file" if len(found) == 1 else "are no files"
+        said.append(
+            f"{listing(found, _LISTED)} {are} that fedkin reads, and no client's; save tables as .csv or .parquet."
+        )
+    if folders := folders_of_tables(data):
+        what = "Folder {} holds files that are" if len(folders) == 1 else "Folders {} hold files that are"
+        quoted = listing([f"'{name}'" for name in folders], _LISTED)
+        said.append(f"{what.format(quoted)} not read, as clients' files stand side by side; move those of clients up.")
+    return said
 
 
 def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
