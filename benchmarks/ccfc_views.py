@@ -38,7 +38,7 @@ from grid import records, run
 VIEWS, STARTS = ("affine", "pillow"), ("common", "own")
 FULL = {
     "scenario.fraction": 1.0, "method.pretrain_rounds": 100, "method.cluster_rounds": 30, "method.batch_size": 128,
-    "method.model_weight": 0.001, "evaluation.every": 5,
+    "method.model_weight": 0.001, "evaluation.every": 5, "engine.keep_checkpoints": 100,
 }  # fmt: skip
 LAPLACIAN = torch.tensor([[[[0.0, 1, 0], [1, -4, 1], [0, 1, 0]]]])
 

@@ -23,6 +23,13 @@ def test_truth_values_are_written_as_most_clients_write_them() -> None:
     assert [one.written for one in read] == [(), ("0", "1"), ("Yes", "no", "yes"), ("False", "True"), ("1",), ()]
 
 
+def test_truth_values_of_other_languages_are_those_of_most_clients() -> None:
+    assert meant_by({"a": ["no", "sí"], "b": ["nie", "tak"], "c": ["no", "sí"]}) == {
+        "no": "no", "sí": "sí", "nie": "no", "tak": "sí"
+    }  # fmt: skip
+    assert meant_by({"a": ["no", "sí"], "b": ["tak"]}) == {}
+
+
 @pytest.mark.parametrize(
     "own",
     [

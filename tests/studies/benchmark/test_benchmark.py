@@ -81,7 +81,7 @@ def test_a_failure_is_a_result_with_its_reason(tmp_path: Path):
     assert "no such luck" in (tmp_path / PAGE).read_text()
     printed = as_text("clients", ["label-clusters"], found).splitlines()
     assert printed[-3:] == [
-        "Without a result, and not tried again while results.jsonl has them:",
+        "Without a result; with a longer --limit, what took too long is tried again:",
         "  fedavg, label-clusters: no such luck.",
         "  ifca, label-clusters: no such luck.",
     ]

@@ -31,6 +31,7 @@ from fedkin.data.reading.values.text_values import (
     percentages_beside_numbers,
     with_unit,
 )
+from fedkin.data.reading.values.truth_values import BOOLEANS, BOTH_BOOLEANS, is_enough
 from fedkin.data.reading.values.units import with_known_unit
 
 if TYPE_CHECKING:
@@ -55,17 +56,6 @@ _LEVELS = 20
 _DASHED = 5
 """Dashes alone that may be values; as many as a category needs for its name to leave a client."""
 
-BOOLEANS = (
-    ("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("n", "j"), ("falsch", "wahr"),
-    ("non", "oui"), ("faux", "vrai"),
-)  # fmt: skip
-"""Opposites that are truth values, in lower case, the false one first, of which one alone is enough if it is a word."""
-BOTH_BOOLEANS = (
-    ("no", "sí"), ("no", "si"), ("no", "sì"), ("não", "sim"), ("nao", "sim"), ("nee", "ja"), ("nej", "ja"),
-    ("nei", "ja"), ("nie", "tak"), ("ne", "ano"), ("nem", "igen"), ("нет", "да"), ("falso", "vero"),
-    ("falso", "verdadero"), ("falso", "verdadeiro"),
-)  # fmt: skip
-"""Such opposites of which both must be there, for one alone is another word elsewhere."""
 _DECIMAL_COMMA = re.compile(r"[^,]*\d,\d+\)?", re.ASCII)
 _NAMES = (str, int, float, bool, np.generic, UUID)
 _NAMED_BY = ("isoformat", "closed_left")
@@ -178,8 +168,7 @@ def _boolean(name: str, codes: Codes, words: Words) -> tuple[Column, Values] | N
         return None
     spelt = {word.lower(): word for word in reversed(words)}  # as each comes first
     for no, yes in (*BOOLEANS, *BOTH_BOOLEANS):
-        is_enough = len(no) > 1 and (no, yes) in BOOLEANS
-        if spelt.keys() == {no, yes} or (is_enough and spelt.keys() <= {no, yes}):
+        if spelt.keys() == {no, yes} or (is_enough(no, yes) and spelt.keys() <= {no, yes}):
             values = np.array([float(word.lower() == yes) for word in words])
             return Column(name, "boolean", (spelt.get(no, no), spelt.get(yes, yes))), _at(codes, values)
     return None

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import torch
 
-from fedkin.data.reading.columns import BOOLEANS
 from fedkin.data.reading.dataset import Dataset, in_order
+from fedkin.data.reading.values.truth_values import BOOLEANS, BOTH_BOOLEANS, is_enough
 
-_PAIRS = (("0", "1"), *BOOLEANS)
+_PAIRS = (("0", "1"), *BOOLEANS, *BOTH_BOOLEANS)
 
 
 def with_one_code(clients: Sequence[Dataset]) -> list[Dataset]:
@@ -49,7 +49,8 @@ def _pair(labels: Sequence[str]) -> tuple[str, str] | None:
     """Return the pair of opposites that a client's labels belong to; ``None`` if there is none."""
     own = {name.casefold() for name in labels}
     whole = next((pair for pair in _PAIRS if own == set(pair)), None)
-    return whole or next(((no, yes) for no, yes in _PAIRS if own < {no, yes} and (no == "0" or len(no) > 1)), None)
+    alone = ((no, yes) for no, yes in _PAIRS if own < {no, yes} and (no == "0" or is_enough(no, yes)))
+    return whole or next(alone, None)
 
 
 def _is_true(label: str) -> bool:

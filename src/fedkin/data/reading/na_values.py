@@ -37,7 +37,7 @@ def without_na_values(frame: pd.DataFrame, options: TableOptions) -> pd.DataFram
 def _emptied(cells: pd.Series, given: Sequence[str | float], decimal: str) -> pd.Series:
     from pandas import CategoricalDtype
 
-    gone = _equal(cells, given, decimal)
+    gone = _equal(cells.dropna().unique(), given, decimal)
     if isinstance(cells.dtype, CategoricalDtype):
         return cells.cat.remove_categories(gone)
     return cells.mask(cells.isin(gone)) if gone else cells
@@ -58,15 +58,11 @@ def _cell_number(value: Any, decimal: str) -> float | None:
         return None
 
 
-def _equal(cells: pd.Series, given: Sequence[str | float], decimal: str) -> list[Any]:
+def _equal(distinct: Iterable[Any], given: Sequence[str | float], decimal: str) -> list[Any]:
     """Return the distinct values of cells that are one of those `given`."""
     numbers = {number for value in given if (number := _cell_number(value, ".")) is not None}
     texts = {_cell_text(value) for value in given}
-    return [
-        value
-        for value in cells.dropna().unique()
-        if _cell_text(value) in texts or _cell_number(value, decimal) in numbers
-    ]
+    return [value for value in distinct if _cell_text(value) in texts or _cell_number(value, decimal) in numbers]
 
 
 def na_values_in(frame: pd.DataFrame, options: TableOptions) -> frozenset[tuple[str, str | float]]:
@@ -74,12 +70,12 @@ def na_values_in(frame: pd.DataFrame, options: TableOptions) -> frozenset[tuple[
 
     The column of a value that is given for all columns is "".
     """
-    held = set()
+    held: set[tuple[str, str | float]] = set()
     for at, name in enumerate(frame.columns):
-        for column in ("", composed(name)):
-            for value in options.na_values_of.get(column, ()):
-                if (column, value) not in held and _equal(frame.iloc[:, at], [value], options.decimal):
-                    held.add((column, value))
+        sought = {(column, value) for column in ("", composed(name)) for value in options.na_values_of.get(column, ())}
+        if sought := sought - held:
+            distinct = frame.iloc[:, at].dropna().unique()
+            held |= {one for one in sought if _equal(distinct, [one[1]], options.decimal)}
     return frozenset(held)
 
 

@@ -88,7 +88,7 @@ def as_text(family: Family, scenarios: Sequence[str], results: Sequence[CellResu
         rows.append([method, *cells, _NONE if rank is None else f"{rank:.2f}"])
     lines = [table_text(rows), sentence_text(rank_sentence(ranking).replace("`", ""))]
     if failures := failures_of(results):
-        lines += ["Without a result, and not tried again while results.jsonl has them:"]
+        lines += ["Without a result; with a longer --limit, what took too long is tried again:"]
         lines += [f"  {failure.replace('`', '')}" for failure in failures]
     return "\n".join(lines)
 

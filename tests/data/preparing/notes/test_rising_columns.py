@@ -60,5 +60,6 @@ def test_a_table_sorted_by_a_measurement_and_a_number_of_the_rows_are_not_asked_
     whole = np.sort(RNG.choice(100_000, ROWS, replace=False))
     for values in (np.sort(RNG.normal(size=ROWS)), np.sort(RNG.lognormal(size=ROWS)), whole, np.arange(ROWS) // 2):
         assert notes([client(0, dose=values)]) == []
+    assert notes([client(0, dose=np.sort([*RNG.integers(1, 9999, ROWS - 1), 3e19]))]) == []  # beyond 64 bits
     numbered = client(0, patient_id=np.arange(ROWS))
     assert notes([numbered]) == []  # it is no feature

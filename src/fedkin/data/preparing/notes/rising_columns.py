@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_reports import names_rows
+from fedkin.data.reading.values.text_values import EXACT
 
 _ROWS, _NAMED = 20, 8
 """Filled cells of a client from which on a column says something, and columns that a note names."""
@@ -80,4 +81,4 @@ def _may_be_time(column: Column, own: Values) -> bool:
     steps = steps[steps > 0]
     if steps.std() <= _EVEN * steps.mean():
         return True
-    return whole and bool(steps.mean() <= _DENSE * np.gcd.reduce(steps.astype(np.int64)))
+    return whole and bool(np.abs(own).max() < EXACT and steps.mean() <= _DENSE * np.gcd.reduce(steps.astype(np.int64)))

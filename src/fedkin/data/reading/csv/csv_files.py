@@ -49,24 +49,8 @@ _WEB_PAGE = re.compile(
 _QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
 _EMPTY_CELLS = [
-    "?",
-    ".",
-    "-",
-    "–",
-    "—",
-    "n/a",
-    "N/A",
-    "na",
-    "Na",
-    "Nan",
-    "NAN",
-    "Null",
-    "<na>",
-    "\\N",
-    "#NULL!",
-    "#DIV/0!",
-    "#NUM!",
-]
+    "?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>", "\\N", "#NULL!", "#DIV/0!", "#NUM!"
+]  # fmt: skip
 """What stands for an empty cell beside pandas' own words, dashes unless they are values."""
 
 
@@ -125,8 +109,8 @@ class _Cells:
         """Return the cells as pandas takes them, or as it is asked to by its own options."""
         import pandas as pd
 
-        common: dict[str, Any] = {"sep": self.separator, "decimal": self.decimal}
-        return pd.read_csv(io.StringIO(self.text), index_col=False, skipinitialspace=True, **common, **more)
+        more |= {"sep": self.separator, "decimal": self.decimal, "index_col": False, "skipinitialspace": True}
+        return pd.read_csv(io.StringIO(self.text), **more)
 
     def as_texts(self, **more: Any) -> pd.DataFrame:
         """Return the cells as they are written."""

@@ -21,9 +21,9 @@ _SURELY_SHORT = re.compile(r"\d\d([./])\d\d\1\d\d", re.ASCII)
 _DAY_NAMED = re.compile(r"\d{1,2} [A-Z][a-z]{2} \d{4}", re.ASCII)
 _DAY_NAMED_SHORT = re.compile(r"(\d{1,2} [A-Z][a-z]{2} )(\d\d)", re.ASCII)
 _NAMED_CLOCK = re.compile(
-    r"(\d{1,2})[ -]?([A-Za-z]{3})[ -]?((?:19|20)\d\d)(?:[: ](\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?))?", re.ASCII
+    r"(\d{1,2})[ -]?([A-Za-z]{3})[ -]?((?:19|20)\d\d)[: ](\d{1,2}):(\d\d(?::\d\d(?:\.\d+)?)?)", re.ASCII
 )
-"""01JAN2021 and 01JAN2021:10:22:00, as SAS writes them, and 01-JAN-2021 10:22:00, as SPSS does."""
+"""01JAN2021:10:22:00, as SAS writes it, and 01-JAN-2021 10:22:00, as SPSS does."""
 _YEAR = r"((?:19|20)\d\d)"
 _YEAR_MONTH = re.compile(rf"{_YEAR}-(0[1-9]|1[0-2])|(0[1-9]|1[0-2])/{_YEAR}", re.ASCII)
 _MONTH_NAMED = re.compile(r"[A-Z][a-z]{2} \d{4}", re.ASCII)
@@ -122,9 +122,8 @@ def _as_usual(word: str) -> str:
 
     One with the name of a month and a time of day is returned in ISO's form.
     """
-    if (parts := _NAMED_CLOCK.fullmatch(word)) and parts[4] and (month := _MONTH_OF.get(parts[2].lower())):
-        hours, rest = parts[4].split(":", 1)
-        return f"{parts[3]}-{_MONTHS.index(month) + 1:02}-{parts[1]:0>2}T{hours:0>2}:{rest}"
+    if (parts := _NAMED_CLOCK.fullmatch(word)) and (month := _MONTH_OF.get(parts[2].lower())):
+        return f"{parts[3]}-{_MONTHS.index(month) + 1:02}-{parts[1]:0>2}T{parts[4]:0>2}:{parts[5]}"
     for form in _WITH_NAME:
         if (parts := form.fullmatch(word)) and (month := _MONTH_OF.get(parts["month"].lower())):
             day = f"{parts['day']} " if "day" in form.groupindex else ""
