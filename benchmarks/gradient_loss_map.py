@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--balances", nargs="+", type=float, default=BALANCES)
     parser.add_argument("--starts", nargs="+", default=list(STARTS), choices=list(STARTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--set", nargs="*", default=[], help="more keys of the experiment, as of `fedkin run`")
     given = parser.parse_args()
     if given.what == "show":
         show(given)
@@ -64,7 +65,7 @@ def main() -> None:
             "target.stop": True,
             "engine.workers": 1,
         }
-        run(folder(given.runs, start, rate, batch, balance, seed), STARTS[start], settings)
+        run(folder(given.runs, start, rate, batch, balance, seed), STARTS[start], settings, given.set)
 
 
 def show(given: argparse.Namespace) -> None:
