@@ -127,6 +127,7 @@ def test_of_samples_clusters_with_members_are_counted(tmp_path: Path):
 
 def test_all_are_those_that_need_no_data_of_their_own():
     assert "domains" not in scenarios_of("clients", ("all",))
+    assert "thousand-clients" not in scenarios_of("clients", ("all",))
     assert scenarios_of("clients", ("domains",)) == ["domains"]
     with pytest.raises(FedkinError, match="rotatoin"):
         scenarios_of("clients", ("rotatoin",))

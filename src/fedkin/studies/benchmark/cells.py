@@ -61,8 +61,12 @@ CLIENTS: dict[str, BenchmarkScenario] = {
         "photos, paintings, cartoons, sketches of 16 x 16 pixels",
         {"name": "domain", "clients_per_domain": 5, "shrink": 4, **_USUAL}, 4, "pacs",
     ),
+    "thousand-clients": BenchmarkScenario(
+        "label-flip of Fashion-MNIST over 1,000 clients",
+        {"name": "label-flip", "clients": 1000, "samples_per_client": 50}, 4, "fashion_mnist",
+    ),
 }  # fmt: skip
-"""Scenarios of clients; the last needs data of its own, and is taken only if it is named."""
+"""Scenarios of clients; those that need data of their own are taken only if they are named."""
 
 SAMPLES: dict[str, BenchmarkScenario] = {
     **{
