@@ -51,6 +51,13 @@ def test_angles_make_the_clusters():
     assert bool((population.clients[1].x[:, 0, 0, 0] > 0).all())
 
 
+def test_many_clients_have_at_least_half_of_the_average_of_a_few_tests():
+    population = LabelFlip(clients=100).partition(labelled(n=6000, n_test=1000), 0)
+    sizes = [len(y) for _, y in population.tests]
+    assert sum(sizes) == 1000
+    assert 5 <= min(sizes) < 10
+
+
 @pytest.mark.parametrize("n_test", [None, 400])
 def test_clusters_call_classes_by_other_labels(n_test):
     population = LabelFlip().partition(labelled(n_test=n_test), 0)

@@ -27,6 +27,7 @@ from fedkin.data.scenarios.split import capped_dirichlet
 
 _DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 _PAPER_CLIENTS = 100
+_LEAST = 10
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class InTurns(PartitionScenario):
     ----------
     clients : int or None
         Number of clients, at least one per cluster. By default 100 with 10,000 training samples or more, else 20.
+        Each has at least ten training samples, and at least ten tests, or half of the average if that is less.
     alpha : float
         Concentration of the Dirichlet distribution, above 0.
     """
@@ -51,8 +53,11 @@ class InTurns(PartitionScenario):
             raise FedkinError(f"clients is {n}; allowed: {n_clusters} or more, one for each cluster.")
         tests = None
         if data.test is not None:
-            tests = capped_dirichlet(data.test[1], n, self.alpha, derive_generator(seed, "test"))
-        parts = capped_dirichlet(data.y, n, self.alpha, derive_generator(seed, "partition"))
+            y = data.test[1]
+            # A thousand clients have ten tests each of MNIST on average, so half of the average must do.
+            least = max(1, min(_LEAST, len(y) // (2 * n)))
+            tests = capped_dirichlet(y, n, self.alpha, derive_generator(seed, "test"), least)
+        parts = capped_dirichlet(data.y, n, self.alpha, derive_generator(seed, "partition"), _LEAST)
         clusters = torch.arange(n) % n_clusters
         return self.populated(data, parts, seed, tests=tests, clusters=clusters, change=change)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -94,8 +95,12 @@ def as_text(family: Family, scenarios: Sequence[str], results: Sequence[CellResu
 
 
 def failures_of(results: Sequence[CellResult]) -> list[str]:
-    """Return, in order, which methods have no result in which scenarios, and why."""
-    return sorted({f"`{one.method}`, {one.scenario}: {one.failed}" for one in results if one.failed})
+    """Return, in order, which methods have no result in which scenarios, and why; each reason once per scenario."""
+    methods: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for one in results:
+        if one.failed:
+            methods[one.scenario, one.failed].add(f"`{one.method}`")
+    return sorted(f"{', '.join(sorted(names))}, {scenario}: {why}" for (scenario, why), names in methods.items())
 
 
 def _in_order(ranking: Ranking, results: Sequence[CellResult]) -> list[str]:
