@@ -9,7 +9,8 @@ round in one process with one thread. Times are processor time, so that other wo
 classes run unchanged; they are given first models that differ, since its own, which are equal, never part.
 
 CFLA tests a client three times in a round: before its training, after it, and with its cluster's mean. fedkin tests it
-once with the mean, and every cluster's model on the tests of all clients; the last line has ratios with and without.
+once, with the mean; ``--common-test`` has it test every cluster's model on the tests of all clients too, as it does by
+default. The last line has ratios with and without the test.
 ``--network cfla`` is CFLA's own LeNet-5; by default it is fedkin's `lenet5`, which is wider.
 """
 
@@ -51,10 +52,11 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--network", choices=("lenet5", "cfla"), default="lenet5")
+    parser.add_argument("--common-test", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    sys.path.insert(0, str(given.cfla.resolve()))
+    sys.path.append(str(given.cfla.resolve()))  # last, as it has a package called datasets
     if given.network == "cfla":
         register("cfla", their_lenet)
     print("| round | CFLA, s | fedkin, s | its test, s | CFLA's accuracy | fedkin's accuracy |")
@@ -76,7 +78,8 @@ def contest(given: argparse.Namespace, outputs: Path) -> tuple[float, float, flo
     for at in range(given.rounds):
         theirs, _ = timed(partial(server.train, verbose=False))
         ours, (state, _) = timed(partial(method.step, fed, state))
-        test, scores = timed(partial(evaluate_clusters, method, population, fed, state))
+        evaluate = partial(evaluate_clusters, common_test=given.common_test)
+        test, scores = timed(partial(evaluate, method, population, fed, state))
         spent = (theirs, ours, test)
         seconds = [before + now for before, now in zip(seconds, spent, strict=True)]
         accuracy = float((outputs / "server_metrics.csv").read_text().splitlines()[-1].split(",")[1])

@@ -115,7 +115,7 @@ def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def evaluate(method, population, fed, state):
         return {"truths": sum(map(len, population.truth)), "place": float(fed.clients[0].state["place"][0])}
 
-    def evaluator_for(method, models_too):
+    def evaluator_for(method, models_too, common_test):
         return evaluate if isinstance(method, Toy) else None
 
     monkeypatch.setattr("fedkin.experiment.run_loop.evaluator_for", evaluator_for)

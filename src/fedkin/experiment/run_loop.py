@@ -260,7 +260,8 @@ class Run:
     def _line(self, state: State, record: Record) -> RecordLine:
         models_too = state.finished or state.steps % self.config.evaluation.every == 0
         self.fed.refresh()
-        evaluate = evaluator_for(self.method, models_too) if self.population.clients else None
+        common_test = self.config.evaluation.common_test
+        evaluate = evaluator_for(self.method, models_too, common_test) if self.population.clients else None
         metrics = evaluate(self.method, self.population, self.fed, state) if evaluate else {}
         record = dataclasses.replace(record, missing={**record.missing, **self.fed.left_out})
         refused = {"refused": list(self.fed.refused)} if self.fed.refused else {}

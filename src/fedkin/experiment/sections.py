@@ -254,12 +254,16 @@ class EvaluationSection(BaseModel):
     ----------
     every : int
         Interval, in steps, at which models are tested; clusters are scored after each step.
+    common_test : bool
+        Whether the model of each cluster of clients is tested on the common test, too, and not only on the tests of its
+        clients. With K clusters that takes K times as long.
     map : {"tsne", "pca", "none"}
         How the report projects samples to the plane: by t-SNE, by principal components, or not at all.
     """
 
     model_config = STRICT
     every: PositiveInt = 1
+    common_test: bool = True
     map: Literal["tsne", "pca", "none"] = "tsne"
 
 

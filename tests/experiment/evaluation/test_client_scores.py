@@ -120,6 +120,16 @@ def test_a_crowd_of_models_is_not_tried_on_the_common_test(shift: Shift) -> None
     assert some.keys() - many.keys() == {"global_accuracy", "global_f1", "learning_gap"}
 
 
+def test_the_common_test_can_be_left_out(shift: Shift) -> None:
+    both = evaluate_clusters(*situation([0, 0, 1, 1], [0, 1]))
+    assert sorted(shift.calls) == [(0, 6), (1, 6)]
+    shift.calls.clear()
+    own = evaluate_clusters(*situation([0, 0, 1, 1], [0, 1]), common_test=False)
+    assert sorted(shift.calls) == [(0, 4), (1, 2)]
+    assert both.keys() - own.keys() == {"global_accuracy", "global_f1", "learning_gap"}
+    assert {name: both[name] for name in own} == own
+
+
 def test_clusters_alone_can_be_judged(shift: Shift) -> None:
     evaluator = evaluator_for(FedAvgMethod(), models_too=False)
     assert evaluator is not None

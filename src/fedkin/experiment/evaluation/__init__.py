@@ -25,18 +25,19 @@ __all__ = [
 Evaluator = Callable[[Any, Population, Federation, Any], dict[str, Any]]
 
 
-def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | None:
+def evaluator_for(method: Method[Any], models_too: bool = True, common_test: bool = True) -> Evaluator | None:
     """Return the function ``(method, population, federation, state) -> metrics`` for a method; ``None`` without one.
 
     The method's class attributes `clusters` and `has_local_clusters` say what is evaluated. `models_too` says whether
-    models are evaluated on test samples, too, which takes time.
+    models are evaluated on test samples, too, which takes time; `common_test`, whether clusters' models are evaluated
+    on the common test besides those of their clients.
     """
     if method.has_local_clusters:
         return evaluate_associations
     if method.clusters == "samples":
         return functools.partial(evaluate_samples, models_too=models_too)
     if method.clusters == "clients":
-        return functools.partial(evaluate_clusters, models_too=models_too)
+        return functools.partial(evaluate_clusters, models_too=models_too, common_test=common_test)
     return None
 
 

@@ -41,22 +41,27 @@ PredictClasses = Callable[[int, Tensor], Tensor]
 
 
 def evaluate_clusters(
-    method: Any, population: Population, fed: Federation, state: ClientMethodState, models_too: bool = True
+    method: Any,
+    population: Population,
+    fed: Federation,
+    state: ClientMethodState,
+    models_too: bool = True,
+    common_test: bool = True,
 ) -> dict[str, Any]:
     """Score client clusters against the hidden clusters, and their models on test samples.
 
     A model is evaluated once on the tests of all its clients together, and once on the common test: the data set's
     official test set or, without one, the tests of all clients together. Hidden clusters and tests are those of the
-    population at the evaluated step. Models are evaluated only with `models_too`, as that takes time. Clients that are
-    labelled -1 or away are not evaluated. `method` is ignored; it is part of every evaluator's signature.
+    population at the evaluated step. Models are evaluated only with `models_too`, as that takes time, and on the common
+    test only with `common_test`. Clients that are labelled -1 or away are not evaluated. `method` is ignored; it is part of every evaluator's signature.
 
     ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity`` are of the clients' clusters, absent without hidden
     ones; with soft clusters so are ``soft_ari`` and ``partition_coefficient``.
 
     ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own test.
     ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
-    ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent with
-    more than `MAX_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two F1.
+    ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent
+    without `common_test`, and with more than `MAX_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two F1.
     ``drifted_right``, ``newcomers_right``: fraction of the clients that drifted, or joined late, whose cluster is
     right; absent before that step. A cluster is right for a client if more than half of its members that did not drift,
     or were present from the start, are of the client's hidden cluster; all members count where that is a cluster of
@@ -69,7 +74,7 @@ def evaluate_clusters(
     found = _agreement(population.clusters, state, known) | _rightly_placed(population, fed, known)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
         return found
-    quality = _quality(population, state, labels)
+    quality = _quality(population, state, labels, common_test)
     return found | quality | _apart(population, quality["client_accuracy"])
 
 
@@ -126,9 +131,11 @@ def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor
     return {name: score(true, found) for name, score in _AGREEMENT.items()} | soft
 
 
-def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:
+def _quality(
+    population: Population, state: ClientMethodState, labels: Sequence[int], common_test: bool
+) -> dict[str, Any]:
     clients = _tested(population, labels)
-    common = _common(population, state, clients) if len(state.models) <= MAX_MODELS else {}
+    common = _common(population, state, clients) if common_test and len(state.models) <= MAX_MODELS else {}
     if common and population.common_test is None and not isinstance(state, SoftState):
         parts = {cluster: found.split([len(y) for _, y in population.tests]) for cluster, found in common.items()}
         predicted = {i: parts[cluster][i] for cluster, members in clients.items() for i in members}
