@@ -53,7 +53,8 @@ def evaluate_clusters(
     A model is evaluated once on the tests of all its clients together, and once on the common test: the data set's
     official test set or, without one, the tests of all clients together. Hidden clusters and tests are those of the
     population at the evaluated step. Models are evaluated only with `models_too`, as that takes time, and on the common
-    test only with `common_test`. Clients that are labelled -1 or away are not evaluated. `method` is ignored; it is part of every evaluator's signature.
+    test only with `common_test`. Clients that are labelled -1 or away are not evaluated. `method` is ignored; it is
+    part of every evaluator's signature.
 
     ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity`` are of the clients' clusters, absent without hidden
     ones; with soft clusters so are ``soft_ari`` and ``partition_coefficient``.
@@ -61,12 +62,12 @@ def evaluate_clusters(
     ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own test.
     ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
     ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent
-    without `common_test`, and with more than `MAX_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two F1.
-    ``drifted_right``, ``newcomers_right``: fraction of the clients that drifted, or joined late, whose cluster is
-    right; absent before that step. A cluster is right for a client if more than half of its members that did not drift,
-    or were present from the start, are of the client's hidden cluster; all members count where that is a cluster of
-    drifted clients only. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one, mean over these clients; the
-    former also before the drift. Scores of events that have not happened yet are absent.
+    without `common_test`, and with more than `MAX_MODELS` models, as when every client has its own. ``learning_gap``:
+    distance of the two F1. ``drifted_right``, ``newcomers_right``: fraction of the clients that drifted, or joined
+    late, whose cluster is right; absent before that step. A cluster is right for a client if more than half of its
+    members that did not drift, or were present from the start, are of the client's hidden cluster; all members count
+    where that is a cluster of drifted clients only. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one,
+    mean over these clients; the former also before the drift. Scores of events that have not happened yet are absent.
     """
     known = state.labels.clone()
     known[torch.tensor([i in fed.away for i in fed.ids], dtype=torch.bool)] = UNKNOWN
