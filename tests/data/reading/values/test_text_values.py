@@ -232,6 +232,14 @@ def test_negative_numbers_as_accountants_write_them():
     assert "numbers with a sign or unit, such as '($7)'" in sentence(dollars)
 
 
+def test_a_minus_behind_an_amount_is_one_before_it():
+    assert read(["11.44-", "5.10", "1,250.00-"]) == (Column("c"), [-11.44, 5.1, -1250])
+    assert read(["0.50\u2212", "0.25-"]) == (Column("c"), [-0.5, -0.25])
+    assert "numbers with a decimal comma, such as '5,10'" in sentence(["1.250,00-", "5,10"])
+    assert read(["2-", "2", "3-", "1"])[0].kind == "category", "grades"
+    assert read(["1.5-", "2.0"])[0].kind == "category"
+
+
 def test_weeks_are_their_mondays():
     assert read(["1970-W02", "1970W03", "1970-W03-2", None]) == (Column("c", "date"), [4, 11, 12, -1])
     assert read(["2023-W53"])[0].kind == "category"  # which the calendar has not

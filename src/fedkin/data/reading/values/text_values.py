@@ -35,6 +35,8 @@ COMMA_THOUSANDS = re.compile(POINT_THOUSANDS.pattern.replace(r"\.", ","), re.ASC
 _HUNDREDS, _ENOUGH = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
 _ACCOUNTED = re.compile(r"\( ?([$€£]? ?[\d.,' ]*\d[\d.,' ]*%?) ?\)", re.ASCII)
 """Negative numbers as accountants write them."""
+_MINUS_BEHIND = re.compile(r"([$€£]? ?[\d.,' ]*\d[.,]\d\d)[-\u2212]", re.ASCII)
+"""Negative amounts as SAP writes them, with two decimals, for grades such as 2- are none."""
 CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
 _WITH_UNIT = re.compile(
     r"-?(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?"
@@ -140,7 +142,9 @@ def percentages_beside_numbers(words: Words, decimal: str) -> tuple[str, str] | 
 
 
 def unaccounted(words: Words) -> Words:
-    """Return texts with a minus for the parentheses of negative numbers, if others have none."""
+    """Return texts with a minus before negative amounts, for one behind, or for parentheses if others have none."""
+    behind = [_MINUS_BEHIND.fullmatch(word) for word in words]
+    words = np.array([f"-{own[1]}" if own else word for own, word in zip(behind, words, strict=True)], dtype=object)
     found = [_ACCOUNTED.fullmatch(word) for word in words]
     if not any(found) or all(found):
         return words
