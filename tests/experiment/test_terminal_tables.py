@@ -11,6 +11,8 @@ from fedkin.experiment.terminal_tables import in_shell
         ("it is left out; lacking = 'impute' keeps it.", "it is left out; --set data.lacking=impute keeps it."),
         ("it is no feature; id = 'none' keeps it.", "it is no feature; --set data.id=none keeps it."),
         ("such as '1,5'; set decimal = ',', or write", "such as '1,5'; give --set data.decimal=',', or write"),
+        ("or set label = 'none' if it", "or give --set data.label=none if it"),
+        ("say data.label = 'none'.", "say data.label = 'none'."),
         ("or name the column in categorical or drop.", "or name the column in data.categorical or data.drop."),
         ("name it in na_values, or in drop.", "name it in data.na_values, or in data.drop."),
         ("name the column in log1p, for log(1 + x).", "name the column in data.log1p, for log(1 + x)."),

@@ -88,8 +88,14 @@ UNNAMED = (
         ("a,b\n1,2\n", "kind", "'{}' has no column 'kind'; it has a, b."),
         (
             "a,label\n1,u\n2,\n",
-            None,
+            "label",
             "Column 'label' of '{}' lacks 1 of 2 labels; leave out the rows without one, or the labels altogether.",
+        ),
+        (
+            "a,y\n1,u\n2,\n",
+            None,
+            "Column 'y' of '{}' is called like labels, but 1 of 2 cells are empty; leave out these rows, or set "
+            "label = 'none' if it holds no labels.",
         ),
         (
             "a,target\n1,0.5\n",
@@ -130,7 +136,7 @@ def test_a_label_that_pandas_calls_missing_is_refused(tmp_path, kind):
     values = {"string": ["u", None], "boolean": [True, None], "Int64": [1, None]}[kind]
     pd.DataFrame({"a": [1, 2], "label": pd.array(values, dtype=kind)}).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(FedkinError, match=r"^Column 'label' of '.*' lacks 1 of 2 labels; leave out the rows"):
-        read_table(tmp_path / "t.parquet")
+        read_table(tmp_path / "t.parquet", "label")
 
 
 def test_a_column_of_clusters_that_is_not_there_is_refused(tmp_path):

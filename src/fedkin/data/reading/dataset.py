@@ -105,6 +105,14 @@ class Dataset:
         return self.table.names if self.table is not None else []
 
 
+class LackingLabelsError(FedkinError):
+    """Error of labels of which some are missing; `if_found` is what to say of a column that nobody named as labels."""
+
+    def __init__(self, sentence: str, if_found: str = "") -> None:
+        super().__init__(sentence)
+        self.if_found = if_found or sentence
+
+
 def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:
     """Encode labels of any plain type as int64 indices ``(n,)`` into their sorted names; return both.
 
@@ -133,10 +141,12 @@ def are_whole(classes: Iterable[str]) -> bool:
     return all(name.removeprefix("-").isdecimal() for name in classes)
 
 
-def lacking_labels(where: str, missing: int, rows: int) -> FedkinError:
+def lacking_labels(where: str, missing: int, rows: int) -> LackingLabelsError:
     """Return the error on labels some of which are missing."""
-    return FedkinError(
-        f"{where} lacks {missing} of {rows} labels; leave out the rows without one, or the labels altogether."
+    return LackingLabelsError(
+        f"{where} lacks {missing} of {rows} labels; leave out the rows without one, or the labels altogether.",
+        f"{where} is called like labels, but {missing} of {rows} cells are empty; leave out these rows, or set "
+        "label = 'none' if it holds no labels.",
     )
 
 

@@ -20,7 +20,7 @@ from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.csv.csv_files import read_csv
 from fedkin.data.reading.csv.csv_points import with_points
-from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels
+from fedkin.data.reading.dataset import NO_LABELS, Dataset, LackingLabelsError, encode_labels
 from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.logarithms import logarithms
 from fedkin.data.reading.na_values import na_values_in, without_na_values
@@ -57,8 +57,9 @@ def read_table(
             frame = with_points(frame, where, {label, cluster, options.id, *options.named})
     else:
         frame = _read_parquet(path, where)
-    label = label_of(frame, label, {cluster, *options.drop, *options.logarithmic, *options.features}, options.decimal)
-    return frame_to_dataset(frame, path.name, where, label, cluster, options)
+    features = {cluster, *options.drop, *options.logarithmic, *options.features}
+    taken = label_of(frame, label, features, options.decimal)
+    return frame_to_dataset(frame, path.name, where, taken, cluster, options, label is None)
 
 
 def frame_to_dataset(
@@ -68,10 +69,12 @@ def frame_to_dataset(
     label: str | None = None,
     cluster: str | None = None,
     options: TableOptions = NO_OPTIONS,
+    found: bool = False,
 ) -> Dataset:
     """Convert a DataFrame to a data set; the columns `label` and `cluster` are not part of its table.
 
-    `name` is that of the data set, and `where` that of the source, at the beginning of error messages. Raises
+    `name` is that of the data set, and `where` that of the source, at the beginning of error messages. `found` is
+    whether `label` was taken for labels by its name alone, which an error on empty ones then says. Raises
     FedkinError if there is no such column, or no row or column at all, or the last rows are no samples; and where
     columns cannot be used, with a line for each, a `TableError` with what could be read.
     """
@@ -87,6 +90,8 @@ def frame_to_dataset(
     for column in named:
         try:
             coded[column] = encode_labels(frame[column].to_numpy(), f"Column '{column}' of {where}")
+        except LackingLabelsError as error:
+            problems.append(error.if_found if found and column == label else str(error))
         except FedkinError as error:
             problems.append(str(error))
     rest = frame.drop(columns=list(named))
