@@ -15,7 +15,8 @@ from fedkin.data.preparing.notes.column_notes import (
     spelt_alike,
     wrong_truths,
 )
-from fedkin.data.preparing.notes.range_notes import Spread, notes_on_ranges
+from fedkin.data.preparing.notes.column_ranges import Spread
+from fedkin.data.preparing.notes.range_notes import notes_on_ranges
 
 
 @pytest.mark.parametrize(

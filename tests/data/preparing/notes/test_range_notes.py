@@ -6,8 +6,9 @@ import torch
 
 from fedkin.core.table import Table
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
+from fedkin.data.preparing.notes.column_ranges import Range, Spread
 from fedkin.data.preparing.notes.data_notes import beside
-from fedkin.data.preparing.notes.range_notes import Range, Spread, notes_on_ranges
+from fedkin.data.preparing.notes.range_notes import notes_on_ranges
 from fedkin.data.preparing.preparation import Preparation
 
 
@@ -204,3 +205,46 @@ def test_a_shift_of_values_is_no_other_unit():
     few_large = np.where(np.arange(100)[:, None] % 2, skewed(2), 20 * skewed(2))
     assert notes(skewed(0), skewed(1), few_large) == []
     assert notes(skewed(0) + 20, skewed(1) + 20, skewed(2) + 120 + 40 * np.arange(100)[:, None] % 30 - 110) == []
+
+
+def amounts(seed, times=1.0, digits=2):
+    """Amounts of which three in ten are 0."""
+    rng = np.random.default_rng(seed)
+    return (times * np.where(rng.random((200, 1)) < 0.3, 0, rng.lognormal(3, 0.8, (200, 1)))).round(digits)
+
+
+def test_another_currency_is_noticed_where_some_amounts_are_zero():
+    (note,) = notes(amounts(0), amounts(1), amounts(2, 25), amounts(3))
+    assert note.startswith("Column 'a' has values at client s2 that are about 2")
+    assert note.endswith(f"in which the other clients agree; {UNIT}")
+    counts = [amounts(seed, times, 0) for seed, times in enumerate((1, 1, 11))]
+    assert notes(*counts) == [], "counts scatter as much as they are large"
+    assert notes(np.zeros((200, 1)), np.zeros((200, 1)), amounts(2)) == []
+
+
+def weather(seed, mean=12.0, deviation=6.0):
+    return np.random.default_rng(seed).normal(mean, deviation, (200, 1)).round(1)
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(12, 6), (36.8, 0.5), (-4, 9)])
+def test_degrees_fahrenheit_are_noticed_beside_degrees_celsius(mean, deviation):
+    towns = [weather(seed, mean + shift * deviation, deviation) for seed, shift in enumerate((0, 0.5, -0.3, 0.2))]
+    like = "beside degrees {} at the others, by mean, spread and range; are they in another unit?"
+    assert notes(*towns[:3], 32 + 1.8 * towns[3]) == [
+        f"Column 'a' has values at client s3 that look like degrees Fahrenheit {like.format('Celsius')}"
+    ]
+    assert notes(towns[0], *(32 + 1.8 * town for town in towns[1:])) == [
+        f"Column 'a' has values at client s0 that look like degrees Celsius {like.format('Fahrenheit')}"
+    ]
+    assert notes(*towns) == []
+
+
+def test_values_that_are_just_larger_are_no_other_degrees():
+    towns = [weather(seed) for seed in range(4)]
+    assert notes(*towns[:3], 32 + weather(3, 12, 6)) == notes(*towns[:3], weather(3, 44, 6))
+    assert not any("degrees" in note for note in notes(*towns[:3], 32 + towns[3]))
+    wide = [weather(seed, 700, 150) for seed in range(4)]
+    assert notes(*wide[:3], 1.8 * wide[3] + 32) == []
+    assert not any("degrees" in note for note in notes(towns[0], 32 + 1.8 * towns[1])), (
+        "two clients may differ by chance"
+    )

@@ -5,14 +5,15 @@ They are made from what clients report anyway: numbers of cells, sums, sums of s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from fedkin.core.table import Kind as ColumnKind
 from fedkin.data.preparing.notes.column_notes import as_written, clients_in_words, largest_first, note_on_apart
+from fedkin.data.preparing.notes.column_ranges import Range, Spread
+from fedkin.data.preparing.notes.other_units import in_other_degrees, shifted
 from fedkin.data.preparing.notes.range_words import Finding, How, Kind, in_sentences
 
 _FEWEST = 5
@@ -30,75 +31,6 @@ _STUCK, _GRADES, _UNEQUAL = 20, 10, 0.05
 of others' values that are not equal to it, at least."""
 _NEAR, _SHARE = 0.9, 0.2
 """Of a client's farthest value, those that count as near it, and of its values, those that are a few."""
-
-
-_AGREE, _ERRORS, _ALIKE, _ENDS = 2.0, 4.0, 2.0, 3.0
-"""Of clients in one unit, the largest ratio of means; of one in another, standard errors between means, and the largest
-factor between what its mean is times that of the others and what its deviation, and its ends, are times theirs."""
-
-
-class Spread(NamedTuple):
-    """Number of a column's values at a client, and the sum of their squared distances from the mean of all clients."""
-
-    filled: float
-    center: float
-    squares: float
-
-    def at_most(self, low: float, high: float) -> int:
-        """Return an upper bound on the number of values from `low` to the maximum, `high`."""
-        if low <= self.center:
-            return int(self.filled)
-        gap = low - self.center  # divided by at once: squares of what a client sends may be beyond any float
-        most = (high - self.center) / gap
-        return int(min(self.filled, 1 + max(0.0, self.squares / gap / gap - most * most)))
-
-
-class Range(NamedTuple):
-    """Range of a column at a client, the mean, and the spread if it is known."""
-
-    low: float
-    high: float
-    mean: float
-    spread: Spread | None = None
-
-    @property
-    def filled(self) -> float:
-        """Number of values; 0 if it is not known."""
-        return 0.0 if self.spread is None else self.spread.filled
-
-    def square_around(self, value: float) -> float:
-        """Return the mean square distance of values from `value`, in [0, inf]; 0 if the spread is not known."""
-        if self.spread is None:
-            return 0.0
-        away = self.spread.center - value
-        return self.spread.squares / self.spread.filled + away * (2 * (self.mean - self.spread.center) + away)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation; 0 if the spread is not known."""
-        return math.sqrt(max(0.0, self.square_around(self.mean)))
-
-    @property
-    def size(self) -> float:
-        """Largest distance of a value from 0."""
-        return max(-self.low, self.high)
-
-    @property
-    def toward_farthest(self) -> Spread | None:
-        """Spread of the values, with the sign by which the one farthest from 0 is positive."""
-        if self.spread is None or self.high == self.size:
-            return self.spread
-        return self.spread._replace(center=-self.spread.center)
-
-    @property
-    def inside(self) -> float:
-        """Mean distance of values from the nearer end of the range, or somewhat less; 0 if all are at the ends."""
-        if self.spread is None or not self.low < self.high:
-            return 0.0
-        width = self.high - self.low  # divided by at once, as above
-        above, below = (self.high - self.mean) / width, (self.mean - self.low) / width
-        away = (self.mean - self.spread.center) / width
-        return (above * below - (self.spread.squares / self.spread.filled / width / width - away * away)) * width
 
 
 def notes_on_ranges(
@@ -149,9 +81,11 @@ def notes_on_ranges(
 
 def _found_in(name: str, found: Mapping[str, Range], parts: Sequence[Sequence[str]], has_unit: bool) -> list[Finding]:
     """Return what is unlike in the ranges of one column, some of whose `parts` have several clients."""
+    if has_unit and (degrees := in_other_degrees(name, found)):
+        return degrees
     if len(parts) == 1:
         return (
-            (_beyond(name, found) or _within(name, found) or _shifted(name, found) or _stuck(name, found))
+            (_beyond(name, found) or _within(name, found) or shifted(name, found) or _stuck(name, found))
             if has_unit
             else []
         )
@@ -199,39 +133,6 @@ def _within(name: str, found: Mapping[str, Range]) -> list[Finding]:
     if times <= _TIMES**2 or own.low == 0 or (own.low.is_integer() and own.high.is_integer()):
         return []
     return [Finding("within", clients_in_words([least]), name, times=times)]
-
-
-def _shifted(name: str, found: Mapping[str, Range]) -> list[Finding]:
-    """Return what there is to say if one client's positive values seem to be those of others times a number.
-
-    Its mean is then at least five times, or at most a fifth of, that of each other client, and these agree; and its
-    standard deviation, minimum and maximum are about as many times theirs.
-    """
-    if len(found) < 3 or any(own.low <= 0 or own.spread is None for own in found.values()):
-        return []
-    order = sorted(found, key=lambda client: found[client].mean)
-    for client, above in ((order[-1], True), (order[0], False)):
-        own, others = found[client], [found[other] for other in order if other != client]
-        if others[-1].mean > _AGREE * others[0].mean:
-            continue
-        ratio = own.mean / others[-1].mean if above else others[0].mean / own.mean
-        if ratio < _TIMES or own.deviation == 0 or any(one.deviation == 0 for one in others):
-            continue
-        error = own.deviation / math.sqrt(own.filled)
-        if min(abs(own.mean - one.mean) for one in others) < _ERRORS * error:
-            continue
-        filled = sum(one.filled for one in others)
-        mean, deviation = (
-            sum(one.filled * value for one, value in zip(others, values, strict=True)) / filled
-            for values in ([one.mean for one in others], [one.deviation for one in others])
-        )
-        times = own.mean / mean
-        ends = own.low / min(one.low for one in others), own.high / max(one.high for one in others)
-        parts = ((own.deviation / deviation, _ALIKE), *((end, _ENDS) for end in ends))
-        if all(1 / most <= part / times <= most for part, most in parts):
-            how: How = "above" if above else "below"
-            return [Finding("shifted", clients_in_words([client]), name, how, times if above else 1 / times)]
-    return []
 
 
 def _stuck(name: str, found: Mapping[str, Range]) -> list[Finding]:

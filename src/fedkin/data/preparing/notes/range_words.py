@@ -11,7 +11,9 @@ from fedkin.data.preparing.notes.data_notes import DataNote, NotedValue
 _EACH, _NAMED = 3, 8
 """Columns that have a sentence each where the same is said of no more, and columns that a sentence names."""
 
-Kind = Literal["apart", "ratio", "low ratio", "farther", "nearer", "beyond", "single", "within", "shifted", "stuck"]
+Kind = Literal[
+    "apart", "ratio", "low ratio", "farther", "nearer", "beyond", "single", "within", "shifted", "stuck", "degrees"
+]
 How = Literal["above", "below", "as large", "as far from 0"]
 
 _OUTSIDE = "All values of {columns} at {where} are {how} those of the others"
@@ -41,6 +43,10 @@ _TEMPLATES: dict[Kind, str] = {
         "{have} values at {where} that are about {times} times {size} in the mean, spread and range, in which the "
         f"other clients agree; {_UNIT}"
     ),
+    "degrees": (
+        "{have} values at {where} that look like degrees {own} beside degrees {others} at the others, by mean, spread "
+        f"and range; {_UNIT}"
+    ),
     "stuck": "{have} a single value at {where}{stuck}, amid those of the others; {are} measured there?",
 }
 
@@ -50,8 +56,8 @@ class Finding(NamedTuple):
 
     By `kind` all values are "apart" from those of other clients, or also in another "ratio", or a "low ratio" which
     may be for other reasons, "farther" from 0 or "nearer"; some or a "single" one are far "beyond" those of any other;
-    all are so near 0 that they are "within"; or all are others' values times a number, "shifted", or one value amid
-    others', "stuck".
+    all are so near 0 that they are "within"; or all are others' values times a number, "shifted", or in other
+    "degrees", or one value amid others', "stuck".
     `where` names the clients, and `how` says in which direction or sense. `times` is how many times as much. Of the
     value farthest from 0, `value` is how it is written, and `near` how many others are near it at most, if that is
     known. `client` is the name of the one client, if the finding is on a few of its values.
@@ -93,6 +99,8 @@ def _sentence(found: Sequence[Finding]) -> str:
         where=first.where,
         how=first.how,
         size="as large" if first.how == "above" else "smaller",
+        own="Fahrenheit" if first.how == "above" else "Celsius",
+        others="Celsius" if first.how == "above" else "Fahrenheit",
         least=least,
         most=most,
         times=least if least == most else f"{least} to {most}",
