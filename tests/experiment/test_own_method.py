@@ -240,6 +240,18 @@ class Beyond(KFedMethod):
 
 
 @dataclass(frozen=True)
+class Uncounted(KFedMethod):
+    def result(self, state):
+        return {"centroids": state.centroids, "features": state.features}
+
+
+@dataclass(frozen=True)
+class Featureless(KFedMethod):
+    def result(self, state):
+        return {"n_clusters": 3, "centroids": state.centroids}
+
+
+@dataclass(frozen=True)
 class Arrays(KFedMethod):
     def init(self, fed):
         fed.ask_until_all_reply(as_array, {})
@@ -297,6 +309,8 @@ def test_a_method_that_breaks_the_contract_is_told_so(tmp_path: Path) -> None:
         "Bare": r"'own_package.mine:Bare' has annotations that are no options, such as 'alpha'; the decorator",
         "Forgetful": r"Forgetful has finished, and no client has clusters of its samples; a task should set state",
         "Floats": r'has set state\["clusters"\] of client \d to float32 \(\d+,\); it should be .* int64 \(\d+,\)',
+        "Uncounted": r"^Uncounted.result has no 'n_clusters' where the number of clusters should be, a whole number\.",
+        "Featureless": r"^Featureless.result does not fit what clients do with it, .*: 'result/features' is absent\.",
         "Beyond": r"Beyond has found 3 clusters, but numbers \d to 9 are in .*; they should be from 0 to 2\.",
     }
     for name, sentence in sentences.items():

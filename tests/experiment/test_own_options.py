@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.estimators import SampleClusterer
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
+from fedkin.experiment.registry import summary_of
 from fedkin.experiment.run import execute
 from fedkin.studies.compare.candidates import selection_of
 
@@ -37,6 +39,15 @@ Data = having(data=(str, "x"))
 Complex = having(z=(complex, 1j))
 Set = having(z=(frozenset[int], frozenset()))
 Tensors = having(z=(torch.Tensor | None, None))
+Nothing = having(z=(int, None))
+Zero = having(z=(Count, 0))
+Word = having(z=(Literal["a", "b"], "c"))
+Cost = having(cost=(float, 1.0))
+Finds = having(finds_k=(bool, False))
+Predicts = having(predict=(int, 3))
+Scales = having(scaling=(float, 1.0))
+Seeds = having(random_state=(int, 0))
+Fits = having(fit=(int, 3))
 NoneInside = having(z=(tuple[int | None, ...], (1, None)))
 Fine = having(a=(Sequence[float], (1.0,)), b=(Mapping[str, list[int]] | None, None), c=(Literal["x", 2], "x"),
               d=(Any, 1), e=(Callable[[int], int] | None, None), f=(tuple[int, str], (1, "a")))
@@ -106,6 +117,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("Set", r"'z' of type frozenset, which a file cannot hold"),
         ("Tensors", r"'z' of type torch.Tensor \\| None, which a file cannot hold"),
         ("NoneInside", r"'z' of type tuple, which a file cannot hold"),
+        ("Nothing", r"Made' has an option 'z' whose default is None, but its type allows int; .* as in int \| None\.$"),
+        ("Zero", r"'z' whose default is 0, but its type allows int >= 1; give it another default, or another type\.$"),
+        ("Word", r"""'z' whose default is 'c', but its type allows "a" or "b"; give it another default"""),
+        ("Cost", r"has an option called 'cost', which its base class uses otherwise; .* if the base's is meant\.$"),
+        ("Finds", r"has an option called 'finds_k', which its base class uses otherwise"),
+        ("Predicts", r"has an option called 'predict', which its base class uses otherwise"),
         (
             "Half",
             r"^'own_options_of_mine:Half' lacks predict and result and step, which its base class leaves",
@@ -115,6 +132,24 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_no_experiment_can_have_is_refused_at_loading(name: str, sentence: str) -> None:
     with pytest.raises(FedkinError, match=sentence):
         load_config(f"own_options_of_mine:{name}")
+
+
+@pytest.mark.parametrize(("name", "option"), [("Scales", "scaling"), ("Seeds", "random_state"), ("Fits", "fit")])
+def test_an_option_with_a_name_of_estimators_is_refused_when_one_is_made(name: str, option: str) -> None:
+    method = load_config(f"own_options_of_mine:{name}").method
+    with pytest.raises(FedkinError, match=rf"^Made has an option '{option}', a name that every estimator uses itself"):
+        type("Own", (SampleClusterer,), {}, method=type(method))
+
+
+def test_list_refuses_what_no_experiment_can_have(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["list", "own_options_of_mine:Nothing"])
+    assert ended.value.code == 2
+    assert "has an option 'z' whose default is None" in capsys.readouterr().err
+
+
+def test_a_method_without_a_docstring_has_no_summary() -> None:
+    assert summary_of("method", "own_options_of_mine:Fine") == ""
 
 
 def test_what_a_file_can_hold_is_taken() -> None:

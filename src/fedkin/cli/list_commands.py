@@ -86,10 +86,12 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
         raise unknown_name("name", name, [*sections, *(each for names in sections.values() for each in names)])
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
+    from fedkin.experiment.option_models import model_of
     from fedkin.experiment.own_options import FROM_DATA
 
     kind: Kind = "scenario" if name in sections["scenarios"] else "method"
     made = registry.resolve(kind, name)
+    model_of(made, name)  # which refuses what no experiment can have
     options = [option for option in options_of(made) if kind == "method" or option.name not in FROM_DATA]
     summary = registry.summary_of(kind, name)
     if as_json:
@@ -97,7 +99,7 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
         found = {"name": name, "kind": kind, "summary": summary, **about, "options": list(map(_plain, options))}
         print(json.dumps(found, indent=2))
         return
-    print(_lines(f"{name}: {summary}"))
+    print(_lines(f"{name}: {summary}" if summary else name))
     if kind == "method":
         print(_lines(_in_words(made)))
     how = f"Options, set by --set {kind}.NAME=VALUE or in [{kind}] of an experiment's file:"

@@ -118,8 +118,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, method: type[Any] | None = None, **more: Any) -> None:
         """Add the options of `method`, a dataclass, to the estimator's signature and docstring.
 
-        Raises FedkinError if the method has annotations, and no decorator that makes them options, or clusters
-        something else than those of the base.
+        Raises FedkinError if the method has annotations, and no decorator that makes them options, clusters something
+        else than those of the base, or has an option with a name of the estimator's own.
         """
         super().__init_subclass__(**more)
         if method:
@@ -127,6 +127,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             if None not in (cls._clusters, method.clusters) and method.clusters != cls._clusters:
                 base = "ClientClusterer" if method.clusters == "clients" else "SampleClusterer"
                 raise FedkinError(f"{method.__name__} clusters {method.clusters}; make {cls.__name__} of {base}.")
+            if taken := [one.name for one in options_of(method) if one.name in _OWN or hasattr(cls, one.name)]:
+                raise FedkinError(
+                    f"{method.__name__} has an option '{taken[0]}', a name that every estimator uses itself; call the "
+                    f"option otherwise to make {cls.__name__} of it."
+                )
             cls._method = method
             listed = [*options_of(method), *(options_of(cls._more) if cls._more is not None else ())]
             options = [dataclasses.replace(one, kind=cls._kinds.get(one.name, one.kind)) for one in listed]

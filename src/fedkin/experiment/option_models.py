@@ -12,14 +12,14 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from fedkin.core import FedkinError
 from fedkin.core.options import Option, is_function, meanings_of
 from fedkin.core.validation import validation_sentence
-from fedkin.experiment.own_options import FROM_DATA, check_options
+from fedkin.experiment.own_options import FROM_DATA, check_defaults, check_options
 from fedkin.experiment.sections import STRICT
 
 
 def model_of(made: type[Any], name: str) -> type[BaseModel]:
     """Build a pydantic model of the dataclass `made`, without fields that only ``[data]`` or Python can set.
 
-    Raises FedkinError as `check_options` does.
+    Raises FedkinError as `check_options` and `check_defaults` do.
     """
     check_options(made)  # type: ignore[arg-type]
     hints = get_type_hints(made, include_extras=True)
@@ -32,7 +32,9 @@ def model_of(made: type[Any], name: str) -> type[BaseModel]:
             fields[field.name] = (kind, Field(default_factory=field.default_factory))
         else:
             fields[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
-    return create_model(made.__name__, __config__=STRICT, **fields)
+    model = create_model(made.__name__, __config__=STRICT, **fields)
+    check_defaults(made, model)
+    return model
 
 
 def built(made: type[Any], options: BaseModel, **more: Any) -> Any:

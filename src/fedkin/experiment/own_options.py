@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from fedkin.core import FedkinError, Method
-from fedkin.core.options import is_function
+from fedkin.core.options import is_function, options_of
 
 FROM_DATA = ("data", "label", "table")
 """Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
@@ -23,7 +25,7 @@ _SCALARS = (bool, int, float, str, Path, Any)
 def check_options(made: type) -> None:
     """Check that a file can hold the options of a method or scenario, but for functions, which only Python can give.
 
-    Raises FedkinError if an option has a name that its section uses itself, or a type that TOML lacks.
+    Raises FedkinError if an option has a name that its section or base class uses itself, or a type that TOML lacks.
     """
     whose = f"'{made.__module__}:{made.__qualname__}' has an option"
     reserved = ("name", *FROM_DATA) if issubclass(made, Method) else ("name",)
@@ -32,12 +34,47 @@ def check_options(made: type) -> None:
         kind = hints[field.name]
         if field.name in reserved or field.name.startswith("_") or _is_pydantics(field.name):
             raise FedkinError(f"{whose} called '{field.name}', a name that fedkin uses itself; call it otherwise.")
+        if field.name in _used_by_bases(made):
+            raise FedkinError(
+                f"{whose} called '{field.name}', which its base class uses otherwise; give the option another name, or "
+                "leave out its annotation if the base's is meant."
+            )
         if field.name in FROM_DATA or is_function(kind) or _fits(kind):
             continue
         raise FedkinError(
             f"{whose} '{field.name}' of type {getattr(kind, '__name__', kind)}, which a file cannot hold; options are "
             "numbers, strings, booleans, None, and lists and dicts of them."
         )
+
+
+def check_defaults(made: type, model: type[BaseModel]) -> None:
+    """Check the defaults of a method or scenario by the `model` of its options, which takes them unchecked.
+
+    Raises FedkinError if one does not fit the type that its own annotation declares.
+    """
+    options = {one.name: one for one in options_of(made) if one.name in model.model_fields}
+    given = {name: one.default for name, one in options.items() if one.default is not dataclasses.MISSING}
+    try:
+        model.model_validate_json(json.dumps(given, default=str))
+    except ValidationError as error:
+        wrong = next((one["loc"][0] for one in error.errors() if one["type"] != "missing"), None)
+        if wrong is not None:
+            option = options[str(wrong)]
+            more = "or add None to its type, as in int | None" if option.default is None else "or another type"
+            raise FedkinError(
+                f"'{made.__module__}:{made.__qualname__}' has an option '{wrong}' whose default is {option.default!r}, "
+                f"but its type allows {option.allowed}; give it another default, {more}."
+            ) from error
+
+
+def _used_by_bases(made: type) -> set[str]:
+    """Return names of functions and class attributes of the bases, which an option would replace."""
+    used: set[str] = set()
+    for base in made.__mro__[1:-1]:
+        own = {field.name for field in dataclasses.fields(base)} if dataclasses.is_dataclass(base) else set()
+        attributes = {name for name, kind in inspect.get_annotations(base).items() if "ClassVar" in str(kind)}
+        used |= (vars(base).keys() | attributes) - own
+    return used
 
 
 def _is_pydantics(name: str) -> bool:

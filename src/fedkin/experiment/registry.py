@@ -208,7 +208,9 @@ def summary_of(kind: Kind, name: str) -> str:
     """
     if name in _TABLES[kind]:
         return _TABLES[kind][name].summary
-    return (resolve(kind, name).__doc__ or "").strip().partition("\n")[0]
+    made = resolve(kind, name)
+    said = (made.__doc__ or "").strip().partition("\n")[0]
+    return "" if said.startswith(f"{made.__name__}(") else said  # what a dataclass without a docstring has
 
 
 def file_name(name: str) -> str:

@@ -22,6 +22,7 @@ from fedkin.methods.samples.sample_method import (
     SampleMethod,
     assign_samples,
     broadcast,
+    checked_result,
     describe_clients,
     reasons,
     repeat_step,
@@ -153,7 +154,7 @@ class NearestCentroidMethod(SampleMethod):
 
     def conclude(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples to the centroids of `state`."""
-        broadcast(fed, self.assign_task, fed.all(result=self.result(state)))
+        broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from fedkin.methods.samples.sample_method import (
     SampleMethod,
     assign_samples,
     broadcast,
+    checked_result,
     describe_clients,
     own_count,
     repeat_step,
@@ -184,7 +185,7 @@ class DECMethod(SampleMethod):
             return repeat_step(fed, state, record, failure)
         found = self._search().train(x, int(self.n_clusters), fed.rng("dec", state.steps))
         state = state.next(found={**vars(found), "widths": list(found.widths)}, finished=True)
-        broadcast(fed, assign, fed.all(result=self.result(state)))
+        broadcast(fed, assign, fed.all(result=checked_result(self, state, assign)))
         return state, record
 
     def _cluster_each(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:

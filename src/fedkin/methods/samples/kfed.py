@@ -33,7 +33,7 @@ from fedkin.methods.samples.centroid_method import (
     predict_nearest,
     scaled_like_features,
 )
-from fedkin.methods.samples.sample_method import broadcast
+from fedkin.methods.samples.sample_method import broadcast, checked_result
 from fedkin.nn.network_forms import MANY
 
 _SPARE_DIRECTIONS, _PASSES = 10, 4
@@ -129,7 +129,7 @@ class KFedMethod(KeptPointsMethod):
         """Have every client assign its samples."""
         if self.assign == "nearest":
             return super().conclude(fed, state)
-        result, unknown = self.result(state), torch.zeros(0, dtype=torch.int64)
+        result, unknown = checked_result(self, state, assign_by_local_cluster), torch.zeros(0, dtype=torch.int64)
         payloads = {i: {"result": result, "clusters": state.clusters.get(str(i), unknown)} for i in fed.present}
         return broadcast(fed, assign_by_local_cluster, payloads)
 

@@ -23,7 +23,7 @@ from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, client_task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import is_count, reals, updates
-from fedkin.methods.samples.sample_method import assign_samples, broadcast
+from fedkin.methods.samples.sample_method import assign_samples, broadcast, checked_result
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
 from fedkin.nn.network_forms import DEEP_ENCODER
@@ -85,7 +85,7 @@ class PPFCGANMethod(SyntheticMethod):
 
     def conclude(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples by the network, and delete its own networks."""
-        broadcast(fed, assign, fed.all(result=self.result(state)))
+        broadcast(fed, assign, fed.all(result=checked_result(self, state, assign)))
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the network and its centroids."""

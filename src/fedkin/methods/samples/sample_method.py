@@ -10,7 +10,9 @@ from typing import Any, ClassVar, TypeVar
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
+from fedkin.core.contract import check_result
 from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.refusals import objection
 from fedkin.core.replies import is_count, is_number, is_shape
 from fedkin.data.reading.arrays import common_shape
 
@@ -119,6 +121,20 @@ def describe_clients(fed: Federation) -> Facts:
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:
     """Send the last `task` of a run with `payloads`; clients that do not reply are asked up to five times."""
     fed.ask_again(task, payloads, FINAL_ATTEMPTS)
+
+
+def checked_result(method: Method[Any], state: Any, task: Task) -> dict[str, Any]:
+    """Return the result of a state, which `task` takes under ``"result"``.
+
+    Raises FedkinError, which names the method, if it is not as `check_result` or the task wants it.
+    """
+    found = method.result(state)
+    check_result(method, found)
+    wanted = {name: form for name, form in (task.takes or {}).items() if name == "result"}
+    if wanted and (reason := objection({"result": found}, wanted)) is not None:
+        name = type(method).__name__
+        raise FedkinError(f"{name}.result does not fit what clients do with it, task '{task.name}': {reason}.")
+    return found
 
 
 def repeat_step(fed: Federation, state: AnyState, record: Record, failure: str) -> tuple[AnyState, Record]:

@@ -32,7 +32,14 @@ from fedkin.core.replies import Expected, Maybe, Nullable, is_count, is_name, on
 from fedkin.features.extractors import width_of
 from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
 from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
-from fedkin.methods.samples.sample_method import Facts, SampleMethod, assign_samples, broadcast, describe_clients
+from fedkin.methods.samples.sample_method import (
+    Facts,
+    SampleMethod,
+    assign_samples,
+    broadcast,
+    checked_result,
+    describe_clients,
+)
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.flow import Flow, spread_levels
@@ -167,7 +174,7 @@ class UIFCAMethod(SampleMethod):
 
     def conclude(self, fed: Federation, state: UIFCAState) -> None:
         """Have every client assign its samples."""
-        broadcast(fed, assign, fed.all(result=self.result(state)))
+        broadcast(fed, assign, fed.all(result=checked_result(self, state, assign)))
 
     def ready(self, state: UIFCAState) -> bool:
         """Whether the flows have been trained."""
