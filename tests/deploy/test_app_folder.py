@@ -1,3 +1,4 @@
+import os
 import subprocess
 from importlib.metadata import PackageNotFoundError
 from io import BytesIO
@@ -40,6 +41,13 @@ def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: py
     assert "--sites is 4, but 'engine.sites' 5; give one of them." in found
     found = refused(capsys, "federation", "init", new, "kfed", "--set", "engine.drop_rate=0.1")
     assert "'engine.drop_rate' is for the local engine" in found
+    one = refused(capsys, "federation", "init", new, "kfed", "--sites", "1")
+    assert one == "fedkin: 'engine.sites' is 1, and a federation has at least two sites; give the number of sites.\n"
+    assert "'engine.sites' is 1" in refused(capsys, "federation", "init", new, "--set", "federation.clients=['a']")
+    found = refused(capsys, "federation", "init", new, "kfed", "--sites", "3", "--set", "engine.min_clients=4")
+    assert found == "fedkin: 'engine.min_clients' is 4, but there are only 3 sites ('engine.sites'); lower it.\n"
+    more = ("--sites", "3", "--set", "engine.min_clients=5", "--set", "engine.newcomers=1")
+    assert "only 3 sites ('engine.sites') and 1 newcomer; " in refused(capsys, "federation", "init", new, "ifca", *more)
     assert not new.exists()
     make_key(tmp_path / "key")
     assert "exists already; a site keeps its key" in refused(capsys, "federation", "key", tmp_path / "key")
@@ -77,7 +85,7 @@ def packed(app: Path) -> set[str]:
         (None, [], 3),
         (None, ["federation.clients=['a', 'b']"], 2),
         (None, ["engine.sites=5"], 5),
-        (1, ["federation.clients=['a', 'b']"], 1),
+        (2, ["federation.clients=['a', 'b', 'c']"], 2),
     ],
 )
 def test_there_are_as_many_sites_as_are_listed(
@@ -188,6 +196,48 @@ def test_scripts_are_sh_and_the_experiment_is_whole(tmp_path: Path) -> None:
         assert "sites = 4" in text
         assert "fed.example.org:8443" in (folder / "flwr.sh").read_text() + (folder / "start-site.sh").read_text()
         assert "$" not in (folder / "README.md").read_text()
+
+
+def stubbed(folder: Path, **scripts: str) -> dict[str, str]:
+    """Environment in which programs, such as Flower's, are scripts of ours."""
+    (folder / "bin").mkdir()
+    for name, script in scripts.items():
+        (folder / "bin" / name.replace("_", "-")).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / "bin" / name.replace("_", "-")).chmod(0o755)
+    return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "CDPATH": str(folder)}
+
+
+def test_the_servers_command_is_called_from_anywhere(tmp_path: Path) -> None:
+    init(tmp_path / "app", "kfed", 3, [], "127.0.0.1", 8000, False)
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "site.key.pub").touch()
+    command = ["app/flwr.sh", "run", ".", "keys/site.key.pub", "keys", "-c", 'out="a b"']
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=stubbed(tmp_path, flwr='pwd; printf "%s\\n" "$@"'), text=True,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    where, *words = ended.stdout.splitlines()
+    key = str(tmp_path / "keys" / "site.key.pub")
+    assert (where, words) == (str(tmp_path / "app"), ["run", ".", key, "keys", "-c", 'out="a b"'])
+    assert (
+        f'root-certificates = "{tmp_path}/app/certificates/ca.crt"'
+        in (tmp_path / "app" / "flower" / "config.toml").read_text()
+    )
+
+
+@pytest.mark.parametrize("insecure", [True, False])
+def test_a_site_says_which_server_did_not_let_it_in(insecure: bool, tmp_path: Path) -> None:
+    init(tmp_path / "app", "kfed", 3, [], "fed.example.org", 8443, insecure)
+    (tmp_path / "site.toml").write_text('name = "a"\ndata = "a.csv"\nfolder = "private"\n')
+    make_key(tmp_path / "site.key")
+    stubs = stubbed(tmp_path, flower_supernode="exit 1", sleep="kill $PPID")  # before it tries again
+    for server in ("fed.example.org:8443", "10.0.0.7:99"):
+        env = {**stubs, **({} if "example" in server else {"SUPERLINK": server})}
+        ended = subprocess.run(
+            ["app/start-site.sh", "site.toml"], cwd=tmp_path, env=env, text=True, capture_output=True, check=False,
+            timeout=60,
+        )  # fmt: skip
+        assert ended.stderr.startswith(f"fedkin: The server {server} did not let this site in: it is not there, ")
 
 
 @pytest.mark.parametrize("given", [[], ["nowhere.toml"]])

@@ -93,7 +93,7 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         stranger = deployed.start_site(unknown.parent.name)
         add_impostor(deployed, files["site-1"])
         run = deployed.run()
-        deployed.hears(stranger, "fedkin: The server did not let this site in: it has not registered", 300)
+        deployed.hears(stranger, "did not let this site in: it is not there, has not registered", 300)
         stranger.kill()  # for it would go on trying
         said = deployed.hears(run, DONE, 300)
         refused = "Site 'site-1' has another key than 'federation.keys' lists for it."

@@ -156,7 +156,7 @@ def test_a_folder_without_sites_is_refused(tmp_path, capsys):
     [
         ([*CLASSES[:-1], "new"], 6, 1, "Refused: Site 'site-4' has the class 'new', which the run does not know."),
         (CLASSES, 4, 1, "Refused: Site 'site-4' has samples of shape (4,), unlike those that take part."),
-        (CLASSES, 6, 0, "Refused: Site 'site-4' was not there when the run began, so it cannot take part now."),
+        (CLASSES, 6, 0, "Refused: The run began without site 'site-4', so it cannot take part now."),
     ],
 )  # fmt: skip
 def test_a_site_that_does_not_fit_is_refused(classes, columns, newcomers, sentence, tmp_path, capsys):
@@ -174,9 +174,7 @@ def test_only_so_many_join(tmp_path, capsys):
     nodes = grid(tmp_path, 6)
     Comings(nodes, {0: {4, 5}, 2: {5}, 3: set()})
     serve(nodes, config("fedavg", 4, 1), tmp_path / "out")
-    assert "Site 'site-5' was not there when the run began, and all seats for newcomers are taken." in (
-        capsys.readouterr().out
-    )
+    assert "The run began without site 'site-5', and all seats for newcomers are taken." in (capsys.readouterr().out)
     assert records(tmp_path / "out")[-1]["answered"] == [0, 1, 2, 3, 4]
 
 

@@ -26,11 +26,20 @@ from nodes import Nodes, nodes_of
     ("spoil", "more", "sentence"),
     [
         (lambda out: None, "engine.sites=none", r"^'engine\.sites' has no default on a real federation; give"),
+        (lambda out: None, "engine.sites=1", r"^'engine\.sites' is 1, and a federation has at least two sites"),
+        (lambda out: None, "engine.min_clients=9", r"^'engine\.min_clients' is 9, but there are only 4 sites"),
         (lambda out: None, "method.rounds=3", r"out holds another experiment; give another folder, as in flwr run"),
         (lambda out: (out / LEDGER).write_text("{}"), "seed=0", r"federation\.json is not as fedkin wrote it"),
         (lambda out: (out / LEDGER).write_text("[1"), "seed=0", r"federation\.json is not as fedkin wrote it"),
     ],
-    ids=["no number", "another experiment", "an empty ledger", "a broken ledger"],
+    ids=[
+        "no number",
+        "one site",
+        "more clients than sites",
+        "another experiment",
+        "an empty ledger",
+        "a broken ledger",
+    ],
 )
 def test_what_cannot_go_on_is_refused(
     spoil: Callable[[Path], Any], more: str, sentence: str, data: Path, tmp_path: Path
@@ -127,10 +136,10 @@ def test_flower_notes_a_refusal_with_the_run_and_says_it_once(capsys, caplog, mo
 
 def test_a_mistake_in_a_run_that_never_began_is_mended_in_its_folder(data: Path, tmp_path: Path, capsys) -> None:
     asks = ["method.n_clusters=6", "engine.patience=0.1"]
-    with pytest.raises(FedkinError, match="0 of 1 sites are there"):
+    with pytest.raises(FedkinError, match="0 of 2 sites are there"):
         serve(
             grid(data, tmp_path),
-            config("kfed", *asks, "federation.clients=['stie-0']", "engine.sites=1"),
+            config("kfed", *asks, "federation.clients=['stie-0', 'b']", "engine.sites=2"),
             tmp_path / "out",
         )
     serve(grid(data, tmp_path), config("kfed", *asks), tmp_path / "out")

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flwr.app import Context, RecordDict
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import init
+from fedkin.deploy.flower_hub_app import _simulated as simulated
+from fedkin.deploy.flower_hub_folder import init_hub
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.local import LocalFederation
@@ -134,6 +137,20 @@ def test_the_file_of_a_site_trusts_its_package_and_the_readme_says_so(tmp_path: 
         assert site.count('\npackages = ["own_package"]  # ') == lines
         assert readme.count("comes from `own_package`, too: install it at the server and at every site") == lines
         assert "$" not in readme.replace("${", "")
+
+
+def test_an_app_for_flower_hub_says_what_to_install_and_simulates_it(tmp_path: Path) -> None:
+    for name, times in ((NAME, 1), ("kfed", 0)):
+        app = tmp_path / f"app-{times}"
+        init_hub(app, name, ["method.n_clusters=2"], "me")
+        readme = (app / "README.md").read_text()
+        assert readme.count("comes from `own_package`, too: install it at the server and at every site") == times
+        assert "\n\n## In a simulation\n" in readme
+        assert "\n\n\n" not in readme
+        given = {"partition-id": 0, "num-partitions": 2}
+        run = {"experiment": "experiment.toml", "demo-data": "iris"}
+        node = Context(run_id=1, node_id=1, node_config=given, state=RecordDict(), run_config=run)
+        assert simulated(app, node).packages == ("fedkin", "own_package")[: 1 + times]
 
 
 @pytest.mark.parametrize("command", ["predict", "assign"])

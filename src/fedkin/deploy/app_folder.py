@@ -14,6 +14,7 @@ from fedkin.core.options import toml_text
 from fedkin.deploy.certificates import in_ascii, new_certificates, write_certificates
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run_folder import check_empty
+from fedkin.report.numbers import pluralize
 
 _SITES = 3
 _TEMPLATES = {
@@ -39,7 +40,7 @@ def init(
     By default there are as many `sites` as ``[federation]`` lists, else 3. `settings` are ``section.key=value``, see
     `fedkin.experiment.config.load_config`; `host` and `port` the address at which sites reach the server. `insecure`
     goes without TLS and without authentication of sites. Raises FedkinError if the folder holds anything, the
-    experiment is not allowed or moves data, or the host's name is invalid.
+    experiment is not allowed, moves data or has too few sites, or the host's name is invalid.
     """
     check_empty(folder, "give a new one")
     federated = ["data.source=federation", "scenario.name=files", "engine.name=flower"]
@@ -49,6 +50,7 @@ def init(
     sites = given.engine.sites or len(given.federation.listed) or _SITES
     config = load_config(experiment, [*federated, *settings, f"engine.sites={sites}"])
     check_federated(config)
+    check_sites(config)
     host = in_ascii(host)
     certificates = {} if insecure else new_certificates([host])
     words = {
@@ -57,7 +59,7 @@ def init(
         "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
         "method": config.method_name,
         "columns": packages_line(config) + columns_of_sites(config),
-        "packages": _INSTALL.format(" and ".join(f"`{one}`" for one in own)) if (own := own_packages(config)) else "",
+        "packages": "".join(f"   {line}\n" for line in what_to_install(config)),
         "sites": str(sites),
         "connection": "insecure = true" if insecure else 'root-certificates = "$here/certificates/ca.crt"',
         "server_options": _INSECURE if insecure else _SECURE,
@@ -104,6 +106,31 @@ def packages_line(config: Config) -> str:
     return f"packages = {toml_text(own)}  # what the experiment's code comes from, besides fedkin\n" if own else ""
 
 
+def what_to_install(config: Config) -> list[str]:
+    """Return lines for a README on the packages that the experiment needs; none if it needs none."""
+    named = " and ".join(f"`{one}`" for one in own_packages(config))
+    return _INSTALL.format(named).splitlines() if named else []
+
+
+def check_sites(config: Config) -> None:
+    """Raise FedkinError if an experiment has a single site, or never as many as ``engine.min_clients``.
+
+    Without a number of sites there are as many as ``[federation]`` lists.
+    """
+    engine, sites = config.engine, config.engine.sites or len(config.federation.listed)
+    if sites == 1:
+        raise FedkinError("'engine.sites' is 1, and a federation has at least two sites; give the number of sites.")
+    if sites and engine.min_clients > sites + engine.newcomers:
+        raise FedkinError(
+            f"'engine.min_clients' is {engine.min_clients}, but there are only {pluralize(sites, 'site')} "
+            f"('engine.sites'){_also(engine.newcomers)}; lower it."
+        )
+
+
+def _also(newcomers: int) -> str:
+    return f" and {pluralize(newcomers, 'newcomer')}" if newcomers else ""
+
+
 def check_federated(config: Config) -> None:
     """Check that distant sites can run an experiment.
 
@@ -123,8 +150,8 @@ def check_federated(config: Config) -> None:
 _COLUMNS = "# of columns, as in the experiment; change what is called or written otherwise here\n"
 _DOTTED = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 """Names of the form ``package.module:attribute``."""
-_INSTALL = """   The experiment's code comes from {}, too: install it at the server and at every site, or put it on
-   `PYTHONPATH` there. `packages` in `site.toml` says that a site trusts it; without that line it does no task of it.
+_INSTALL = """The experiment's code comes from {}, too: install it at the server and at every site, or put it on
+`PYTHONPATH` there. `packages` in `site.toml` says that a site trusts it; without that line it does no task of it.
 """
 _INSECURE = "--insecure"
 _SECURE = (
@@ -141,10 +168,12 @@ years. `ca.crt` is for everybody; the two `.key` files are the server's alone, a
 certificates of your own, put them in the place of `ca.crt`, `server.crt` and `server.key`.
 
 """
-_UNREACHED = "The server did not let this site in: it is not there, or has not noticed yet that the site was away."
+_UNREACHED = (
+    "The server $SERVER did not let this site in: it is not there, or has not noticed yet that the site was away."
+)
 _REFUSED = (
-    "The server did not let this site in: it has not registered $KEY.pub, is not the server of $CA, "
-    "or has not noticed yet that the site was away."
+    "The server $SERVER did not let this site in: it is not there, has not registered $KEY.pub, is not the server of "
+    "$CA, or has not noticed yet that the site was away."
 )
 _OPEN = "This folder was made with `--insecure`: nothing is encrypted, and anybody who reaches the port can take part."
 _CLOSED = "Messages are encrypted (TLS), and only sites whose key was registered can take part."

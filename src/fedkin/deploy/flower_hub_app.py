@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedkin.data.population import Population
 from fedkin.data.reading.client_files import expanded
+from fedkin.deploy.app_folder import own_packages
 from fedkin.deploy.server_app import refusals_in_the_log, serve
 from fedkin.deploy.site_app import keep, site_of
 from fedkin.engines.flower_engine.node_app import client_app as answering
@@ -72,7 +74,9 @@ def _simulated(folder: Path, context: Context) -> Site:
     run = context.run_config
     population = _population(folder / str(run["experiment"]), str(run["demo-data"]), count)
     name, private = f"site-{at:04}", Path(tempfile.gettempdir()) / f"fedkin-{_owner()}-{context.run_id}"
-    return simulated_site(population, at, name, private / name)
+    site = simulated_site(population, at, name, private / name)
+    own = own_packages(load_config(folder / str(run["experiment"])))  # of the app that runs here anyhow
+    return replace(site, packages=("fedkin", *own))
 
 
 def _owner() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedkin import __version__
 from fedkin.core import FedkinError
-from fedkin.deploy.app_folder import check_federated, columns_of_sites, packages_line, write_app
+from fedkin.deploy.app_folder import check_federated, columns_of_sites, packages_line, what_to_install, write_app
 from fedkin.engines.flower_engine.version import NEWEST, OLDEST
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run_folder import check_empty
@@ -53,6 +53,7 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
         "publisher": publisher,
         "method": config.method_name,
         "columns": packages_line(config) + columns_of_sites(config),
+        "packages": "\n".join([*own, "", ""]) if (own := what_to_install(config)) else "",
         "clusters": config.method.clusters or "samples",
         "oldest": OLDEST.removesuffix(".0"),
         "target": NEWEST,

@@ -26,7 +26,7 @@ from fedkin.data.population import Population
 from fedkin.data.preparing.notes.column_notes import notes_on_sites_labels
 from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.dataset import in_order
-from fedkin.deploy.app_folder import check_federated
+from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.deploy.attendance import Attendance
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
@@ -216,6 +216,7 @@ def _claim(config: Config, folder: Path) -> None:
     if config.engine.sites is None and not config.federation.listed:
         raise FedkinError("'engine.sites' has no default on a real federation; give the number of sites.")
     check_federated(config)
+    check_sites(config)
     path, text = folder / CONFIG, config.to_toml()
     if not path.exists():
         write_config(folder, config)

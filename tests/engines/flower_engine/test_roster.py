@@ -43,6 +43,19 @@ def test_a_second_site_of_a_name_is_refused_and_the_first_unharmed(tmp_path: Pat
     assert roster.members["a"].node == nodes.node(0)
 
 
+def test_more_sites_than_seats_are_not_counted_beyond_them(tmp_path: Path) -> None:
+    for newcomers, words in ((0, "without a seat: d"), (1, "without a seat yet: d")):
+        reports: list[str] = []
+        nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abcd"))
+        roster = Roster(nodes, report=reports.append, newcomers=newcomers)
+        assert [member.name for member in roster.gather(3, 5)] == ["a", "b", "c"]
+        assert reports[-1] == f"3 of 3 sites are there: a, b, c; {words}"
+    assert [member.name for member in roster.greet()] == ["d"]
+    again = Roster(nodes, {name: one.identity for name, one in roster.members.items()}, reports.append, newcomers=1)
+    again.gather(3, 5)
+    assert reports[-1] == "4 of 4 sites are there: a, b, c, d"
+
+
 def test_sites_with_tables_may_have_columns_of_their_own(tmp_path: Path) -> None:
     columns = {"a": ("x", "y"), "b": ("y", "x"), "c": ("y",)}
     sites = [site(tmp_path / name, name, len(own), own) for name, own in columns.items()]
@@ -79,7 +92,7 @@ def test_once_it_has_begun_only_those_come_back_who_were_there(tmp_path: Path) -
     nodes.away = set()
     again = Roster(nodes, {member.name: member.identity for member in members}, reports.append)
     assert [member.name for member in again.gather(2, 5)] == ["a", "b"]
-    assert "Refused: Site 'c' was not there when the run began, so it cannot take part now." in reports
+    assert "Refused: The run began without site 'c', so it cannot take part now." in reports
     nodes.restart(0)
     assert [member.name for member in again.greet()] == ["a"]
 

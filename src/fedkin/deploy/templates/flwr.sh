@@ -1,6 +1,6 @@
 #!/bin/sh
 # Flower's command `flwr`, as this federation needs it: ./flwr.sh run . federation --stream
-here="$$(cd "$$(dirname "$$0")" && pwd)" || exit 1
+here="$$(CDPATH= cd -- "$$(dirname -- "$$0")" && pwd)" || exit 1
 . "$$here/environment.sh"
 export FLWR_HOME="$$here/flower"
 mkdir -p "$$FLWR_HOME"
@@ -13,4 +13,13 @@ default = "federation"
 address = "$host:$port"
 $connection
 END
+# Wherever it is called from, "." is this folder, and files such as a site's key are those of the caller.
+for one do
+  shift
+  case "$$one" in
+    /* | -*) ;;
+    *) [ ! -f "$$one" ] || one="$$PWD/$$one" ;;
+  esac
+  set -- "$$@" "$$one"
+done
 cd "$$here" && exec flwr "$$@"

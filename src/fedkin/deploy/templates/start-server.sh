@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starts Flower's server, the SuperLink. It goes on until it is stopped; started again, it knows its sites.
-cd "$$(dirname "$$0")" || exit 1
+CDPATH= cd -- "$$(dirname -- "$$0")" || exit 1
 . ./environment.sh
 export FLWR_HOME="$$PWD/flower"
 exec flower-superlink --host $listen --port $port --database server.db --disable-runtime-dependency-installation \

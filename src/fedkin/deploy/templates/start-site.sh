@@ -3,8 +3,8 @@
 # It needs certificates/ca.crt from the server; the site's key is made on the first start, and the server has to
 # register its public half (site.key.pub).
 [ -f "$$1" ] || { echo "fedkin: Give the site's own file, as in start-site.sh site.toml; '$$1' is none." >&2; exit 2; }
-here="$$(cd "$$(dirname "$$0")" && pwd)" || exit 1
-site="$$(cd "$$(dirname "$$1")" && pwd)/$$(basename "$$1")" || exit 1
+here="$$(CDPATH= cd -- "$$(dirname -- "$$0")" && pwd)" || exit 1
+site="$$(CDPATH= cd -- "$$(dirname -- "$$1")" && pwd)/$$(basename -- "$$1")" || exit 1
 shift
 . "$$here/environment.sh"
 # Whoever sits at a terminal learns at once what is wrong with it.
@@ -13,6 +13,7 @@ folder="$$(dirname "$$site")"
 export FLWR_HOME="$$folder/flower"
 CA="$$here/certificates/ca.crt"
 KEY="$$folder/site.key"
+SERVER="$${SUPERLINK:-$host:$port}"
 $make_key
 trap 'kill $$node; exit' INT TERM
 # Flower does not let a site in again before it has noticed, within a minute, that it was away; so it is tried anew.
@@ -20,7 +21,7 @@ free='import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(on
 while :; do
   # A port of its own for the site's processes, so that several sites can run on one machine.
   port="$$(python3 -c "$$free" 2>/dev/null)" || port=9094
-  flower-supernode --superlink "$${SUPERLINK:-$host:$port}" --node-config "site=\"$$site\"" \
+  flower-supernode --superlink "$$SERVER" --node-config "site=\"$$site\"" \
     --port "$$port" $site_options "$$@" &
   node=$$!
   wait $$node && exit

@@ -133,7 +133,7 @@ class Roster:
         """Refuse a site that joins after the run has begun, if no seat is free or its data do not fit."""
         if self._open <= 0:
             seats = "and all seats for newcomers are taken" if self.newcomers else "so it cannot take part now"
-            raise FedkinError(f"Site '{member.name}' was not there when the run began, {seats}.")
+            raise FedkinError(f"The run began without site '{member.name}', {seats}.")
         kind = next(iter(self.members.values())).kind
         if member.kind != kind:
             raise FedkinError(f"Site '{member.name}' has {member.described}, unlike those that take part.")
@@ -211,7 +211,7 @@ class Roster:
             self.greet()
             agreeing = self.agreeing()
             there = [member.name for member in agreeing if member.name not in self.forgotten]
-            state = f"{len(there)} of {enough} sites are there: {', '.join(there) or 'none yet'}"
+            state = self._attendance(there, enough)
             if lacking := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
                 state += f"; not there yet: {lacking}"
             if state != last:
@@ -236,6 +236,13 @@ class Roster:
         self.members = {member.name: member for member in members}
         self._gathered = True
         return members
+
+    def _attendance(self, there: list[str], enough: int) -> str:
+        """Return in words how many sites are there of those that a run begins with, or has begun with and taken in."""
+        expected = max(enough, len(self.known.keys() - self.forgotten))
+        seated, surplus = there[:expected], there[expected:]
+        state = f"{len(seated)} of {expected} sites are there: {', '.join(seated) or 'none yet'}"
+        return f"{state}; without a seat{' yet' * bool(self.newcomers)}: {', '.join(surplus)}" if surplus else state
 
     def _enough(self, wanted: int) -> int:
         """Return how many of the sites that a run begins with are not forgotten."""
