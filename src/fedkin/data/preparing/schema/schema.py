@@ -26,6 +26,7 @@ from fedkin.data.preparing.schema.schema_notes import (
     notes_on_ids,
     notes_on_truths,
 )
+from fedkin.data.preparing.schema.unit_names import note_on_units_in_names
 from fedkin.data.reading.columns import ALONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import AUTO, NO_ID, NONE, TableOptions
@@ -201,7 +202,11 @@ def _agreed(
     spelt = {name for group in alike for name in group}
     said = {where: kept for where, own in absent.items() if (kept := [name for name in own if name not in spelt])}
     others = {name: own for name, own in partial.items() if name not in spelt}
-    questions = (*notes_on_complements(others, len(reports)), *note_on_spellings(alike, lacking == "drop"))
+    questions = (
+        *notes_on_complements(others, len(reports)),
+        *note_on_units_in_names(reports),
+        *note_on_spellings(alike, lacking == "drop"),
+    )
     notes = [*notes_on_ids(ids, texts), *note_on_rare(rare), *notes_on_truths(of_all.truths), *questions]
     held_by_all = [name for name in names if all(name in own for own in reports.values())]
     notes += [*note_on_marks(marks(partial, held_by_all)), *notes_on_absent(nowhere, said)]

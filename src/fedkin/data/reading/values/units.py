@@ -21,7 +21,8 @@ _LISTED = (
     "Mio€ kW MW kWh MWh Wh mV kV mA Hz kHz MHz GHz Pa kPa hPa bar mbar kJ kcal cal mol mmol µmol nmol dB rpm bpm mmHg "
     "ppm ppb kB KB MB GB TB px pt mph kmh IU IE",
 )
-_CURRENCIES, _ROUGHLY, _UNITS = (frozenset(names.split()) for names in _LISTED)
+CURRENCIES, _ROUGHLY, UNITS = (frozenset(names.split()) for names in _LISTED)
+"""Names of currencies, of words before a rough number, and of units."""
 _LETTERS = frozenset("KMLVWACFNJ")
 """Units that also end codes, such as 12A, so that numbers with them need decimals."""
 _MOSTLY, _MANY = 0.9, 10
@@ -44,11 +45,9 @@ def with_known_unit(words: Words) -> str | None:
         return None
     own = [found for found in parts.values() if (found["before"], found["after"]) == (before, after)]
     fractions = sum("." in found["number"] or "," in found["number"] for found in own)
-    is_price = before in _CURRENCIES and (
-        "$" in before or 2 * fractions > count or all(found["apart"] for found in own)
-    )
+    is_price = before in CURRENCIES and ("$" in before or 2 * fractions > count or all(found["apart"] for found in own))
     is_number = (is_price or before in {"", *_ROUGHLY}) and (before or after)
     unit, _, _ = after.partition("/")
-    is_unit = unit in {"", *_UNITS, *_CURRENCIES} or (unit in _LETTERS and 2 * fractions > count)
+    is_unit = unit in {"", *UNITS, *CURRENCIES} or (unit in _LETTERS and 2 * fractions > count)
     decades = after == "s" and all(found["number"].endswith("0") for found in own)
     return own[0][0] if is_number and is_unit and not decades else None
