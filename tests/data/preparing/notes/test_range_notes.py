@@ -229,12 +229,12 @@ def weather(seed, mean=12.0, deviation=6.0):
 @pytest.mark.parametrize(("mean", "deviation"), [(12, 6), (36.8, 0.5), (-4, 9)])
 def test_degrees_fahrenheit_are_noticed_beside_degrees_celsius(mean, deviation):
     towns = [weather(seed, mean + shift * deviation, deviation) for seed, shift in enumerate((0, 0.5, -0.3, 0.2))]
-    like = "beside degrees {} at the others, by mean, spread and range; are they in another unit?"
+    like = "to those of the others as degrees {} are to {}, by mean, spread and range; are they in another unit?"
     assert notes(*towns[:3], 32 + 1.8 * towns[3]) == [
-        f"Column 'a' has values at client s3 that look like degrees Fahrenheit {like.format('Celsius')}"
+        f"Column 'a' has values at client s3 that are {like.format('Fahrenheit', 'Celsius')}"
     ]
     assert notes(towns[0], *(32 + 1.8 * town for town in towns[1:])) == [
-        f"Column 'a' has values at client s0 that look like degrees Celsius {like.format('Fahrenheit')}"
+        f"Column 'a' has values at client s0 that are {like.format('Celsius', 'Fahrenheit')}"
     ]
     assert notes(*towns) == []
 

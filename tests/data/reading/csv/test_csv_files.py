@@ -267,3 +267,21 @@ def test_lines_are_counted_with_comments(tmp_path):
 def test_a_header_that_stands_below_again_may_have_empty_columns(tmp_path):
     (tmp_path / "t.csv").write_text(",00,,:\n,00,,:\n,00,,:\n")
     assert read_csv(tmp_path / "t.csv", "It").to_dict("list") == {"00": ["00", "00"], ":": [":", ":"]}
+
+
+def test_a_row_of_units_above_a_column_without_one_is_refused_in_one_sentence(tmp_path):
+    """The acidity has no unit, so that its cell is empty there, and it is read as numbers."""
+    units = "probe,zinc,ph,toc\n,mg/l,,mg/l\na,1.5,7.1,3\nb,2.5,6.9,4\nb,2,7.5,5\n"
+    with pytest.raises(FedkinError, match=r"^Row 1 of It holds texts such as 'mg/l' above numbers"):
+        read_csv(write(tmp_path / "t.csv", units), "It")
+    read_csv(write(tmp_path / "t.csv", units.replace("mg/l,,", "mg/l,7.0,")), "It")
+
+
+@pytest.mark.parametrize(("title", "named"), [("Station 7;;;", 1), ("Site;;Results;", 2)])
+def test_a_title_or_heading_above_the_names_is_refused_as_such(tmp_path, title, named):
+    """The row below it, with the names of the columns, was called one of units that should be deleted."""
+    below = "site;ph;zinc;depth\na;1.5;7;3\nb;2.5;8;4\nc;2;9;5\n"
+    sentence = rf"^The first line of It names {named} of 4 columns; it must name all of them \(a title or heading above"
+    with pytest.raises(FedkinError, match=sentence):
+        read_csv(write(tmp_path / "t.csv", f"{title}\n{below}"), "It")
+    read_csv(write(tmp_path / "t.csv", below.replace("\n", ";;\n")), "It")

@@ -232,6 +232,11 @@ def test_negative_numbers_as_accountants_write_them():
     assert "numbers with a sign or unit, such as '($7)'" in sentence(dollars)
 
 
+def test_a_typographic_apostrophe_separates_thousands():
+    assert read(["1\u2019003.65", "250.5", "-12\u2019000"]) == (Column("c"), [1003.65, 250.5, -12000])
+    assert read(["5\u2019", "7\u2019"])[0].kind == "category"
+
+
 def test_a_minus_behind_an_amount_is_one_before_it():
     assert read(["11.44-", "5.10", "1,250.00-"]) == (Column("c"), [-11.44, 5.1, -1250])
     assert read(["0.50\u2212", "0.25-"]) == (Column("c"), [-0.5, -0.25])

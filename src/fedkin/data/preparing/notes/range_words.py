@@ -44,7 +44,7 @@ _TEMPLATES: dict[Kind, str] = {
         f"other clients agree; {_UNIT}"
     ),
     "degrees": (
-        "{have} values at {where} that look like degrees {own} beside degrees {others} at the others, by mean, spread "
+        "{have} values at {where} that are to those of the others as degrees {own} are to {others}, by mean, spread "
         f"and range; {_UNIT}"
     ),
     "stuck": "{have} a single value at {where}{stuck}, amid those of the others; {are} measured there?",

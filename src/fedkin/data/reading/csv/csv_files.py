@@ -18,6 +18,7 @@ from fedkin.data.reading.csv.csv_cells import restore_dashes, restore_levels, re
 from fedkin.data.reading.csv.csv_headers import (
     check_is_header,
     check_names,
+    check_no_title,
     check_no_units,
     header_of,
     is_nameless,
@@ -90,6 +91,7 @@ def read_csv(
     frame = _typed(cells, path, where, len(header), kept, texts)
     frame = _without_blank_rows(frame, cells)
     check_is_header(header, frame, where)
+    check_no_title(header, frame, where)
     check_no_units(frame, where)
     check_thousands(frame, cells.as_texts, where, decimal, separator)
     frame = _without_remains(frame, header, where)

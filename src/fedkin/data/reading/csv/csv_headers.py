@@ -18,7 +18,7 @@ _SEPARATORS = ",;\t|"
 _COMMENTS = re.compile(r"(?:#[^\n]*\n)+")
 _PROBE = 1 << 18
 """Characters that the separator is recognised in."""
-_PROBED_ROWS, _UNIT_ROWS = 200, 3
+_PROBED_ROWS, _UNIT_ROWS, _TITLED = 200, 3, 2
 
 
 def header_of(text: str, said: str | None) -> tuple[list[str], str]:
@@ -134,16 +134,27 @@ def _row_of_names(names: list[str], frame: pd.DataFrame) -> int | None:
     return int(same.argmax()) if has_numbers and same.any() else None
 
 
+def check_no_title(names: list[str], frame: pd.DataFrame, where: str) -> None:
+    """Refuse a first line that names half of the columns with filled cells or fewer, as a title or a heading does."""
+    if frame.shape[1] != len(names):
+        return
+    filled = [name for name, some in zip(names, frame.notna().to_numpy().any(0), strict=True) if some]
+    named = sum(not is_nameless(name) for name in filled)
+    if len(filled) > _TITLED and 2 * named <= len(filled):
+        raise FedkinError(
+            f"The first line of {where} names {named} of {len(filled)} columns; it must name all of them (a title or "
+            "heading above the names? delete it)."
+        )
+
+
 def check_no_units(frame: pd.DataFrame, where: str) -> None:
     """Refuse a first row of units, such as mm and kg: with a text in two columns of numbers or more, and no number."""
-    from pandas.api import types
-
-    kinds = [kind for kind in frame.dtypes if not types.is_bool_dtype(kind)]
-    if len(frame) < _UNIT_ROWS or any(map(types.is_numeric_dtype, kinds)):
+    if len(frame) < _UNIT_ROWS:
         return
     units = []
     for _, column in frame.items():
-        first, *others = [str(cell).strip() for cell in column.iloc[: 1 + _PROBED_ROWS].where(column.notna(), "")]
+        probed = column.iloc[: 1 + _PROBED_ROWS].astype(object)
+        first, *others = [str(cell).strip() for cell in probed.where(probed.notna(), "")]
         filled = [cell for cell in others if cell]
         if filled and all(NUMBER.fullmatch(cell.replace(",", ".", 1)) for cell in filled):
             if NUMBER.fullmatch(first.replace(",", ".", 1)):

@@ -21,8 +21,8 @@ EXACT = 2**53
 """Whole numbers beyond which float64 no longer distinguishes neighbours."""
 
 _DIGITS = re.compile(r"[+-]?\d+")
-_MINUS = str.maketrans("\u2212\u2013", "--", "\u00a0\u202f\u2009")
-"""Typographers' minus signs, and blanks that they put between thousands."""
+_MINUS = str.maketrans("\u2212\u2013\u2019", "--'", "\u00a0\u202f\u2009")
+"""Typographers' minus signs, and apostrophes and blanks that they put between thousands."""
 _GROUPED = {
     ".": re.compile(r"[+-]?\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?", re.ASCII),
     ",": re.compile(r"[+-]?\d{1,3}(?:[.' ]\d{3})+(?:,\d+)?", re.ASCII),
