@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import pytest
 import torch
 from hypothesis import given
@@ -52,3 +55,17 @@ def test_only_tensors_and_plain_values_cross():
 
 def test_bytes_are_those_of_tensors_and_text():
     assert payload_bytes({"x": torch.zeros(10)}) == 40 + len('{"x": {"__tensor__": "/x"}}')
+
+
+def test_no_tensor_waits_for_the_collection_of_garbage():
+    def kept() -> list[weakref.ref[torch.Tensor]]:
+        packed, text = pack({"models": [torch.zeros(3)]})
+        read = {"/models/0": torch.zeros(3)}
+        unpack(read, text)
+        return [weakref.ref(tensor) for tensor in (*packed.values(), *read.values())]
+
+    gc.disable()
+    try:
+        assert [one() for one in kept()] == [None, None]
+    finally:
+        gc.enable()

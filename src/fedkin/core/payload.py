@@ -34,22 +34,27 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
         If the tree holds anything that is neither a tensor nor plain JSON.
     """
     tensors: dict[str, Tensor] = {}
+    return tensors, json.dumps(_packed(tree, "", tensors), sort_keys=True)
 
-    def walk(value: Any, path: str) -> Any:
-        if isinstance(value, Tensor):
-            tensors[path] = value.detach().contiguous()
-            return {_TENSOR: path}
-        if isinstance(value, Mapping):
-            return {_name(key, path): walk(item, f"{path}/{_escaped(key)}") for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [item if type(item) in _PLAIN else walk(item, f"{path}/{index}") for index, item in enumerate(value)]
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        raise TypeError(
-            f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may be sent."
-        )
 
-    return tensors, json.dumps(walk(tree, ""), sort_keys=True)
+def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """Return plain JSON with paths in place of tensors, which go into `tensors`.
+
+    It is no function within `pack`, which would hold itself, and all tensors until the next collection of garbage.
+    """
+    if isinstance(value, Tensor):
+        tensors[path] = value.detach().contiguous()
+        return {_TENSOR: path}
+    if isinstance(value, Mapping):
+        return {_name(key, path): _packed(item, f"{path}/{_escaped(key)}", tensors) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [
+            item if type(item) in _PLAIN else _packed(item, f"{path}/{index}", tensors)
+            for index, item in enumerate(value)
+        ]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may be sent.")
 
 
 def foreign(tree: Any, path: str = "") -> str | None:
@@ -86,19 +91,19 @@ def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:
     KeyError
         If a tensor is missing.
     """
+    return _unpacked(json.loads(text), tensors, 0)
 
-    def walk(value: Any, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise ValueError("nested too deep")
-        if isinstance(value, dict):
-            if _TENSOR in value:
-                return tensors[value[_TENSOR]]
-            return {key: walk(item, depth + 1) for key, item in value.items()}
-        if isinstance(value, list):
-            return [item if type(item) in _PLAIN else walk(item, depth + 1) for item in value]
-        return value
 
-    return walk(json.loads(text), 0)
+def _unpacked(value: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError("nested too deep")
+    if isinstance(value, dict):
+        if _TENSOR in value:
+            return tensors[value[_TENSOR]]
+        return {key: _unpacked(item, tensors, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [item if type(item) in _PLAIN else _unpacked(item, tensors, depth + 1) for item in value]
+    return value
 
 
 def payload_bytes(payload: Payload) -> int:
