@@ -95,7 +95,23 @@ def after_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Reco
             f"{before.steps + 1}; state.next(...) counts them."
         )
     _check_saved(name, "step", state)
+    _check_clients(name, record)
     return state, dataclasses.replace(record, values=_plain(name, record.values))
+
+
+def _check_clients(name: str, record: Record) -> None:
+    """Check that a record has the ids of those that answered in a list, and of those that are missing in a dict."""
+    answered, missing = record.answered, record.missing
+    if not isinstance(answered, list) or not all(type(one) is int for one in answered):
+        raise FedkinError(
+            f"{name}.step has put {kind_of(answered)} into the record's 'answered'; it is a list of clients' ids, such "
+            "as list(replies)."
+        )
+    if not isinstance(missing, Mapping) or not all(type(one) is int for one in missing):
+        raise FedkinError(
+            f"{name}.step has put {kind_of(missing)} into the record's 'missing'; it is a dict of why by clients' ids, "
+            "such as dict(fed.missing)."
+        )
 
 
 def _check_saved(name: str, function: str, state: State) -> None:
@@ -114,6 +130,24 @@ def check_result(method: Method[Any], found: Any) -> None:
     if method.clusters is not None and type(found.get("n_clusters")) is not int:
         has = f"'n_clusters', {kind_of(found['n_clusters'])}," if "n_clusters" in found else "no 'n_clusters'"
         raise FedkinError(f"{name}.result has {has} where the number of clusters should be, a whole number.")
+
+
+def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whose: Any) -> Tensor:
+    """Have a method, or its class, predict samples ``(n, *shape)``; return what `checked_clusters` does.
+
+    `whose` says whose model predicts, where clients have models. Raises FedkinError as it does, or if the result lacks
+    what `predict` reads.
+    """
+    try:
+        clusters = method.predict(result, x, **whose)
+    except KeyError as error:
+        name = (method if isinstance(method, type) else type(method)).__name__
+        if error.args and error.args[0] in result:
+            raise
+        raise FedkinError(
+            f"{name}.predict needs {error}, which is not in its result; {name}.result returns it."
+        ) from error
+    return checked_clusters(method, clusters, len(x))
 
 
 def checked_clusters(method: Any, clusters: Any, samples: int) -> Tensor:

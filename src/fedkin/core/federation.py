@@ -149,6 +149,11 @@ class Federation(ABC):
         if not isinstance(task, Task):
             name = getattr(task, "__name__", kind_of(task))
             raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
+        if named := [one for one in payloads if isinstance(one, str)]:
+            raise FedkinError(
+                f"Clients are sent, for task '{task.name}', payloads by '{named[0]}' instead of by client; "
+                f"fed.all({named[0]}=...) is the same payload for each."
+            )
         self.exchange += 1
         self.missing = {}
         asked = {client: payload for client, payload in payloads.items() if client not in self.away}

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import FrozenInstanceError
 from typing import Any
 
-from fedkin.core.contract import after_step, check_result
+from fedkin.core.contract import after_step, check_result, first_state
 from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
 from fedkin.core.method import Method, Record
 from fedkin.core.refusals import Refusal, Unusable
 from fedkin.core.replies import MAX_UPDATE, tells_of_divergence
+
+
+def begin(method: Method[Any], fed: Federation) -> Any:
+    """Return the first state of `method`; raise FedkinError if `init` returns none, or sets what does not change."""
+    with _unchanged(method, "init"):
+        state = method.init(fed)
+    return first_state(method, state)
+
+
+@contextmanager
+def _unchanged(method: Method[Any], function: str) -> Iterator[None]:
+    """Say in a sentence that options and states are not set; a context manager around a `function` of `method`."""
+    try:
+        yield
+    except FrozenInstanceError as error:
+        raise FedkinError(
+            f"{type(method).__name__}.{function} {error}: options and states do not change; what is new goes into the "
+            "next state, as in state.next(centroids=...)."
+        ) from error
 
 
 def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -26,7 +47,9 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
     while True:
         fed.requested, fed.usable = 0, 0
         try:
-            after, record = after_step(method, state, method.step(fed, state))
+            with _unchanged(method, "step"):
+                answer = method.step(fed, state)
+            after, record = after_step(method, state, answer)
         except DivergedError as error:
             reasons = {i: reason for i, reason in error.culprits.items() if i not in fed.away}
             if not reasons or not fed.can_spare(reasons):

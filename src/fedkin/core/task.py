@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from inspect import signature
 from typing import TypedDict, Unpack, overload
 
 from fedkin.core.client import Client
@@ -118,6 +119,12 @@ def task(run: TaskFunction | None = None, /, **declared: Unpack[Declared]) -> Ta
 
 def _registered(run: TaskFunction, declared: Declared, one_by_one: bool) -> Task:
     name = f"{run.__module__}.{run.__name__}"
+    needed = [one.name for one in signature(run).parameters.values() if one.default is one.empty]
+    if len(needed) != 2:
+        raise ValueError(
+            f"Task '{name}' takes ({', '.join(needed)}); a task is a function outside of classes, which takes "
+            f"{'(client, payload)' if one_by_one else '(clients, payloads)'}."
+        )
     if declared.get("accounted") and declared.get("takes") is None:
         raise ValueError(f"Task '{name}' is accounted for, so it must declare its payload with 'takes'.")
     _TASKS[name] = Task(name, run, **declared, one_by_one=one_by_one)

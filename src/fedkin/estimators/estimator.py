@@ -18,6 +18,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.device import device_named, on
 from fedkin.core.method import OwnData
+from fedkin.core.method_class import check_class
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
 from fedkin.core.steps import check_clustered
@@ -118,12 +119,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, method: type[Any] | None = None, **more: Any) -> None:
         """Add the options of `method`, a dataclass, to the estimator's signature and docstring.
 
-        Raises FedkinError if the method has annotations, and no decorator that makes them options, clusters something
-        else than those of the base, or has an option with a name of the estimator's own.
+        Raises FedkinError if the method's class cannot be used as one, see `check_declared` and `check_class`, clusters
+        something else than those of the base, or has an option with a name of the estimator's own.
         """
         super().__init_subclass__(**more)
-        if method:
+        if method is not None:
+            if not (isinstance(method, type) and issubclass(method, Method)):
+                raise FedkinError(f"{cls.__name__} is made of a method's class, such as KFedMethod, not of {method!r}.")
             check_declared(method, f"{method.__module__}:{method.__name__}")
+            check_class(method)
             if None not in (cls._clusters, method.clusters) and method.clusters != cls._clusters:
                 base = "ClientClusterer" if method.clusters == "clients" else "SampleClusterer"
                 raise FedkinError(f"{method.__name__} clusters {method.clusters}; make {cls.__name__} of {base}.")
@@ -210,6 +214,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         """Raise `AttributeError`, with fedkin's name for an attribute that other libraries have."""
+        if not hasattr(type(self), "_method"):
+            what = f"class {type(self).__name__}(..., method=YourMethod)"
+            raise AttributeError(f"{type(self).__name__} is made of no method; name one, as in {what}.")
         if name in self._elsewhere:
             raise AttributeError(f"{type(self).__name__} has no '{name}'; {self._elsewhere[name]}")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedkin.core import Method, State
-from fedkin.core.contract import first_state
 from fedkin.core.progress import Callback, Callbacks
-from fedkin.core.steps import do_step
+from fedkin.core.steps import begin, do_step
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.held_out import HeldOut
@@ -45,7 +44,7 @@ class Rounds:
 
     def to_the_end(self) -> State:
         """Make steps until the method has finished or a callback stops it, and return the last state."""
-        state: State = first_state(self.method, self.method.init(self.fed))
+        state: State = begin(self.method, self.fed)
         self._judge(state)
         while not state.finished:
             state = self._step(state)

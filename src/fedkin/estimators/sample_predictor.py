@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
-from fedkin.core.contract import checked_clusters
+from fedkin.core.contract import predicted_clusters
 from fedkin.core.keywords import checked_keywords
 from fedkin.data.inputs.federation_input import federation_input, holds_several
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
@@ -116,7 +116,7 @@ class SamplePredictor(ForgettingEstimator):
 
     def _clusters_of(self, result: Any, x: Tensor) -> Tensor:
         """Predict the clusters of prepared samples, int64 ``(n,)``."""
-        return checked_clusters(self._method, self._method.predict(result, x), len(x))
+        return predicted_clusters(self._method, result, x)
 
     def _of_each(
         self, given: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, lacking: str = ""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.contract import checked_clusters
+from fedkin.core.contract import predicted_clusters
 from fedkin.core.errors import listing, refuse
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import client_name, position_of, short_names
@@ -119,7 +119,7 @@ def _columns(
     if warn is not None:
         for note in found.preparation.notes_on(data, f"'{source}'"):
             warn(note)
-    predicted = checked_clusters(found.method, found.method.predict(found.result, x, **whose), len(x))
+    predicted = predicted_clusters(found.method, found.result, x, **whose)
     columns = row_names(len(predicted), data.table, found.preparation.id)
     if whose:
         names = [found.classes[one] if found.classes else one for one in predicted.tolist()]

@@ -147,6 +147,15 @@ def target_of(kind: Kind, name: str) -> str:
         if kind == "method" and Path(name).suffix and (file := nearest(name, _files_beside(name))):
             raise FedkinError(f"'{name}' is no method, nor an experiment's file; did you mean '{file}'?")
         raise unknown_name(kind, name, _TABLES[kind])
+    module, _, last = name.rpartition(":")
+    if name not in _TABLES[kind] and (module.endswith(".py") or "/" in module):
+        from fedkin.core.errors import FedkinError
+
+        dotted = ".".join(part for part in Path(module).with_suffix("").parts if part.isidentifier())
+        raise FedkinError(
+            f"'{name}' names a file; a {kind} is named by its module, such as '{dotted}:{last}', which is installed or "
+            "on PYTHONPATH."
+        )
     return _TABLES[kind][name].target if name in _TABLES[kind] else name
 
 
@@ -172,6 +181,7 @@ def resolve(kind: Kind, name: str) -> type[Any]:
         If no `kind` has this name, or the path does not lead to a `kind`.
     """
     from fedkin.core import FedkinError, Method
+    from fedkin.core.method_class import check_class
     from fedkin.core.trusted_packages import named_object, trusted_packages
 
     target = target_of(kind, name)
@@ -184,11 +194,19 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     check_declared(made, name)
     if lacking := sorted(getattr(made, "__abstractmethods__", ())):
         raise FedkinError(f"'{name}' lacks {' and '.join(lacking)}, which its base class leaves to it.")
+    if kind == "method":
+        check_class(made)
     return made
 
 
 def check_declared(made: type[Any], name: str) -> None:
-    """Raise FedkinError if a class has annotations that its missing decorator has made no fields; `name` names it."""
+    """Raise FedkinError if a class, called `name`, has annotations that are no fields, or of unknown types.
+
+    They are no fields if the decorator is missing.
+    """
+    from fedkin.core.method_class import check_annotations
+
+    check_annotations(made, name)
     if "__dataclass_fields__" in vars(made):
         return
     undeclared = [own for own, kind in get_annotations(made).items() if "ClassVar" not in str(kind)]

@@ -13,9 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from fedkin.core import Federation, Method, Record, State
-from fedkin.core.contract import first_state
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
-from fedkin.core.steps import check_clustered, do_step
+from fedkin.core.steps import begin, check_clustered, do_step
 from fedkin.core.trees import owned
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
@@ -181,7 +180,7 @@ class Run:
         if state is None:
             self.callbacks.phase("Preparing the clients")
             with one_thread():
-                state = first_state(self.method, self.method.init(self.fed))
+                state = begin(self.method, self.fed)
                 timing = _timing(0, time.perf_counter() - self.began, self.fed.seconds)
                 state = self._keep(state, timing, None)
         while not state.finished:

@@ -89,6 +89,12 @@ class ClusterStrategy(StartedStrategy):
         """Add the hyper-parameters of `method`, and where they are described; by default its base's method."""
         super().__init_subclass__(**more)
         if method is not None:
+            if not (isinstance(method, type) and issubclass(method, ClientMethod)):
+                name = getattr(method, "__name__", repr(method))
+                raise FedkinError(
+                    f"{cls.__name__} is made of {name}, but a strategy carries methods that cluster clients: classes "
+                    "that inherit fedkin.methods.clients.client_method.ClientMethod."
+                )
             cls._method = method
             where = f"`{method.__module__}.{method.__qualname__}`"
             cls.__doc__ = (

@@ -18,7 +18,7 @@ from fedkin.clustering.metrics import (
     soft_scores,
 )
 from fedkin.core import Federation, Method
-from fedkin.core.contract import checked_clusters
+from fedkin.core.contract import predicted_clusters
 from fedkin.data.population import Population
 from fedkin.methods.samples.sample_method import SampleMethod
 
@@ -39,9 +39,7 @@ def evaluate_samples(
         return {}
     result = method.result(state)
     clusters = [
-        client.state["clusters"]
-        if "clusters" in client.state
-        else checked_clusters(method, method.predict(result, client.x), len(client))
+        client.state["clusters"] if "clusters" in client.state else predicted_clusters(method, result, client.x)
         for client in population.clients
     ]
     within = list(zip(population.truth, clusters, strict=True))

@@ -1,0 +1,166 @@
+"""A class that cannot be used as a method is refused in a sentence, before anything runs."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
+from fedkin.core.contract import after_step, predicted_clusters
+from fedkin.core.method_class import check_annotations, check_class
+from fedkin.core.steps import begin, do_step
+from fedkin.engines.local import LocalFederation
+from fedkin.estimators import SampleClusterer
+from fedkin.flower.strategy import ClusterStrategy
+from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.methods.samples.kfed import KFedMethod
+
+
+@client_task
+def nothing(client: Client, payload: Payload) -> Payload:
+    return {}
+
+
+@dataclass(frozen=True)
+class Misspelt(KFedMethod):
+    clusters = "sample"  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Dear(KFedMethod):
+    cost = "medium"  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Alone(KFedMethod):
+    def init(self) -> Any:  # type: ignore[override]
+        return State()
+
+
+@dataclass(frozen=True)
+class Stateless(KFedMethod):
+    def step(self, fed: Federation) -> Any:  # type: ignore[override]
+        return State()
+
+
+@dataclass(frozen=True)
+class Bound(KFedMethod):
+    def predict(self, result: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.zeros(len(x), dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class BoundToo(FedAvgMethod):
+    def predict(self, result: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.zeros(len(x), dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (Misspelt, """Misspelt.clusters is 'sample'; it should be "samples" or "clients" or None."""),
+        (Dear, """Dear.cost is 'medium'; it should be "cheap" or "costly"."""),
+        (Alone, "Alone.init should take fed, as in def init(self, fed)."),
+        (Stateless, "Stateless.step should take fed and state, as in def step(self, fed, state)."),
+        (Bound, "Bound.predict is called without an instance; write @staticmethod above it, and leave out self."),
+        (BoundToo, "BoundToo.predict is called without an instance; write @classmethod above it, and cls in place of"),
+    ],
+)
+def test_a_class_that_cannot_be_used_is_refused(made: type[Any], sentence: str) -> None:
+    with pytest.raises(FedkinError, match="^" + re.escape(sentence)):
+        check_class(made)
+
+
+def test_an_estimator_checks_the_class_too() -> None:
+    with pytest.raises(FedkinError, match=r"^Bound.predict is called without an instance"):
+        type("Own", (SampleClusterer,), {}, method=Bound)
+
+
+@pytest.mark.parametrize("method", [KFedMethod(), "kfed", int])
+def test_an_estimator_and_a_strategy_are_made_of_a_method_s_class(method: Any) -> None:
+    with pytest.raises(FedkinError, match=r"^Own is made of a method's class, such as KFedMethod, not of "):
+        type("Own", (SampleClusterer,), {}, method=method)
+    with pytest.raises(FedkinError, match=r"^Own is made of .*, but a strategy carries methods that cluster clients: "):
+        type("Own", (ClusterStrategy,), {}, method=method)
+
+
+def test_an_estimator_of_no_method_says_so() -> None:
+    with pytest.raises(AttributeError, match=r"^Own is made of no method; name one, as in class Own\(..., method=You"):
+        type("Own", (SampleClusterer,), {})().fit([[[0.0]], [[1.0]]])
+
+
+def test_a_type_that_is_only_there_for_type_checkers_is_named() -> None:
+    made = dataclass(frozen=True)(type("Made", (KFedMethod,), {"__annotations__": {"z": "Nowhere"}, "z": 3}))
+    with pytest.raises(FedkinError, match=r"^'a:Made' has an annotation .*: name 'Nowhere' is not defined; import it"):
+        check_annotations(made, "a:Made")
+
+
+@dataclass(frozen=True)
+class Remembers(KFedMethod):
+    def init(self, fed: Federation) -> Any:
+        self.last = fed  # type: ignore[misc]
+
+    def step(self, fed: Federation, state: Any) -> Any:
+        state.steps = 3
+
+
+@dataclass(frozen=True)
+class ByName(KFedMethod):
+    def step(self, fed: Federation, state: Any) -> Any:
+        fed.ask(nothing, {"centroids": torch.zeros(1)})  # type: ignore[dict-item]
+
+
+def test_options_and_states_do_not_change_and_payloads_are_by_client() -> None:
+    fed = LocalFederation([Client(i, torch.zeros(2, 1)) for i in range(2)])
+    with pytest.raises(FedkinError, match=r"^Remembers.init cannot assign to field 'last': options and states do not"):
+        begin(Remembers(), fed)
+    with pytest.raises(FedkinError, match=r"^Remembers.step cannot assign to field 'steps': .* state.next\(centroids="):
+        do_step(Remembers(), fed, State())
+    with pytest.raises(FedkinError, match=r"payloads by 'centroids' instead of by client; fed.all\(centroids=...\) is"):
+        do_step(ByName(), fed, State())
+
+
+def test_a_record_has_clients_by_id() -> None:
+    for record, sentence in (
+        (Record(answered=3), "has put an int into the record's 'answered'; it is a list"),  # type: ignore[arg-type]
+        (Record(answered=["a"]), "has put a list into the record's 'answered'"),  # type: ignore[list-item]
+        (Record([0], missing=[1]), "has put a list into the record's 'missing'; it is a dict"),  # type: ignore[arg-type]
+        (Record([0], missing={"1": "late"}), "has put a dict into the record's 'missing'"),  # type: ignore[dict-item]
+    ):
+        with pytest.raises(FedkinError, match=f"^KFedMethod.step {sentence}"):
+            after_step(KFedMethod(), State(), (State(steps=1), record))
+
+
+def test_a_result_without_what_predict_reads_is_named() -> None:
+    with pytest.raises(
+        FedkinError, match=r"^KFedMethod.predict needs 'features', which is not in its result; KFedMeth"
+    ):
+        predicted_clusters(KFedMethod, {"n_clusters": 2}, torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("labels", "was"),
+    [
+        (torch.zeros(3), r"float32 \(3,\)"),
+        (torch.zeros(2, dtype=torch.int64), r"int64 \(2,\)"),
+        ([0, 0, 0], "a list"),
+    ],
+)
+def test_labels_of_clients_are_a_whole_number_for_each(labels: Any, was: str) -> None:
+    fed = LocalFederation([Client(i, torch.rand(4, 2), torch.tensor([0, 1, 0, 1])) for i in range(3)])
+    method = FedAvgMethod(rounds=1)
+    state = replace(begin(method, fed), labels=labels)
+    with pytest.raises(FedkinError, match=rf"^FedAvgMethod has {was} as its state's labels; .* int64 \(3,\)\.$"):
+        method.step(fed, state)
+
+
+def test_a_task_is_no_function_of_a_class() -> None:
+    with pytest.raises(ValueError, match=r"greet' takes \(self, client, payload\); a task is a function outside of cl"):
+
+        class Greeting:
+            @client_task  # type: ignore[arg-type]
+            def greet(self, client: Client, payload: Payload) -> Payload:
+                return {}
