@@ -208,6 +208,7 @@ def test_its_summary_is_the_first_line_of_its_docstring() -> None:
     [
         ("no_such_package:Mine", "module 'no_such_package' cannot be imported"),
         ("own_package.mine:Yours", "module 'own_package.mine' has no 'Yours'"),
+        ("own_package.mine:Mime", "has no 'Mime'; did you mean 'own_package.mine:Mine'\\?$"),
         ("own_package/mine.py:Mine", "names a file; a method is named by its module, such as 'own_package.mine:Mine'"),
         ("own_package.mine.Mine", r"is no method; did you mean 'own_package.mine:Mine'\?"),
         ("own_package.mine:number", "is not a method; it should be a dataclass that inherits fedkin.core.Method"),

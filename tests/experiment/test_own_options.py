@@ -148,6 +148,12 @@ def test_list_refuses_what_no_experiment_can_have(capsys: pytest.CaptureFixture[
     assert "has an option 'z' whose default is None" in capsys.readouterr().err
 
 
+def test_list_knows_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["list", "own_options_of_mine.Made"])
+    assert "did you mean 'own_options_of_mine:Made'?" in capsys.readouterr().err
+
+
 def test_a_method_without_a_docstring_has_no_summary() -> None:
     assert summary_of("method", "own_options_of_mine:Fine") == ""
 

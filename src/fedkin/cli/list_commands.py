@@ -82,7 +82,10 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
             return
     if ":" not in name and name not in sections["methods"] and name not in sections["scenarios"]:
         from fedkin.core.errors import unknown_name
+        from fedkin.experiment.registry import target_of
 
+        if "." in name or "/" in name:
+            target_of("method", name)  # which knows what modules and files are meant for
         raise unknown_name("name", name, [*sections, *(each for names in sections.values() for each in names)])
     from fedkin.core.options import options_of
     from fedkin.experiment import registry

@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from fedkin.core.errors import FedkinError, RefusalError, in_short
+from fedkin.core.errors import FedkinError, RefusalError, in_short, nearest
 
 _WHY = "so this client does not run it"
 _why: ContextVar[str] = ContextVar("why", default=_WHY)
@@ -57,5 +57,7 @@ def named_object(path: str, what: str) -> Any:
             f"{in_short(error)}."
         ) from error
     if not hasattr(source, attribute):
-        raise FedkinError(f"{what} '{path}': module '{module}' has no '{attribute}'.")
+        near = nearest(attribute, [name for name in dir(source) if not name.startswith("_")])
+        meant = f"; did you mean '{module}:{near}'?" if near else "."
+        raise FedkinError(f"{what} '{path}': module '{module}' has no '{attribute}'{meant}")
     return getattr(source, attribute)

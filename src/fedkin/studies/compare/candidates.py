@@ -131,7 +131,7 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
             if other != family:
                 raise FedkinError(
                     f"Method '{name}' clusters {other}, but the question is which {family} belong together; leave it "
-                    f"out, or ask --question {other}."
+                    f"out, or ask for {other}: `compare --question {other}` or `benchmark {other}`."
                 )
         own = [name for name in methods if name not in names]
         names = [*(name for name in names if name in methods), *dict.fromkeys(own)]
