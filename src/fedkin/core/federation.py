@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, kind_of, listing
 from fedkin.core.payload import Payload, Traffic, foreign, payload_bytes
-from fedkin.core.refusals import Refusal, Unusable
+from fedkin.core.refusals import FAILED, Refusal, Unusable
 from fedkin.core.replies import Expected
 from fedkin.core.seeds import derive_generator
 from fedkin.core.task import Task
@@ -110,6 +110,7 @@ class Federation(ABC):
         self.min_clients = MIN_CLIENTS
         self.requested = 0
         self.usable = 0
+        self._replied: set[str] = set()
         self.labels_advice = (
             "name their column with 'data.label', or choose a scenario that gives labels to clients (`fedkin list "
             "scenarios`)"
@@ -135,7 +136,8 @@ class Federation(ABC):
         Raises
         ------
         FedkinError
-            If everyone is asked and refuses for good.
+            If everyone is asked and refuses for good, or a task that no client has done yet fails at all that are
+            asked, two or more, with the same kind of error.
         """
         return dict(self.stream(task, payloads, expected))
 
@@ -174,11 +176,25 @@ class Federation(ABC):
                 continue
             del waiting[client]
             self.usable += 1
+            self._replied.add(task.name)
             yield client, answer
         self.missing = waiting
         refusals = [reason for reason in waiting.values() if isinstance(reason, Refusal)]
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
+        self._check_task(task, waiting)
+
+    def _check_task(self, task: Task, waiting: Mapping[int, str]) -> None:
+        """Check that a task which no client has ever done did not fail at several clients, all in the same way."""
+        reasons = set(waiting.values())
+        if task.name in self._replied or len(waiting) < MIN_CLIENTS or len(reasons) > 1:
+            return
+        (reason,) = reasons
+        if reason.startswith(FAILED):
+            error = reason.removeprefix(FAILED).strip(" (").split(";")[0]
+            raise FedkinError(
+                f"Task '{task.name}' failed at all {len(waiting)} clients that were asked ({error}); their logs say more."
+            )
 
     def _unusable(self, task: Task, answer: Payload, expected: Expected | None) -> Unusable | None:
         """Return why a reply cannot be used, or ``None`` if it can; a reply that cannot be read counts as unusable."""

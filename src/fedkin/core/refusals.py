@@ -44,6 +44,15 @@ class Refusal(str):
     __slots__ = ()
 
 
+FAILED = "the task failed there"
+"""Beginning of the reason of a client whose task ended in an error, before the kind of error."""
+
+
+def failed_there(error: Exception) -> str:
+    """Return the reason of a client whose task ended in `error`; its message may hold samples, so it stays there."""
+    return f"{FAILED} ({type(error).__name__}; its log says more)"
+
+
 def refusal(reply: Payload, *expected: Expected, optional: Expected | None = None) -> str | None:
     """Return why a reply must not be used, or ``None`` if it may.
 

@@ -21,6 +21,7 @@ from fedkin.core.device import on
 from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError, make_private, write_secret
 from fedkin.core.noise import Secret
+from fedkin.core.refusals import failed_there
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.core.task import Task, known_task
@@ -179,5 +180,5 @@ def _done(task: Task, client: Client, payload: Payload) -> Payload:
         raise
     except Exception as error:  # its message may hold samples, so that it stays in the site's log
         _log.exception("Task '%s' could not be done", task.name)
-        raise FedkinError(f"the task failed there ({type(error).__name__}; its log says more)") from error
+        raise FedkinError(failed_there(error)) from error
     return reply

@@ -11,6 +11,7 @@ from flwr.clientapp import ClientApp
 from fedkin.core import FedkinError, Payload
 from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError
+from fedkin.core.refusals import failed_there
 from fedkin.engines.flower_engine.wire import HELLO, KEEP, REFUSED, TASK, content, in_one_line, read
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
@@ -74,7 +75,7 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         return content(refusal=str(error), final=int(isinstance(error, RefusalError)))
     except Exception as error:
         _log.exception("What the server asked could not be done")
-        return content(refusal=f"the task failed there ({type(error).__name__}; its log says more)")
+        return content(refusal=failed_there(error))
 
 
 def _site(site_of: Callable[[Context], Site], context: Context) -> Site:
