@@ -193,7 +193,8 @@ class Federation(ABC):
         if reason.startswith(FAILED):
             error = reason.removeprefix(FAILED).strip(" (").split(";")[0]
             raise FedkinError(
-                f"Task '{task.name}' failed at all {len(waiting)} clients that were asked ({error}); their logs say more."
+                f"Task '{task.name}' failed at all {len(waiting)} clients that were asked ({error}); their logs say "
+                "more."
             )
 
     def _unusable(self, task: Task, answer: Payload, expected: Expected | None) -> Unusable | None:
