@@ -30,7 +30,7 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
     }
     sections = ["data", "scenario", "method", "engine", "federation", "evaluation", "target", "tracking"]
     assert list(config.tables) == ["seed", *sections]
-    assert config.tables["evaluation"] == {"every": 1, "map": "tsne"}
+    assert config.tables["evaluation"] == {"every": 1, "common_test": True, "map": "tsne"}
     assert config.tables["target"] == {"metric": "none", "reach": "none", "stop": False}
     assert config.tables["tracking"]["to"] == []
 

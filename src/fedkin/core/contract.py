@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
@@ -163,6 +164,16 @@ def checked_clusters(method: Any, clusters: Any, samples: int) -> Tensor:
         was = f"{str(clusters.dtype).removeprefix('torch.')} {tuple(clusters.shape)}"
         raise FedkinError(f"{name}.predict should return {wanted}, not {was}.")
     return clusters.long()
+
+
+def check_labels(method: Method[Any], labels: Any, clients: int) -> None:
+    """Check that a method that clusters clients has a label, int64, for each of them in its state."""
+    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (clients,):
+        was = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else kind_of(labels)
+        raise FedkinError(
+            f"{type(method).__name__} has {was.removeprefix('torch.')} as its state's labels; they should be the "
+            f"cluster of each client, a tensor int64 ({clients},)."
+        )
 
 
 def _plain(name: str, value: Any, path: str = "") -> Any:

@@ -16,7 +16,7 @@ from annotated_types import Ge, Interval, Len
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, State
-from fedkin.core.errors import kind_of
+from fedkin.core.contract import check_labels
 from fedkin.core.method import Count, Positive, display_name, refuse_unused
 from fedkin.core.replies import reals, updates
 from fedkin.data.reading.arrays import common_shape
@@ -187,8 +187,6 @@ class ClientMethod(Method[Any]):
         count = max(1, round((self.participation if fraction is None else fraction) * len(present)))
         if fed.secure_sums:
             check_enough(count)
-        if count == len(present):
-            return present
         drawn = torch.randperm(len(present), generator=fed.rng("participants", state.steps))[:count]
         return sorted(present[at] for at in drawn.tolist())
 
@@ -206,12 +204,7 @@ class ClientMethod(Method[Any]):
 
     def known_clusters(self, fed: Federation, labels: Tensor, clients: Iterable[int]) -> dict[int, int]:
         """Return the cluster of each of `clients` by their `labels`; without those whose cluster is unknown."""
-        if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (len(fed.ids),):
-            was = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else kind_of(labels)
-            raise FedkinError(
-                f"{type(self).__name__} has {was.removeprefix('torch.')} as its state's labels; they should be the "
-                f"cluster of each client, a tensor int64 ({len(fed.ids)},)."
-            )
+        check_labels(self, labels, len(fed.ids))
         of = dict(zip(fed.ids, labels.tolist(), strict=True))
         return {client: of[client] for client in clients if of[client] != UNKNOWN}
 
