@@ -127,6 +127,15 @@ def test_what_is_written_is_read(tmp_path):
     assert [column.kind for column in one.columns] == ["category", "date", "number", "boolean", "number"]
 
 
+@pytest.mark.parametrize(
+    ("words", "encoding"), [("złoty,5", "cp1250"), ("Köln,m³ £5 ¿Qué?", "cp1252"), ("größe,4 m³/h", "cp1252")]
+)
+def test_the_encoding_of_polish_files_is_guessed(tmp_path, words, encoding):
+    path = write(tmp_path / "t.csv", f"a,b\n{words}\n", encoding)
+    with pytest.raises(FedkinError, match=f"set encoding = '{encoding}' or what it is in"):
+        read_csv(path, "It")
+
+
 def test_other_encodings_are_refused_with_the_line(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1,x\n2,größe\n", "cp1252")
     with pytest.raises(FedkinError) as error:

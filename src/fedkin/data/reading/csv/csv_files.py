@@ -41,6 +41,8 @@ _OTHER_FORMATS = {
     b"{\\rtf": "a text document",
 }
 """How files begin that are often called .csv."""
+_SIGN_IN_WORD = re.compile("(?<=[^\\W\\d_])[³¹¿£¥¯¼¾º](?=[^\\W\\d_])")
+"""What is left of Polish letters, and of others of central Europe, where they are read as western ones: z³oty."""
 _WEB_PAGE = re.compile(
     rb"<(?:!doctype|!--|(?:html|head|body|meta|style|script|div|table|thead|tbody|caption|center|span|p|h\d)"
     rb"(?:\s|>(?!\s*[,;\t|])))",
@@ -226,13 +228,18 @@ def _text(path: Path, where: str, encoding: str) -> str:
         return text if "\n" in text else text.replace("\r", "\n")
     except UnicodeError as error:
         line = content[: getattr(error, "start", 0)].count(b"\n") + 1
-        advice = "set encoding = 'cp1252' or what it is in, or save it as UTF-8, in Excel 'CSV UTF-8'"
+        advice = f"set encoding = '{_likely(content)}' or what it is in, or save it as UTF-8, in Excel 'CSV UTF-8'"
         if used == encoding and encoding != "utf-8":
             advice = "nor is the file UTF-8; another encoding fits it"
         called = "UTF-8" if used in ("utf-8", "utf-8-sig") else used
         raise FedkinError(
             f"{where} cannot be read as {path.suffix.lower()} (line {line} is no {called}); {advice}."
         ) from error
+
+
+def _likely(content: bytes) -> str:
+    """Return the encoding of central Europe if that of western Europe has signs within words, else the latter."""
+    return "cp1250" if _SIGN_IN_WORD.search(content.decode("cp1252", "replace")) else "cp1252"
 
 
 def _encoding_of(content: bytes, encoding: str) -> str:
