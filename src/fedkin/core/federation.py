@@ -137,7 +137,7 @@ class Federation(ABC):
         ------
         FedkinError
             If everyone is asked and refuses for good, or a task that no client has done yet fails at all that are
-            asked, two or more, with the same kind of error.
+            asked, most of those present, with the same kind of error.
         """
         return dict(self.stream(task, payloads, expected))
 
@@ -185,9 +185,13 @@ class Federation(ABC):
         self._check_task(task, waiting)
 
     def _check_task(self, task: Task, waiting: Mapping[int, str]) -> None:
-        """Check that a task which no client has ever done did not fail at several clients, all in the same way."""
+        """Check that a task which no client has ever done did not fail at all that were asked in the same way.
+
+        Nothing is said of fewer clients than two, or than half of those present: a few that lie cannot end a run.
+        """
         reasons = set(waiting.values())
-        if task.name in self._replied or len(waiting) < MIN_CLIENTS or len(reasons) > 1:
+        few = len(waiting) < MIN_CLIENTS or 2 * len(waiting) <= len(self.present)
+        if task.name in self._replied or few or len(reasons) > 1:
             return
         (reason,) = reasons
         if reason.startswith(FAILED):

@@ -256,7 +256,7 @@ class EvaluationSection(BaseModel):
         Interval, in steps, at which models are tested; clusters are scored after each step.
     common_test : bool
         Whether the model of each cluster of clients is tested on the common test, too, and not only on the tests of its
-        clients. With K clusters that takes K times as long.
+        clients; that is one pass over the common test per cluster.
     map : {"tsne", "pca", "none"}
         How the report projects samples to the plane: by t-SNE, by principal components, or not at all.
     """

@@ -211,6 +211,14 @@ def test_a_bug_at_a_site_tells_the_server_its_kind_and_nothing_else(
     assert "the secret of the site" in caplog.text
 
 
+def test_half_of_the_sites_cannot_end_a_run_by_failing(tmp_path: Path) -> None:
+    fed = federation(nodes_of(sites_of(clients(4), tmp_path)))
+    assert fed.ask(fail, {0: {}, 1: {}}) == {}
+    assert sorted(fed.missing) == [0, 1]
+    with pytest.raises(FedkinError, match="failed at all 3 clients"):
+        fed.ask(fail, {0: {}, 1: {}, 2: {}})
+
+
 def test_what_a_site_says_is_one_short_line(tmp_path: Path) -> None:
     @task
     def shout(clients, payloads):

@@ -28,6 +28,7 @@ from fedkin.data.scenarios.split import capped_dirichlet
 _DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 _PAPER_CLIENTS = 100
 _LEAST = 10
+"""Tests of a client at least, unless the average is less than twice as many; `capped_dirichlet` has the same number."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class InTurns(PartitionScenario):
             # A thousand clients have ten tests each of MNIST on average, so half of the average must do.
             least = max(1, min(_LEAST, len(y) // (2 * n)))
             tests = capped_dirichlet(y, n, self.alpha, derive_generator(seed, "test"), least)
-        parts = capped_dirichlet(data.y, n, self.alpha, derive_generator(seed, "partition"), _LEAST)
+        parts = capped_dirichlet(data.y, n, self.alpha, derive_generator(seed, "partition"))
         clusters = torch.arange(n) % n_clusters
         return self.populated(data, parts, seed, tests=tests, clusters=clusters, change=change)
 

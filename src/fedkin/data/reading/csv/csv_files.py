@@ -41,7 +41,7 @@ _OTHER_FORMATS = {
     b"{\\rtf": "a text document",
 }
 """How files begin that are often called .csv."""
-_SIGN_IN_WORD = re.compile("(?<=[^\\W\\d_])[³¹¿£¥¯¼¾º](?=[^\\W\\d_])")
+_SIGN_IN_WORD = re.compile(r"(?<=[^\W\d_])[³¹¿£¥¯¼¾º](?=[^\W\d_])")
 """What is left of Polish letters, and of others of central Europe, where they are read as western ones: z³oty."""
 _WEB_PAGE = re.compile(
     rb"<(?:!doctype|!--|(?:html|head|body|meta|style|script|div|table|thead|tbody|caption|center|span|p|h\d)"
