@@ -17,6 +17,7 @@ from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import NONE, TableOptions
+from fedkin.data.reading.values.coded_missing import coded_missing
 from fedkin.data.reading.values.date_texts import Ambiguous, as_dates, compact_dates, looks_like_date, no_date_in
 from fedkin.data.reading.values.durations import is_duration
 from fedkin.data.reading.values.text_values import (
@@ -133,6 +134,9 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
     codes, words = _merged(codes, distinct, here)
     if not len(words):
         return Column(name), _at(codes, np.zeros(0))
+    if (coded := coded_missing(words, decimal)).any():
+        places = np.where(coded, -1, np.cumsum(~coded) - 1)
+        codes, words = np.append(places, -1)[codes], words[~coded]
     numbers = as_numbers(words, decimal)
     if numbers is not None:
         return Column(name, percent=any(word.endswith("%") for word in words)), _at(codes, numbers)

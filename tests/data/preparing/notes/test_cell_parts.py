@@ -55,7 +55,7 @@ def test_texts_with_separators_now_and_then_are_none():
         assert notes(rng.choice(own, 120).tolist()) == [], own
 
 
-@pytest.mark.parametrize("form", ["{}y {}m", "{} years, {} months", "{} J {} Monate", "{}h {}min", "P{}Y{}M", "{}y{}m"])
+@pytest.mark.parametrize("form", ["{}y {}m", "{} years, {} months", "{} J {} Monate", "{}w {}d", "P{}Y{}M", "{}y{}m"])
 def test_durations_of_several_parts_are_noted(form):
     rng = np.random.default_rng(2)
     cells = [form.format(*own) for own in rng.integers(1, 12, (120, 2))]

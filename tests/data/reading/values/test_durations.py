@@ -22,6 +22,8 @@ def read(cells):
         ("0 days 00:00:00.900000", 0.00025), ("-1 days +23:00:00", -1), ("1 day, 2:03:36", 26.06), ("2 days", 48),
         ("-2 days", -48), ("1 day 02:30", 26.5), ("PT12H22M30S", 12.375), ("P1DT6H", 30), ("P2W", 336), ("P3D", 72),
         ("PT0.5H", 0.5), ("PT0,5H", 0.5), ("-PT90M", -1.5), ("P-1DT23H0M0S", -1), ("P0DT0H0M0S", 0), ("PT36S", 0.01),
+        ("7h 20m", 22 / 3), ("1h20", 4 / 3), ("1 h 20 min", 4 / 3), ("2d 3h", 51), ("1h 30m 36s", 1.51),
+        ("2 hours and 30 minutes", 2.5), ("3 Std. 30 Min.", 3.5), ("6m 36s", 0.11), ("12:36.0", 0.21),
     ],
 )  # fmt: skip
 def test_durations_are_hours(form, hours):
@@ -33,6 +35,14 @@ def test_durations_are_hours(form, hours):
 )
 def test_other_texts_are_none(form):
     assert as_hours(["1:30", form]) is None
+
+
+def test_durations_of_one_part_need_others_of_two():
+    assert as_hours(["7h 30m", "45m", "2h", "0:30"]) == [7.5, 0.75, 2, 0.5]
+    assert as_hours(["45m", "20m"]) is None
+    assert as_hours(["2y 3m", "3m"]) is None
+    assert as_hours(["12:30.5", "15:00"]) == [pytest.approx(750.5 / 3600), 0.25]
+    assert as_hours(["12:30", "15:00"]) == [12.5, 15]
 
 
 def test_times_with_dots_are_times_if_the_middle_of_some_is_no_month():
