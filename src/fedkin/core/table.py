@@ -30,7 +30,8 @@ class Column:
     Numbers are held as they are, or as natural logarithms where the kind is one of `LOGARITHMS`, dates as days since
     1970-01-01 with fractions, all others as indices into `categories`: the client's own values of a boolean, ordinal or
     category column, in order; empty for others. `asked` is whether the user has said that the column is one of
-    categories, and `percent` whether numbers were written as percentages, so that 58 % is 0.58.
+    categories, and `percent` whether numbers were written as percentages, so that 58 % is 0.58. `written` is how a
+    number was written that may be read in two ways, such as ``120.000``, ``2E5`` or ``1:30``; empty for others.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Column:
     categories: tuple[str, ...] = ()
     asked: bool = False
     percent: bool = field(default=False, compare=False)
+    written: str = field(default="", compare=False)
 
     @property
     def is_coded(self) -> bool:

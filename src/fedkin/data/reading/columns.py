@@ -34,6 +34,7 @@ from fedkin.data.reading.values.text_values import (
 )
 from fedkin.data.reading.values.truth_values import BOOLEANS, BOTH_BOOLEANS, is_enough
 from fedkin.data.reading.values.units import with_known_unit
+from fedkin.data.reading.values.written_numbers import written_as
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +140,8 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
         codes, words = np.append(places, -1)[codes], words[~coded]
     numbers = as_numbers(words, decimal)
     if numbers is not None:
-        return Column(name, percent=any(word.endswith("%") for word in words)), _at(codes, numbers)
+        percent = any(word.endswith("%") for word in words)
+        return Column(name, percent=percent, written=written_as(words, decimal)), _at(codes, numbers)
     if (boolean := _boolean(name, codes, words)) is not None:
         return boolean
     dates = as_dates(words, int((codes >= 0).sum()))

@@ -172,6 +172,7 @@ def _read(
             else:
                 found.append(str(error))
     kinds, are_new = options.logarithmic, bool(options.features)
+    written = frame.attrs.get("written", {})
     for at, column in enumerate(columns):
         if column.name in kinds and column.name not in unread:
             kind, here = kinds[column.name], _column(column, where)
@@ -183,7 +184,9 @@ def _read(
                 found.append(str(error))
         elif column.kind == "number" and column.name not in unread:
             found_kind, values[:, at] = read_number(column.name, values[:, at])
-            columns[at] = replace(found_kind, percent=column.percent)
+            columns[at] = replace(
+                found_kind, percent=column.percent, written=column.written or written.get(column.name, "")
+            )
     if commas:
         found.append(decimal_commas(commas, mid_sentence(where)))
     return columns, values, unread

@@ -82,3 +82,11 @@ def test_points_that_part_thousands_between_commas_end_in_zeros(tmp_path):
     )
     fractions = "\n".join(f"{at},{at * 347 / 1000 if at > 1 else 347}" for at in range(1, 400))
     assert read_csv(write(tmp_path / "u.csv", f"a,b\n{fractions}\n"), "It")["b"][1] == 0.694
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_numbers_of_three_decimals_all_are_read_as_written(tmp_path, separator):
+    words = ["250.000", *(f"{100 + 7.123 * at:.3f}" for at in range(40)), "310.500"]
+    path = tmp_path / "north.csv"
+    path.write_text(f"a{separator}b\n" + "\n".join(f"{word}{separator}x" for word in words) + "\n")
+    assert read_csv(path, "'north.csv'")["a"].tolist() == [float(word) for word in words]

@@ -7,13 +7,13 @@ noted in `fedkin.data.preparing.notes.column_notes`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from fedkin.core.errors import listing
-from fedkin.core.table import Column, Table
+from fedkin.core.table import Table
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
 from fedkin.data.preparing.notes.alike_columns import notes_on_alike_columns
 from fedkin.data.preparing.notes.cell_parts import notes_on_parts
@@ -21,15 +21,15 @@ from fedkin.data.preparing.notes.column_notes import spelt_alike
 from fedkin.data.preparing.notes.equal_rows import are_copies, row_hashes
 from fedkin.data.preparing.notes.frozen_columns import notes_on_frozen_columns
 from fedkin.data.preparing.notes.missing_codes import notes_on_missing_codes
+from fedkin.data.preparing.notes.number_texts import columns_of_texts, notes_on_number_texts
 from fedkin.data.preparing.notes.rising_columns import notes_on_rising_columns
 from fedkin.data.reading.logarithms import as_numbers
 from fedkin.data.reading.table_options import NONE
-from fedkin.data.reading.values.text_values import NUMBER
 
 _REPEATED = 3
 """Copies of rows from which on they are no slips."""
 _DISTINCT = 10
-"""Different numbers that a column of numbers has at least, so that codes and grades are none."""
+"""Different texts from which on a column of pairs of numbers has no few categories."""
 _ROWS, _COLUMNS, _FINE = 20, 3, 0.5
 """A table of fewer rows or columns, or without a column of so many distinct values per distinct row, repeats rows by
 chance."""
@@ -59,9 +59,9 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
         *notes_on_alike_columns(tables),
         *notes_on_missing_codes(tables),
         *_notes_on_spellings(tables),
-        *_notes_on_texts(tables),
+        *notes_on_number_texts(tables),
         *_notes_on_pairs(tables),
-        *notes_on_parts((column, codes) for _, column, codes in _categories(tables)),
+        *notes_on_parts((column, codes) for _, column, codes in columns_of_texts(tables)),
         *_on_none(tables),
     ]
 
@@ -112,27 +112,10 @@ def _has_fine_column(table: Table, times: npt.NDArray[np.int64]) -> bool:
     return any(len(np.unique(own)) > _FINE * len(times) for own in numbers)
 
 
-def _notes_on_texts(tables: Mapping[str, Table]) -> list[str]:
-    """Return a note for each column that is text although half of its cells or more are numbers, and many different."""
-    notes: dict[str, str] = {}
-    for client, column, codes in _categories(tables):
-        numeric = np.array([NUMBER.fullmatch(name) is not None for name in column.categories], dtype=bool)
-        if column.name in notes or numeric.sum() < 2 * _DISTINCT or numeric.all():
-            continue
-        wrong = codes[~numeric[codes]]
-        if len(wrong) and 2 * len(wrong) <= len(codes):
-            example = column.categories[int(wrong[0])]
-            notes[column.name] = (
-                f"Column '{column.name}' of {client} is taken for text, since {len(wrong)} of {len(codes)} cells are "
-                f"no numbers, such as '{example}'."
-            )
-    return [*notes.values()]
-
-
 def _notes_on_pairs(tables: Mapping[str, Table]) -> list[str]:
     """Return a note for each column of texts that are two numbers, as 120/80 is; ids such as 2019/17 are none."""
     notes: dict[str, str] = {}
-    for _, column, codes in _categories(tables):
+    for _, column, codes in columns_of_texts(tables):
         if column.name in notes or column.asked or is_called_id(column.name) or len(column.categories) <= _DISTINCT:
             continue
         paired = np.array([_PAIR.fullmatch(name) is not None for name in column.categories], dtype=bool)
@@ -148,7 +131,7 @@ def _notes_on_pairs(tables: Mapping[str, Table]) -> list[str]:
 def _on_none(tables: Mapping[str, Table]) -> list[str]:
     """Return a note on columns in which the text "None" is taken for a category, with their numbers of cells."""
     cells: dict[str, int] = {}
-    for _, column, codes in _categories(tables):
+    for _, column, codes in columns_of_texts(tables):
         if NONE in column.categories and not column.asked:
             count = int((codes == column.categories.index(NONE)).sum())
             cells[column.name] = cells.get(column.name, 0) + count
@@ -162,18 +145,10 @@ def _on_none(tables: Mapping[str, Table]) -> list[str]:
     ]
 
 
-def _categories(tables: Mapping[str, Table]) -> Iterator[tuple[str, Column, npt.NDArray[np.int64]]]:
-    """Yield the columns of categories, each with its client and the codes of its cells that are not empty."""
-    for client, table in tables.items():
-        for column, values in zip(table.columns, table.values.numpy().T, strict=True):
-            if column.kind == "category":
-                yield client, column, values[~np.isnan(values)].astype(np.int64)
-
-
 def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:
     """Return a note for each column in which rare categories, which do not leave the client, are others' spellings."""
     notes: dict[str, str] = {}
-    for client, column, codes in _categories(tables):
+    for client, column, codes in columns_of_texts(tables):
         if column.name in notes or len(column.categories) > min(_CATEGORIES, len(codes) / 2):
             continue
         counts = np.bincount(codes, minlength=len(column.categories)).tolist()

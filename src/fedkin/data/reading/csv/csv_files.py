@@ -25,6 +25,7 @@ from fedkin.data.reading.csv.csv_headers import (
     without_comments,
 )
 from fedkin.data.reading.csv.csv_thousands import check_thousands
+from fedkin.data.reading.csv.csv_written import written_in
 from fedkin.data.reading.table_options import NONE
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def read_csv(
     row numbers before the first named column.
 
     With a decimal comma a file whose separator is the comma is read with a point, unless it has quoted numbers such as
-    ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used. Names may be there twice. `kept` returns the words of
+    ``"1,5"``; the frame's ``attrs["decimal"]`` is what was used, and its ``attrs["written"]`` by column how a number is
+    written that may be read in two ways. Names may be there twice. `kept` returns the words of
     an empty cell that are values of a column; "None" stays in columns of text unless it stands among numbers, too.
     Numbers and truth values in the columns that `texts` names are texts as the file has them, so 3.0 is not 3, unless
     all are whole beside empty cells, as programs write integers then.
@@ -96,8 +98,9 @@ def read_csv(
     check_no_title(header, frame, where)
     check_no_units(frame, where)
     check_thousands(frame, cells.as_texts, where, decimal, separator)
+    written = written_in(frame, cells.as_texts, decimal)
     frame = _without_remains(frame, header, where)
-    frame.attrs["decimal"] = decimal
+    frame.attrs |= {"decimal": decimal, "written": written}
     return frame
 
 

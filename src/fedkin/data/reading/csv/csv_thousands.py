@@ -40,7 +40,7 @@ def check_thousands(
         parted = [word for word in words if pattern.fullmatch(word)]
         whole = [word for word in words if re.fullmatch(r"[+-]?\d{1,3}", word)]
         is_few, others = len(parted) <= _FEW, len(parted) + len(whole) < len(words)
-        if is_few or others or (rare and not any(word.endswith("0") for word in parted)):
+        if is_few or others or not whole or (rare and not any(word.endswith("0") for word in parted)):
             continue
         problems.append(
             f"Column '{frame.columns[at]}' of {where} holds '{max(whole, key=len)}' and '{parted[0]}', where the "

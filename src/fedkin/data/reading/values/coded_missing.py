@@ -1,4 +1,4 @@
-"""Codes of missing values that statistics programs write among numbers and dates: .a to .z of Stata, ._ and .A of SAS."""
+"""Codes of missing values of statistics programs among numbers and dates: .a to .z of Stata, ._ and .A of SAS."""
 
 from __future__ import annotations
 
