@@ -64,8 +64,8 @@ def _on_text(client: str, column: Column, codes: Codes) -> str | None:
         return None
     example = column.categories[int(wrong[0])]
     note = (
-        f"Column '{column.name}' of {client} is taken for text, since {len(wrong)} of {len(codes)} cells are no "
-        f"numbers, such as '{example}'"
+        f"Column '{column.name}' of {client} is taken for text, since {len(wrong)} of {len(codes)} cells "
+        f"{'is no number' if len(wrong) == 1 else 'are no numbers'}, such as '{example}'"
     )
     if numeric.sum() >= _MANY:
         return f"{note}."
