@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 from fedkin.core import FedkinError, Payload
 from fedkin.core.errors import listing
 from fedkin.core.files import make_private, write_atomically
+from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.label_columns import note_on_many_classes
@@ -109,7 +110,8 @@ def checked(path: Path) -> list[str]:
 def _notes(site: Site) -> list[str]:
     if site.table is None:
         return []
-    return [*note_on_many_classes(site.classes, len(site.x)), *notes_on_cells({site.name: site.table})]
+    tables = {site.name: site.table}
+    return [*note_on_many_classes(site.classes, len(site.x)), *notes_on_cells(tables), *hints_on_cells(tables)]
 
 
 def _say_once(notes: Sequence[str], path: Path) -> None:

@@ -16,6 +16,7 @@ from fedkin.core.errors import mid_sentence, raised_by, refuse
 from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
 from fedkin.data.inputs.federation_input import FederationInput
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
+from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.alike_clients import said_once
@@ -68,9 +69,10 @@ def notes_on_clients(
     """
     called = list(zip(names, clients, strict=True))
     own = {name: [str(classes[at]) for at in one.y.unique()] for name, one in called if one.y is not None}
-    on_cells = notes_on_cells({name: one.table for name, one in called if one.table is not None})
+    tables = {name: one.table for name, one in called if one.table is not None}
+    on_cells, hints = notes_on_cells(tables), hints_on_cells(tables)
     many = note_on_many_classes([str(one) for one in classes], sum(len(one.x) for one in clients))
-    return [*many, *notes_on_labels(own), *on_cells], [*many, *notes_on_spelt_labels(own), *on_cells]
+    return [*many, *notes_on_labels(own), *on_cells, *hints], [*many, *notes_on_spelt_labels(own), *on_cells]
 
 
 def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:

@@ -14,6 +14,7 @@ from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
+from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.preparing.notes.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_column import clients_in_one
@@ -107,6 +108,7 @@ class ClientFiles:
                 ),
                 *notes_on_labels(classes),
                 *on_cells,
+                *hints_on_cells(tables),
             ),
             questions=(*notes_on_spelt_labels(classes), *on_cells),
         )

@@ -1,0 +1,41 @@
+"""Hints on what clients' cells hold, which need the cells themselves: nothing is wrong, but more could be made of it.
+
+They are made where the data are, and not sent, as those of `fedkin.data.preparing.notes.cell_notes` are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedkin.core.errors import listing
+from fedkin.core.table import Table
+from fedkin.data.preparing.notes.ordered_levels import in_usual_order
+
+_NAMED = 8
+"""Columns that a hint names."""
+
+
+def hints_on_cells(tables: Mapping[str, Table]) -> list[str]:
+    """Return hints on the tables of clients, which are given by name: columns of categories that have a usual order."""
+    levels: dict[str, dict[str, None]] = {}
+    other = set()
+    for table in tables.values():
+        for column in table.columns:
+            if column.kind == "category" and not column.asked:
+                levels.setdefault(column.name, {}).update(dict.fromkeys(column.categories))
+            elif column.kind != "number" or not table.of(column.name).isnan().all():
+                other.add(column.name)
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for name, own in levels.items():
+        if name not in other and (ordered := in_usual_order(own)):
+            columns.setdefault(tuple(ordered), []).append(name)
+    return [_on_order(names, order) for order, names in columns.items()]
+
+
+def _on_order(names: list[str], order: tuple[str, ...]) -> str:
+    quoted, some = listing([f"'{name}'" for name in names], _NAMED), len(names) > 1
+    which = f"Columns {quoted} hold levels, but count" if some else f"Column {quoted} holds levels, but counts"
+    return (
+        f"{which} as categories; to have the order count, name {'them' if some else 'it'} in ordinal, with the levels "
+        f"{', '.join(order)}."
+    )
