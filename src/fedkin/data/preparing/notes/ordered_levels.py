@@ -81,14 +81,14 @@ def in_usual_order(texts: Collection[str]) -> list[str] | None:
 
 def _ranges_in_order(texts: Collection[str]) -> list[str] | None:
     """Return ranges in order if each begins where the one before ends, or one above."""
-    ends = {}
+    ends: dict[str, tuple[int, int]] = {}
     for text in texts:
-        if found := _RANGE.fullmatch(text):
-            ends[text] = (int(found["low"]), int(found["high"]))
-        elif found := _BELOW.fullmatch(text):
-            ends[text] = (-1, int(found["high"]))
-        elif found := _ABOVE.fullmatch(text):
-            ends[text] = (int(found["low"] or found["from"]), -1)
+        if between := _RANGE.fullmatch(text):
+            ends[text] = (int(between["low"]), int(between["high"]))
+        elif below := _BELOW.fullmatch(text):
+            ends[text] = (-1, int(below["high"]))
+        elif above := _ABOVE.fullmatch(text):
+            ends[text] = (int(above["low"] or above["from"]), -1)
         else:
             return None
     found = sorted(texts, key=lambda text: ends[text][0])
