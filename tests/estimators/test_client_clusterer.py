@@ -162,7 +162,7 @@ def test_encoding_loses_nothing(labels: list[list[int]]) -> None:
         with pytest.raises(FedkinError, match="there must be two classes or more"):
             clients_of(federation_input(pairs, seek_labels=True), TableOptions())
         return
-    made, classes, _ = clients_of(federation_input(pairs, seek_labels=True), TableOptions())
+    made, classes, *_ = clients_of(federation_input(pairs, seek_labels=True), TableOptions())
     assert [classes[client.y.numpy()].tolist() for client in made if client.y is not None] == labels
     assert (np.diff(classes) > 0).all()
 

@@ -83,12 +83,12 @@ def test_rows_of_no_group_are_counted() -> None:
 
 
 def test_what_looks_wrong_in_labelled_clients_is_in_the_notes_and_a_warning() -> None:
-    rows = {"age": [*range(40, 58), 999, 999, 999], "ill": ["no", "yes", "No"] * 7}
+    rows = {"age": [*range(40, 58), 999, 999, 999], "ill": ["mild", "severe", "Mild"] * 7}
     clients = {name: pd.DataFrame(rows) for name in ("north", "south")}
     with pytest.warns(UserWarning, match="^The data look wrong, .* Labels that .* Column 'age' holds 999, .* See prep"):
         model = fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit(clients, "ill")
     assert model.preparation_.notes == [
-        "Labels that differ in spelling alone are different classes: 'No', 'no'; spell them alike if they are "
+        "Labels that differ in spelling alone are different classes: 'Mild', 'mild'; spell them alike if they are "
         "the same.",
         "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it is no true "
         "value but stands for a missing one, name it in pandas.read_csv(..., na_values=[...]) and give the DataFrames.",

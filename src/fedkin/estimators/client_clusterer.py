@@ -125,7 +125,7 @@ class ClientClusterer(ClientPredictor):
             A `ValueError`: if a client's data or a parameter cannot be used.
         """
         given = federation_input(clients, y, seek_labels=True)
-        made, classes, names = clients_of(given, self._table_options(), self._labels_needed())
+        made, classes, names, written = clients_of(given, self._table_options(), self._labels_needed())
         notes, questions = notes_on_clients(made, classes, names)
         made, held_out = self._judging({"eval": eval, "validation": validation}, made, names, given.label, classes)
         measured = own_metrics(metrics, classes, names, bool(held_out))
@@ -138,7 +138,7 @@ class ClientClusterer(ClientPredictor):
         except LogitsError as error:
             found = listing([str(name) for name in classes])
             raise FedkinError(f"{error} The labels of all clients have {len(classes)} classes: {found}.") from error
-        outcome = outcome.noted([*given.notes, *notes], [*given.notes, *questions])
+        outcome = outcome.noted([*given.notes, *written, *notes], [*given.notes, *questions])
         warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
         for entry in outcome.history:
             if "warning" in entry:

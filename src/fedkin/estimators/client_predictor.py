@@ -18,6 +18,7 @@ from fedkin.engines.local import one_thread
 from fedkin.estimators.by_client import ByClient, fitted_position, is_position
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.held_out import by_client
+from fedkin.estimators.label_truths import as_in_fit
 from fedkin.estimators.labelled_clients import (
     check_kind,
     data_and_labels,
@@ -92,7 +93,7 @@ class ClientPredictor(ForgettingEstimator):
             return float(np.mean([self.score(pair, client=at) for at, pair in given.items()]))
         data = data_and_labels(x, y, NEW, self._label)
         predicted = self.predict(data.x, client, cluster)
-        labels = read_labels(data.y, len(predicted), NEW)
+        labels = as_in_fit(read_labels(data.y, len(predicted), NEW), self.classes_)
         check_kind(labels, self.classes_, NEW)
         return float((predicted == labels).mean())
 

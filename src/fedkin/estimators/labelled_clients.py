@@ -26,6 +26,7 @@ from fedkin.data.reading.label_columns import check_are_classes, note_on_many_cl
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame
 from fedkin.data.scenarios.partition_scenario import client_of
+from fedkin.estimators.label_truths import as_in_fit, in_one_code
 from fedkin.estimators.python_advice import python_advice
 
 ClassLabels = NDArray[Any]
@@ -33,8 +34,8 @@ ClassLabels = NDArray[Any]
 
 def clients_of(
     given: FederationInput, options: TableOptions, labels_needed: bool = True
-) -> tuple[list[Client], ClassLabels, list[str]]:
-    """Build clients whose `y` are positions in the sorted labels of all; return them, the labels and the names.
+) -> tuple[list[Client], ClassLabels, list[str], list[str]]:
+    """Build clients whose `y` are positions in the sorted labels of all; return them, labels, names and notes.
 
     Unless labels are needed, all clients may lack them, and there are no classes then. Raises FedkinError if a client's
     samples or labels cannot be used, or clients differ in the shape of a sample.
@@ -46,18 +47,18 @@ def clients_of(
     called = [data.name for data in read]
     clients = [client_of(i, data) for i, data in enumerate(read)]
     if not labels_needed and all(y is None for y in labels):
-        return clients, np.array([], dtype=np.int64), called
+        return clients, np.array([], dtype=np.int64), called, []
     _check_all_labelled(labels, called, labels_needed)
     of_each = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
     problems = [line for own in of_each for line in raised_by(read_labels, *own)]
     refuse(said_once(fractions_once(problems), called))
     check_kinds(read, options)
-    arrays = [read_labels(*own) for own in of_each]
+    arrays, notes = in_one_code([read_labels(*own) for own in of_each], called)
     classes = classes_of(arrays, called)
     check_are_classes([str(name) for name in classes.tolist()], sum(map(len, read)), given.label)
     for client, own, name in zip(clients, arrays, called, strict=True):
         client.y = encoded(own, classes, name)
-    return clients, classes, called
+    return clients, classes, called, notes
 
 
 def notes_on_clients(
@@ -193,6 +194,7 @@ def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
 
     Raises FedkinError if a label is not among them.
     """
+    labels = as_in_fit(labels, classes)
     check_kind(labels, classes, where)
     strange = labels[~np.isin(labels, classes)]
     if len(strange):

@@ -46,12 +46,12 @@ def table(*levels):
 def test_columns_of_one_scale_are_one_hint_with_the_levels_of_all_clients():
     tables = {"a": table("mild", "severe"), "b": table("none", "mild")}
     assert hints(tables) == [
-        "Columns 'pain', 'sleep' hold levels, but count as categories; to have the order count, name them in ordinal, "
-        "with the levels none, mild, severe."
+        "Columns 'pain', 'sleep' count as categories, but their values have an order: none, mild, severe; name them in "
+        "ordinal, with these levels, to have it count."
     ]
     assert hints(tables, ordinal={"pain": ["none", "mild", "severe"]}) == [
-        "Column 'sleep' holds levels, but counts as categories; to have the order count, name it in ordinal, with the "
-        "levels none, mild, severe."
+        "Column 'sleep' counts as categories, but its values have an order: none, mild, severe; name it in ordinal, with "
+        "these levels, to have it count."
     ]
     assert hints(tables, categorical=["pain", "sleep"]) == []
 

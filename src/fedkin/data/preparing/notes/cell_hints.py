@@ -34,8 +34,10 @@ def hints_on_cells(tables: Mapping[str, Table]) -> list[str]:
 
 def _on_order(names: list[str], order: tuple[str, ...]) -> str:
     quoted, some = listing([f"'{name}'" for name in names], _NAMED), len(names) > 1
-    which = f"Columns {quoted} hold levels, but count" if some else f"Column {quoted} holds levels, but counts"
+    which = (
+        f"Columns {quoted} count as categories, but their" if some else f"Column {quoted} counts as categories, but its"
+    )
     return (
-        f"{which} as categories; to have the order count, name {'them' if some else 'it'} in ordinal, with the levels "
-        f"{', '.join(order)}."
+        f"{which} values have an order: {', '.join(order)}; name {'them' if some else 'it'} in ordinal, with these levels, "
+        "to have it count."
     )
