@@ -50,8 +50,8 @@ def test_columns_of_one_scale_are_one_hint_with_the_levels_of_all_clients():
         "ordinal, with these levels, to have it count."
     ]
     assert hints(tables, ordinal={"pain": ["none", "mild", "severe"]}) == [
-        "Column 'sleep' counts as categories, but its values have an order: none, mild, severe; name it in ordinal, with "
-        "these levels, to have it count."
+        "Column 'sleep' counts as categories, but its values have an order: none, mild, severe; name it in ordinal, "
+        "with these levels, to have it count."
     ]
     assert hints(tables, categorical=["pain", "sleep"]) == []
 

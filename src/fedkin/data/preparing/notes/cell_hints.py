@@ -38,6 +38,6 @@ def _on_order(names: list[str], order: tuple[str, ...]) -> str:
         f"Columns {quoted} count as categories, but their" if some else f"Column {quoted} counts as categories, but its"
     )
     return (
-        f"{which} values have an order: {', '.join(order)}; name {'them' if some else 'it'} in ordinal, with these levels, "
-        "to have it count."
+        f"{which} values have an order: {', '.join(order)}; name {'them' if some else 'it'} in ordinal, with these "
+        "levels, to have it count."
     )
