@@ -20,8 +20,12 @@ def in_one_code(labels: Sequence[ClassLabels], names: Sequence[str]) -> tuple[li
 
     Nothing changes if any client has other labels, or all have numbers.
     """
-    known = [_by_name(own) for own in labels]
-    meant = {} if all(own.dtype.kind != "U" for own in labels) else meant_by(dict(zip(names, known, strict=True)))
+    known: list[Mapping[str, Any]] = [_by_name(own) for own in labels]
+    meant = (
+        {}
+        if all(own.dtype.kind != "U" for own in labels)
+        else meant_by({name: [*own] for name, own in zip(names, known, strict=True)})
+    )
     if not meant:
         return list(labels), []
     values = {name: value for own in known for name, value in own.items()}
