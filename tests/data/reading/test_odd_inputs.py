@@ -83,7 +83,7 @@ def test_iterators_and_dictionaries_of_clients() -> None:
 
 @pytest.mark.parametrize(
     ("client", "kind"),
-    [((row for row in BLOBS[0]), "generator"), ({"a": [1.0]}, "dict"), ({1.0}, "set"), (None, "NoneType")],
+    [((row for row in BLOBS[0]), "generator"), ({"a": 1.0}, "dict"), ({1.0}, "set"), (None, "NoneType")],
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_client_is_named(client: Any, kind: str) -> None:

@@ -18,6 +18,7 @@ from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import Table
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels, usual_label
 from fedkin.data.reading.disk_store import is_on_disk
+from fedkin.data.reading.python_forms import given_instead
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table
 
@@ -179,6 +180,8 @@ def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
         value = value.float() if value.is_floating_point() else value
     if issparse(value):
         raise FedkinError(f"{where} is a sparse matrix; give it as an array, by its method toarray().")
+    if (instead := given_instead(value)) is not None:
+        raise FedkinError(f"{where} is {instead}.")
     if isinstance(value, Iterator | Mapping | Set | str | bytes) or value is None:
         what = type(value).__name__
         raise FedkinError(f"{where} is of type {what}; give its samples as an array, a list of rows or a DataFrame.")
@@ -188,10 +191,20 @@ def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
         array = np.asarray(unmasked(value))
     except (ValueError, TypeError) as error:
         raise FedkinError(f"{where} is no array: its rows differ in length or type.") from error
+    if array.dtype.kind == "O":
+        array = _of_numbers(array)
     if array.dtype.kind not in "biuf":
         as_table = " A table with texts or dates is given as a DataFrame." if array.dtype.kind in "OSUM" else ""
         raise FedkinError(f"{where} holds values of type {array.dtype}, but all must be real numbers.{as_table}")
     return array
+
+
+def _of_numbers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of objects as float64 if all are numbers or ``None``, as a DataFrame's is; others unchanged."""
+    kinds = (bool, int, float, np.bool_, np.integer, np.floating, type(None))
+    if not array.size or not all(isinstance(value, kinds) for value in array.flat):
+        return array
+    return array.astype(np.float64)
 
 
 def unmasked(value: Any) -> Any:
