@@ -187,10 +187,11 @@ def headings(page: Path) -> set[str]:
 
 
 def test_a_method_is_fifty_lines() -> None:
-    """As docs/add-a-method.md says: without empty lines, comments and docstrings of one line."""
+    """As docs/add-a-method.md says: without empty lines, comments and docstrings."""
     _, method = examples(ROOT / "docs" / "add-a-method.md")[0]
-    lines = [line.strip() for line in method.splitlines()]
-    assert len([line for line in lines if line and not line.startswith(("#", '"""'))]) <= 50
+    code = re.sub(r'""".*?"""', "", method, flags=re.DOTALL)
+    lines = [line.strip() for line in code.splitlines()]
+    assert len([line for line in lines if line and not line.startswith("#")]) <= 50
 
 
 def test_every_method_has_a_page() -> None:

@@ -9,10 +9,12 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
+from fedkin.estimators import SampleClusterer
 from fedkin.estimators.own_training import TrainingOptions
 from fedkin.estimators.parameters import EstimatorOptions
 from fedkin.methods.clients import ocfl
 from fedkin.methods.samples.fedcref import fedcref
+from fedkin.methods.samples.kfed import KFedMethod
 
 CLIENTS = list(np.random.default_rng(0).normal(size=(3, 20, 4)))
 
@@ -24,6 +26,27 @@ def test_the_signature_is_that_of_the_method_for_samples() -> None:
     assert all(parameters[name].default == method[name].default for name in method if name != "oracle")
     assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters.values())
     assert set(fedkin.FedCRef().get_params()) == set(parameters)
+
+
+def test_the_documentation_describes_options_as_the_method_does_and_lists_those_without_a_description() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Described(KFedMethod):
+        """k-FED with two more options.
+
+        Attributes
+        ----------
+        passes : int
+            Passes over the data.
+        """
+
+        passes: int = 3
+        spare: int = 4
+
+    class Own(SampleClusterer, method=Described):
+        """A user's own estimator."""
+
+    text = inspect.getdoc(Own) or ""
+    assert "passes : int, default 3\n    Passes over the data.\nspare : int, default 4\nscaling : " in text
 
 
 def test_an_unknown_parameter_is_refused() -> None:

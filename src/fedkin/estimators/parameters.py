@@ -107,7 +107,10 @@ def no_parameter(estimator: str, name: str, known: Iterable[str]) -> str:
 
 def with_parameters(text: str, options: Sequence[Option]) -> str:
     """Insert a section ``Parameters`` into a docstring before its other sections."""
-    entries = [f"{one.name} : {one.allowed_in(repr)}, default {one.default!r}\n    {one.meaning}\n" for one in options]
+    entries = [
+        f"{one.name} : {one.allowed_in(repr)}, default {one.default!r}\n" + (one.meaning and f"    {one.meaning}\n")
+        for one in options
+    ]
     section = "Parameters\n----------\n" + "".join(entries) + "\n"
     return _with_first_section(inspect.cleandoc(text), section)
 

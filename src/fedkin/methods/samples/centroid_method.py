@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, ClassVar
 
 import torch
@@ -18,6 +19,7 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Maybe, is_count, is_name, positive, reals
 from fedkin.features.extractors import extract, width_of
+from fedkin.features.kept_features import feature_batches, own_features
 from fedkin.methods.samples.sample_method import (
     SampleMethod,
     assign_samples,
@@ -48,10 +50,9 @@ class CentroidState(State):
 
 def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
     """Return the index of the centroid nearest to each sample ``(n, *shape)``, int64 ``(n,)``; the lowest on ties."""
-    if not len(x):
-        return torch.zeros(0, dtype=torch.int64)
-    batches = [nearest_centroids(extract(result["features"], batch), result["centroids"]) for batch in x.split(_BATCH)]
-    return torch.cat(batches)
+    batches = feature_batches(result["features"], x, _BATCH)
+    nearest = [nearest_centroids(points, result["centroids"]) for points in batches]
+    return torch.cat([torch.zeros(0, dtype=torch.int64), *nearest])
 
 
 def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
@@ -61,14 +62,13 @@ def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | Non
     samples `x` ``(n, *shape)``; by default their nearest centroids, with which a result that has a ``fuzziness`` gives
     the margin between fuzzy c-means' memberships instead.
     """
-    centroids = result["centroids"]
     found = [torch.zeros(0)]
-    for at in torch.arange(len(x)).split(_BATCH):
-        distances = pairwise_distances(extract(result["features"], x[at]).double(), centroids.double())
+    own = repeat(None) if clusters is None else clusters.split(_BATCH)
+    for distances, assigned in zip(_distances(result, x), own, strict=False):
         if clusters is None and "fuzziness" in result:
             found.append(share_margin(_memberships(distances, result["fuzziness"])))
         else:
-            found.append(distance_margin(distances, None if clusters is None else clusters[at]))
+            found.append(distance_margin(distances, assigned))
     return torch.cat(found)
 
 
@@ -79,12 +79,14 @@ def fuzzy_memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
     """
     if "fuzziness" not in result:
         return None
-    centroids = result["centroids"].double()
-    found = [torch.zeros(0, len(centroids))]
-    for batch in x.split(_BATCH) if len(x) else ():
-        distances = pairwise_distances(extract(result["features"], batch).double(), centroids)
-        found.append(_memberships(distances, result["fuzziness"]).float())
-    return torch.cat(found)
+    found = [_memberships(distances, result["fuzziness"]).float() for distances in _distances(result, x)]
+    return torch.cat([torch.zeros(0, len(result["centroids"])), *found])
+
+
+def _distances(result: Mapping[str, Any], x: Tensor) -> Iterator[Tensor]:
+    """Return distances of samples from the centroids, in batches: float64 ``(b, k)``."""
+    for points in feature_batches(result["features"], x, _BATCH):
+        yield pairwise_distances(points.double(), result["centroids"].double())
 
 
 def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
@@ -110,6 +112,12 @@ CENTROIDS: Expected = {
 @client_task(takes={"result": CENTROIDS}, accounted=True)
 def assign_to_centroids(client: Client, payload: Payload) -> Payload:
     """Assign every sample to its nearest centroid; clusters stay at the client."""
+    return assign_to_nearest(client, payload)
+
+
+def assign_to_nearest(client: Client, payload: Payload) -> Payload:
+    """Store the cluster, the margin and any memberships of each sample, by the payload's ``result``."""
+    own_features(payload["result"]["features"], client.x)  # once for all three
     return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)
 
 

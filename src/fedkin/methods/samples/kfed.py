@@ -23,7 +23,7 @@ from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, Task, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, is_count, is_name, reals, whole
-from fedkin.features.extractors import extract
+from fedkin.features.kept_features import own_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     KeptPointsMethod,
@@ -45,7 +45,7 @@ _SPARE_DIRECTIONS, _PASSES = 10, 4
 )
 def cluster_locally(client: Client, payload: Payload) -> Payload:
     """Send centres and sizes of a client's local clusters; the client keeps the local cluster of each sample."""
-    points = extract(payload["features"], client.x)
+    points = own_features(payload["features"], client.x)
     found = awasthi_sheffet(points, payload["local_clusters"], client.rng)
     client.state["local_clusters"] = found.labels
     sizes = found.labels.bincount(minlength=len(found.centres))
@@ -56,6 +56,7 @@ def cluster_locally(client: Client, payload: Payload) -> Payload:
 def assign_by_local_cluster(client: Client, payload: Payload) -> Payload:
     """Assign every sample to the cluster of its local cluster if the server knows it, else to the nearest centroid."""
     clusters: Tensor = payload["clusters"]
+    own_features(payload["result"]["features"], client.x)  # once for both
     known = len(clusters) > 0 and "local_clusters" in client.state
     found = clusters[client.state["local_clusters"]] if known else predict_nearest(payload["result"], client.x)
     client.state["clusters"] = found

@@ -21,7 +21,7 @@ from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, State, Task, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, counts_to, is_count, is_name, reals, whole, within
-from fedkin.features.extractors import extract
+from fedkin.features.kept_features import own_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     KeptPointsMethod,
@@ -70,6 +70,7 @@ def forget(client: Client, payload: Payload) -> Payload:
 @client_task(takes={"result": CENTROIDS})
 def assign_remaining(client: Client, payload: Payload) -> Payload:
     """Assign every remaining sample to its nearest centroid; clusters stay at the client."""
+    own_features(payload["result"]["features"], client.x)  # once for both
     clusters = predict_nearest(payload["result"], client.x)
     confidence = centroid_margin(payload["result"], client.x)
     if _PRESENT in client.state:
@@ -182,7 +183,7 @@ class MUFCMethod(KeptPointsMethod):
 
 def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool = True) -> Payload:
     """Return a reply with centroids that begin with the rows `kept`; further ones are drawn only if `draws`."""
-    points = extract(payload["features"], client.x)
+    points = own_features(payload["features"], client.x)
     present = client.state[_PRESENT].bool()
     rows = drawn_rows(points, present, payload["local_clusters"], client.rng, kept) if draws else list(kept)
     client.state[_ROWS] = torch.tensor(rows, dtype=torch.int64)

@@ -24,12 +24,9 @@ from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     CentroidState,
-    centroid_margin,
-    fuzzy_memberships,
-    predict_nearest,
+    assign_to_nearest,
     scaled_like_features,
 )
-from fedkin.methods.samples.sample_method import assign_samples
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
 
 
@@ -37,7 +34,7 @@ from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticS
 def assign(client: Client, payload: Payload) -> Payload:
     """Assign every sample to its nearest centroid, and delete the client's networks."""
     delete_networks(client)
-    return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)
+    return assign_to_nearest(client, payload)
 
 
 @dataclass(frozen=True)

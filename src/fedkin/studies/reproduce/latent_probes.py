@@ -48,7 +48,7 @@ def separation(folder: Path) -> dict[str, float]:
         clients, truth = population.clients, population.truth
         x, y = torch.cat([client.x for client in clients]), torch.cat(truth)
         figures = {"samples": _score(x.flatten(1), y), "latents": _score(found.method.embed(found.result, x), y)}
-        if found.name in ("ccfc", "scfc"):
+        if "network" in found.result:
             rows = _of_two_classes(y, derive_generator(config.seed, "two classes"))
             figures |= _of_networks(config.method, found.result, fed, clients, y, rows)
     return {name: score for name, score in figures.items() if score is not None}

@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from fedkin.core import Client, FedkinError
 from fedkin.data.scenarios.own_class import OwnClass
 from fedkin.engines.local import LocalFederation
-from fedkin.features import pca
+from fedkin.features import kept_features, pca
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.kingraph import kingraph_space
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
@@ -238,7 +238,7 @@ def test_features_of_a_client_are_computed_once_and_deleted_at_the_end(options, 
     clients = [Client(i, torch.rand(70 + i, 1, 12, 12, generator=rng)) for i in range(3)]
     run(KinGraphMethod(common_micro_clusters=False, **options), clients)
     assert extracted == [70, 71, 72]
-    assert not any(client.x in kingraph_space._kept_features for client in clients)
+    assert not any(client.x in kept_features._kept for client in clients)
 
 
 def test_a_result_of_more_clusters_than_nodes_is_refused_and_nothing_is_allocated():

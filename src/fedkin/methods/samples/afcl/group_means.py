@@ -9,7 +9,7 @@ from fedkin.clustering.k_means import kmeans_plusplus_seeds
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import Expected, counts_to, features, is_name, reals, whole
-from fedkin.features.extractors import extract
+from fedkin.features.kept_features import own_features
 from fedkin.nn.network_forms import MANY
 
 _ORDER = "sample_order"
@@ -21,7 +21,7 @@ _GROUPS: Expected = {"means": features("groups", None), "counts": whole("groups"
 def propose_seeds(client: Client, payload: Payload) -> Payload:
     """Send the mean of the samples nearest to each k-means++ seed, of ``members`` or more, and their ``counts``."""
     client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
-    points = extract(payload["features"], client.x)
+    points = own_features(payload["features"], client.x)
     near = _nearest(points, kmeans_plusplus_seeds(points, payload["seeds"], client.rng), payload["members"])
     return _means(points, near if len(points) >= payload["members"] else near[:0])
 
@@ -35,7 +35,7 @@ def propose_seeds(client: Client, payload: Payload) -> Payload:
 )  # fmt: skip
 def send_group_means(client: Client, payload: Payload) -> Payload:
     """Send means of small groups of samples with the same nearest seed, and the groups' ``counts``."""
-    points = (extract(payload["features"], client.x) - payload["lowest"]) / payload["span"]
+    points = (own_features(payload["features"], client.x) - payload["lowest"]) / payload["span"]
     if _ORDER not in client.state:  # it has come later
         client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
     order, members = client.state[_ORDER], payload["members"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, FedkinError, Payload, client_task
 from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
-from fedkin.features.extractors import extract
+from fedkin.features.kept_features import own_features
 from fedkin.methods.samples.private_releases import is_row_by_row, triangle_of, without_scale
 from fedkin.privacy.budget import clipped, released
 
@@ -82,13 +82,11 @@ def send_sums(client: Client, payload: Payload) -> Payload:
 
 def _batches(client: Client, payload: Payload, width: int) -> list[Tensor]:
     """Return a client's rows in batches, in units of the bound: float32 ``(b, width)``, of length at most 1."""
-    batches = []
-    for x in client.x.split(_BATCH):
-        rows = extract(payload["features"], x)
-        if rows.shape != (len(x), width):
-            raise FedkinError(f"Features of {len(x)} samples have shape {tuple(rows.shape)}, not ({len(x)}, {width}).")
-        batches.append(clipped(rows / payload["bound"]))
-    return batches
+    rows = own_features(payload["features"], client.x)
+    wanted = (len(client), width)
+    if rows.shape != wanted:
+        raise FedkinError(f"Features of {len(client)} samples have shape {tuple(rows.shape)}, not {wanted}.")
+    return [clipped(batch / payload["bound"]) for batch in rows.split(_BATCH)]
 
 
 def _clearly_nearest(rows: Tensor, points: Tensor, margin: float) -> tuple[Tensor, Tensor]:

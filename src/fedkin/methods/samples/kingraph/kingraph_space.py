@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS
 from fedkin.clustering.graph.node_clusters import Discrete
@@ -36,6 +35,7 @@ from fedkin.data.preparing.profile.discrete_blocks import UNKNOWN, blocks_of, co
 from fedkin.data.reading.arrays import common_shape
 from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images
+from fedkin.features.kept_features import drop, kept
 from fedkin.features.pca import PROJECTED, Components, FeatureMoments, components, random_projection
 from fedkin.features.shared_variation import shared_basis
 from fedkin.methods.samples.private_releases import send_shape
@@ -185,10 +185,6 @@ def described(fed: Federation, private: bool) -> Described:
     return Described(shape, blocks, flat, counts)
 
 
-_kept_features = WeakTensorKeyDictionary()
-"""Cache of features, keyed by the clients' samples; see `client_features`."""
-
-
 def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     """Return features of samples: float32 ``(n, width)``.
 
@@ -204,23 +200,11 @@ def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
 
 
 def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
-    """Return `features_of` a client's samples, cached between its tasks."""
+    """Return `features_of` a client's samples, kept between its tasks."""
     if space["features"] == "raw" and space["projection"] is None and space["bound"] is None:
         return client.x.flatten(1)
-    key = (space["features"], space["projection"], space["bound"])
-    kept = _kept_features.get(client.x)
-    if kept is None or kept[0] != key:
-        kept = key, torch.cat([features_of(space, batch) for batch in client.x.split(_BATCH)])
-        if kept[1].ndim != 2 or len(kept[1]) != len(client):
-            raise FedkinError(f"Features '{space['features']}' are not one row of numbers per sample.")
-        _kept_features[client.x] = kept
-    features: Tensor = kept[1]
-    return features
-
-
-def forget_features(client: Client) -> None:
-    """Delete the client's cached features."""
-    _kept_features.pop(client.x, None)
+    how = (space["features"], space["projection"], space["bound"])
+    return kept(client.x, how, lambda batch: features_of(space, batch))
 
 
 def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
@@ -307,7 +291,7 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
     else:
         for name in ("clusters", "confidence"):
             client.state[name] = payload[name][client.state["micro_clusters"]]
-    forget_features(client)
+    drop(client.x)
     return {}
 
 
