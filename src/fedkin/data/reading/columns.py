@@ -32,7 +32,7 @@ from fedkin.data.reading.values.text_values import (
     percentages_beside_numbers,
     with_unit,
 )
-from fedkin.data.reading.values.truth_values import BOOLEANS, BOTH_BOOLEANS, is_enough
+from fedkin.data.reading.values.truth_values import truths_in
 from fedkin.data.reading.values.units import with_known_unit
 from fedkin.data.reading.values.written_numbers import written_as
 
@@ -55,6 +55,8 @@ ALONE = ("-",)
 """Categories of a column that has no other text; it is empty unless other clients have such dashes or "+"."""
 _LEVELS = 20
 """Other words beside which "None" is a level."""
+_SPELLINGS = 12
+"""Different spellings of false and true up to which a column may hold them."""
 _DASHED = 5
 """Dashes alone that may be values; as many as a category needs for its name to leave a client."""
 
@@ -166,18 +168,10 @@ def _as_float(number: Any) -> float:
 
 
 def _boolean(name: str, codes: Codes, words: Words) -> tuple[Column, Values] | None:
-    """Read a column of opposites such as yes and no; ``None`` if it holds none of the known pairs.
-
-    A single word is enough, unless it is one letter: a client may have only one of the two.
-    """
-    if len(words) > 4:
+    """Read a column of opposites such as yes and no, as of `truths_in`; ``None`` if it holds none."""
+    if len(words) > _SPELLINGS or (found := truths_in(words.tolist())) is None:
         return None
-    spelt = {word.lower(): word for word in reversed(words)}  # as each comes first
-    for no, yes in (*BOOLEANS, *BOTH_BOOLEANS):
-        if spelt.keys() == {no, yes} or (is_enough(no, yes) and spelt.keys() <= {no, yes}):
-            values = np.array([float(word.lower() == yes) for word in words])
-            return Column(name, "boolean", (spelt.get(no, no), spelt.get(yes, yes))), _at(codes, values)
-    return None
+    return Column(name, "boolean", found[0]), _at(codes, np.array(found[1]))
 
 
 def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> None:

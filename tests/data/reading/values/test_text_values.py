@@ -251,3 +251,21 @@ def test_weeks_are_their_mondays():
     days = ["März 2023", "3. Mai 2023", "1er août 2023", "12 Dez 2023", "Sept 2023"]
     assert read(days)[0].kind == "date"
     assert read(["Mai 68", "Mars 20"])[0].kind == "category"
+
+
+def test_points_between_thousands_are_seen_where_there_are_two():
+    assert read(["1.234.567", "95.300", "937", "0"]) == (Column("c"), [1234567, 95300, 937, 0])
+    assert read(["1.002.321", "-1.005.316"]) == (Column("c"), [1002321, -1005316])
+    for codes in (["123.456.789", "987.654.321"], ["1.2.3", "1.234.567"], ["10.0.0.1", "1.234.567"]):
+        assert read(codes)[0].kind == "category"
+
+
+def test_digits_of_other_scripts_are_numbers():
+    assert read(["１０", "３７.５"]) == (Column("c"), [10, 37.5])
+    assert read(["٢٥", "٨٢"]) == (Column("c"), [25, 82])
+
+
+@pytest.mark.parametrize("form", ["{}'{}\"", "{} ft {} in", "{}.1 ± 0.{}", "{}±{}"])
+def test_feet_and_inches_and_errors_are_refused(form):
+    cells = [form.format(4 + at % 3, 1 + at % 11) for at in range(33)]
+    assert sentence(cells).startswith(f"Column 'c' of Client 0 holds numbers with a sign or unit, such as '{cells[0]}'")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.data.reading.values.logged_dates import in_iso_form
 from fedkin.data.reading.values.text_values import CLOCK_12, Values, Words, too_diverse
 
 _DATE_CLOCK_12 = re.compile(rf"(\d+([./-])\d+\2\d+,?[ T-]){CLOCK_12.pattern}", re.ASCII | re.IGNORECASE)
@@ -128,7 +129,7 @@ def _as_usual(word: str) -> str:
         if (parts := form.fullmatch(word)) and (month := _MONTH_OF.get(parts["month"].lower())):
             day = f"{parts['day']} " if "day" in form.groupindex else ""
             return f"{day}{month} {parts['year']}"
-    return _in_24_hours(word)
+    return in_iso_form(_in_24_hours(word))
 
 
 def _in_24_hours(word: str) -> str:

@@ -21,8 +21,12 @@ EXACT = 2**53
 """Whole numbers beyond which float64 no longer distinguishes neighbours."""
 
 _DIGITS = re.compile(r"[+-]?\d+")
-_MINUS = str.maketrans("\u2212\u2013\u2019", "--'", "\u00a0\u202f\u2009")
-"""Typographers' minus signs, and apostrophes and blanks that they put between thousands."""
+_ZEROS = "\uff10\u0660\u06f0\u0966"
+_MINUS = str.maketrans("\u2212\u2013\u2019", "--'", "\u00a0\u202f\u2009") | {
+    ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)
+}
+"""Typographers' minus signs, and apostrophes and blanks that they put between thousands; digits of full width, and
+Arabic, Persian and Indian ones."""
 _GROUPED = {
     ".": re.compile(r"[+-]?\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?", re.ASCII),
     ",": re.compile(r"[+-]?\d{1,3}(?:[.' ]\d{3})+(?:,\d+)?", re.ASCII),
@@ -32,6 +36,9 @@ POINT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}", re.ASCII)
 """Numbers whose point may separate thousands."""
 COMMA_THOUSANDS = re.compile(POINT_THOUSANDS.pattern.replace(r"\.", ","), re.ASCII)
 """Numbers whose comma may separate thousands."""
+_POINT_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})*|0", re.ASCII)
+_MILLIONS, _GROUP = 3, 3
+"""Groups of digits from which on points are no decimal ones, and digits of a group."""
 _HUNDREDS, _ENOUGH = re.compile(r"[+-]?[1-9]\d\d", re.ASCII), 10
 _ACCOUNTED = re.compile(r"\( ?([$€£]? ?[\d.,' ]*\d[\d.,' ]*%?) ?\)", re.ASCII)
 """Negative numbers as accountants write them."""
@@ -43,7 +50,11 @@ _WITH_UNIT = re.compile(
     r"(?P<after>%|‰|[$€£¥]|°[CFNSEWO]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
 )
 _LIMIT = re.compile(r"[<>≤≥]=? ?([+-]?\d[\d.,']*)", re.ASCII)
-_DEGREES = re.compile(r"\d{1,3}° ?\d{1,2}['′’](?: ?\d[\d.]*(?:[\"″”]|''))? ?[NSEWO]?")
+_DEGREES = re.compile(
+    r"\d{1,3}° ?\d{1,2}['′’](?: ?\d[\d.]*(?:[\"″”]|''))? ?[NSEWO]?"
+    r"|\d ?(?:['′’]|ft\.?|feet) ?\d{1,2}(?:\.\d+)? ?(?:[\"″”]|''|in\.?|inches)?|-?\d[\d.,]* ?(?:±|\+/-) ?\d[\d.,]*"
+)
+"""48°30'N, 5'11" of feet and inches, and 5.1 ± 0.2."""
 _MANY, _FEW = 10, 3
 """Distinct texts from which numbers with units are hardly categories, and up to which they may be in a few cells."""
 
@@ -91,6 +102,8 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
         shares = as_numbers(_without_percent(words), decimal)
         return None if shares is None else shares / 100
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
+    if decimal == "." and _have_points_between_thousands(words):
+        return as_numbers(words, ",")
     if decimal == "," and any(map(_parts_thousands_and_points, words)):
         return as_numbers(words, ".")
     if decimal == ",":
@@ -126,6 +139,14 @@ def has_plain_point(word: str) -> bool:
 def _parts_thousands_and_points(word: str) -> bool:
     """Return whether a number has a point before decimals and thousands apart, as 1,191.12 and 1'191.12."""
     return "." in word and _GROUPED["."].fullmatch(word) is not None and _GROUPED[","].fullmatch(word) is None
+
+
+def _have_points_between_thousands(words: Words) -> bool:
+    """Return whether some texts are like 1.234.567, and all others like it, 1.234 or 937; 123.456.789 may be codes."""
+    parts = [word.lstrip("+-").split(".") for word in words]
+    if max(map(len, parts), default=0) < _MILLIONS or not all(map(_POINT_GROUPS.fullmatch, words)):
+        return False
+    return any(len(own) < _MILLIONS or len(own[0]) < _GROUP for own in parts)
 
 
 def _without_percent(words: Words) -> Words:
