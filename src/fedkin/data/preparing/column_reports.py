@@ -25,7 +25,8 @@ _MIN_ROWS, _NEARLY = 20, 0.9
 """Distinct values per row from which a column names its rows, if there are so many; of fewer, all must differ."""
 _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|pid|seqn|seqno|barcode|rownames|level_\d|unnamed: 0)"
-    r"|^(patient|subject|participant|person|respondent|case|encounter)|subjid|(patient|subject|study|case|row)(id|no|number)|nummer|nr"
+    r"|^(patient|subject|participant|person|respondent|case|encounter|pupil|student|customer|employee|donor|household|visitor"
+    r"|specimen|sample|record|animal|ticket|invoice|claim)|subjid|(patient|subject|study|case|row)(id|no|number)|nummer|nr"
     r")$|[a-z](I[dD]|No|Number|Nr|Key|Code)$"
 )
 _WHOSE_NAME = re.compile(

@@ -105,7 +105,8 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     if types.is_datetime64_any_dtype(kind):
         return Column(name, "date"), _days(cells)
     if types.is_timedelta64_dtype(kind):
-        return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 3_600
+        written = str(next(iter(cells.dropna()), ""))
+        return Column(name, written=written), cells.dt.total_seconds().to_numpy(np.float64) / 3_600
     if str(kind).startswith("period"):
         return Column(name, "date"), _days(cells.dt.to_timestamp())
     return _guessed(name, cells, here, options.decimal)
@@ -129,7 +130,7 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
         return Column(name, "date"), _at(codes, _days(pd.Series(pd.to_datetime(distinct, utc=True))))
     if kind in ("timedelta", "timedelta64"):
         hours = pd.Series(pd.to_timedelta(distinct)).dt.total_seconds() / 3_600
-        return Column(name), _at(codes, hours.to_numpy(np.float64))
+        return Column(name, written=str(distinct[0])), _at(codes, hours.to_numpy(np.float64))
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
         values = _at(codes, np.array([_as_float(number) for number in distinct]))
         big = kind == "integer" and np.nanmax(np.abs(values), initial=0) > EXACT

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from fedkin.core.errors import listing
 from fedkin.core.table import Table
 from fedkin.data.preparing.notes.ordered_levels import in_usual_order
+from fedkin.data.reading.values.durations import is_duration
 
 _NAMED = 8
 """Columns that a hint names."""
 
 
 def hints_on_cells(tables: Mapping[str, Table]) -> list[str]:
-    """Return hints on the tables of clients, which are given by name: columns of categories that have a usual order."""
+    """Return hints on the tables of clients, which are given by name: durations, and categories with a usual order."""
     levels: dict[str, dict[str, None]] = {}
     other = set()
     for table in tables.values():
@@ -29,7 +30,21 @@ def hints_on_cells(tables: Mapping[str, Table]) -> list[str]:
     for name, own in levels.items():
         if name not in other and (ordered := in_usual_order(own)):
             columns.setdefault(tuple(ordered), []).append(name)
-    return [_on_order(names, order) for order, names in columns.items()]
+    return [*_on_hours(tables), *(_on_order(names, order) for order, names in columns.items())]
+
+
+def _on_hours(tables: Mapping[str, Table]) -> list[str]:
+    """Return a hint on columns of times or durations, which are numbers of hours in all that is said of them."""
+    written: dict[str, str] = {}
+    for table in tables.values():
+        for column in table.columns:
+            if column.kind == "number" and is_duration(column.written):
+                written.setdefault(column.name, column.written)
+    if not written:
+        return []
+    quoted, example = listing([f"'{name}'" for name in written], _NAMED), next(iter(written.values()))
+    which = f"Columns {quoted} hold" if len(written) > 1 else f"Column {quoted} holds"
+    return [f"{which} times or durations, such as '{example}', which are in hours from here on."]
 
 
 def _on_order(names: list[str], order: tuple[str, ...]) -> str:

@@ -1,0 +1,33 @@
+"""Columns of times and durations are said to be in hours."""
+
+import pandas as pd
+import pytest
+
+from fedkin.data.preparing.notes.cell_hints import hints_on_cells
+from fedkin.data.reading.client_files import load_clients
+
+
+def hints(**columns):
+    table = pd.DataFrame({**columns, "age": range(30, 34)})
+    return hints_on_cells({one.name: one.table for one in load_clients({"north": table, "south": table})})
+
+
+@pytest.mark.parametrize(
+    ("cells", "example"),
+    [
+        (["0:30", "1:45", "0:15", "7:00"], "0:30"), (["7h 20m", "45m", "2h", "3h"], "7h 20m"),
+        (pd.to_timedelta(["00:30:00", None, "01:00:00", "02:00:00"]), "0 days 00:30:00"),
+        (pd.Series(pd.to_timedelta([None, "00:30:00", "01:00:00", "02:00:00"]), dtype=object), "0 days 00:30:00"),
+    ],
+)  # fmt: skip
+def test_times_and_durations_are_said_to_be_in_hours(cells, example):
+    assert hints(wait=cells) == [
+        f"Column 'wait' holds times or durations, such as '{example}', which are in hours from here on."
+    ]
+    assert hints(wait=cells, stay=cells) == [
+        f"Columns 'wait', 'stay' hold times or durations, such as '{example}', which are in hours from here on."
+    ]
+
+
+def test_other_numbers_are_not():
+    assert hints(wait=["1.5", "2", "3", "4"], stay=[1, 2, 3, 4], seen=["2024-03-01", "2024-03-02"] * 2) == []
