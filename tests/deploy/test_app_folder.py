@@ -93,7 +93,7 @@ def test_there_are_as_many_sites_as_are_listed(
 ) -> None:
     init(tmp_path / "app", "kfed", sites, settings, "127.0.0.1", 8000, True)
     assert load_config(tmp_path / "app" / "experiment.toml").engine.sites == number
-    assert f"as soon as {number} sites are there" in (tmp_path / "app" / "README.md").read_text()
+    assert f"as soon as {number} sites are connected" in (tmp_path / "app" / "README.md").read_text()
 
 
 def test_without_flower_one_sentence_says_what_to_install(

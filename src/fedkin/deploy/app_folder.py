@@ -103,7 +103,7 @@ def own_packages(config: Config) -> list[str]:
 def packages_line(config: Config) -> str:
     """Return the line of a site's file that trusts the packages which the experiment needs; empty if it needs none."""
     own = own_packages(config)
-    return f"packages = {toml_text(own)}  # what the experiment's code comes from, besides fedkin\n" if own else ""
+    return f"packages = {toml_text(own)}  # packages of the experiment's code, besides fedkin\n" if own else ""
 
 
 def what_to_install(config: Config) -> list[str]:
@@ -147,11 +147,11 @@ def check_federated(config: Config) -> None:
         )
 
 
-_COLUMNS = "# of columns, as in the experiment; change what is called or written otherwise here\n"
+_COLUMNS = "# columns, as in the experiment; change what this site names or writes differently\n"
 _DOTTED = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 """Names of the form ``package.module:attribute``."""
-_INSTALL = """The experiment's code comes from {}, too: install it at the server and at every site, or put it on
-`PYTHONPATH` there. `packages` in `site.toml` says that a site trusts it; without that line it does no task of it.
+_INSTALL = """The experiment also needs code of {}: install it at the server and at every site, or put it on
+`PYTHONPATH` there. `packages` in `site.toml` says that the site trusts this code; without it the site refuses its tasks.
 """
 _INSECURE = "--insecure"
 _SECURE = (
@@ -163,9 +163,9 @@ _MAKE_KEY = '[ -e "$KEY" ] || fedkin federation key "$KEY" || exit 1'
 _REGISTRATION = """   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and
    register it there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and
    tries again."""
-_CERTIFICATES = """`certificates/` was made with this folder, for the server's name that was given, and is good for two
-years. `ca.crt` is for everybody; the two `.key` files are the server's alone, and `ca.key` is best kept elsewhere. With
-certificates of your own, put them in the place of `ca.crt`, `server.crt` and `server.key`.
+_CERTIFICATES = """`certificates/` was made with this folder for the server's name, and is valid for two years. `ca.crt`
+is public; the two `.key` files are the server's alone, and `ca.key` is best kept elsewhere. To use certificates of your
+own, replace `ca.crt`, `server.crt` and `server.key`.
 
 """
 _UNREACHED = (
@@ -175,5 +175,5 @@ _REFUSED = (
     "The server $SERVER did not let this site in: it is not there, has not registered $KEY.pub, is not the server of "
     "$CA, or has not noticed yet that the site was away."
 )
-_OPEN = "This folder was made with `--insecure`: nothing is encrypted, and anybody who reaches the port can take part."
-_CLOSED = "Messages are encrypted (TLS), and only sites whose key was registered can take part."
+_OPEN = "This folder was made with `--insecure`: nothing is encrypted, and anyone who can reach the port can take part."
+_CLOSED = "Messages are encrypted (TLS), and only sites with a registered key can take part."

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts Flower's server, the SuperLink. It goes on until it is stopped; started again, it knows its sites.
+# Starts Flower's server, the SuperLink. It runs until it is stopped; started again, it still knows its sites.
 CDPATH= cd -- "$$(dirname -- "$$0")" || exit 1
 . ./environment.sh
 export FLWR_HOME="$$PWD/flower"

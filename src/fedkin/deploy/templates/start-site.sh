@@ -7,7 +7,7 @@ here="$$(CDPATH= cd -- "$$(dirname -- "$$0")" && pwd)" || exit 1
 site="$$(CDPATH= cd -- "$$(dirname -- "$$1")" && pwd)/$$(basename -- "$$1")" || exit 1
 shift
 . "$$here/environment.sh"
-# Whoever sits at a terminal learns at once what is wrong with it.
+# On a terminal, what is wrong with the file is shown at once.
 [ ! -t 2 ] || fedkin federation check "$$site" || exit
 folder="$$(dirname "$$site")"
 export FLWR_HOME="$$folder/flower"
@@ -16,7 +16,7 @@ KEY="$$folder/site.key"
 SERVER="$${SUPERLINK:-$host:$port}"
 $make_key
 trap 'kill $$node; exit' INT TERM
-# Flower does not let a site in again before it has noticed, within a minute, that it was away; so it is tried anew.
+# Flower admits a site again only once it has noticed, within a minute, that the site was away; so this retries.
 free='import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(one.getsockname()[1])'
 while :; do
   # A port of its own for the site's processes, so that several sites can run on one machine.

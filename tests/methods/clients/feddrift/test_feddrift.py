@@ -183,6 +183,8 @@ def test_a_single_sample_is_trained_on_and_judged_by():
     alone = [Client(i, torch.ones(1, 3), torch.tensor([i % 2])) for i in range(3)]
     done = planted.run(FedDriftMethod(**SETTINGS), alone)
     assert bool(done.states[-1].models.isfinite().all())
+    assert not torch.equal(done.states[-1].models[0], done.states[0].models[0])
+    assert all(float(record["loss"]) < 0.1 for record in done.values[-1:])  # one sample is learned by heart
 
 
 def test_errors_that_cannot_be_are_refused():
