@@ -151,7 +151,7 @@ _COLUMNS = "# columns, as in the experiment; change what this site names or writ
 _DOTTED = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 """Names of the form ``package.module:attribute``."""
 _INSTALL = """The experiment also needs code of {}: install it at the server and at every site, or put it on
-`PYTHONPATH` there. `packages` in `site.toml` says that the site trusts this code; without it the site refuses its tasks.
+`PYTHONPATH` there. `packages` in `site.toml` says that the site trusts this code; else the site refuses its tasks.
 """
 _INSECURE = "--insecure"
 _SECURE = (
