@@ -10,37 +10,27 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 
 from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
-from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import NONE, TableOptions
 from fedkin.data.reading.values.coded_missing import coded_missing
-from fedkin.data.reading.values.date_texts import Ambiguous, as_dates, compact_dates, looks_like_date, no_date_in
-from fedkin.data.reading.values.durations import is_duration
+from fedkin.data.reading.values.date_texts import Ambiguous, as_dates, compact_dates
+from fedkin.data.reading.values.known_kinds import as_known_numbers, as_known_truths
 from fedkin.data.reading.values.text_values import (
     EXACT,
-    LEADING_ZERO,
     Values,
     Words,
-    are_numbers,
     as_numbers,
     composed,
-    limit_in,
-    percentages_beside_numbers,
-    with_unit,
 )
 from fedkin.data.reading.values.truth_values import truths_in
-from fedkin.data.reading.values.units import with_known_unit
 from fedkin.data.reading.values.written_numbers import written_as
+from fedkin.data.reading.wrong_cells import Codes, check_mostly_dates, check_no_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Codes = npt.NDArray[np.int64]
-"""Index of each cell's distinct value; -1 where the cell is empty."""
 
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a", "\\n"})
 MISSING |= {"0000-00-00", "0000-00-00 00:00:00", "00.00.0000", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
@@ -59,18 +49,11 @@ _SPELLINGS = 12
 """Different spellings of false and true up to which a column may hold them."""
 _DASHED = 5
 """Dashes alone that may be values; as many as a category needs for its name to leave a client."""
-
-_DECIMAL_COMMA = re.compile(r"[^,]*\d,\d+\)?", re.ASCII)
 _NAMES = (str, int, float, bool, np.generic, UUID)
 _NAMED_BY = ("isoformat", "closed_left")
 """Attributes of dates, times and intervals, which have a text of their own."""
 _DAY = 86_400_000_000
 """Microseconds."""
-_MOSTLY, _HALF, _SOME, _FEW_WORDS = 0.9, 0.5, 20, 3
-"""A column of text with the first fraction of numbers, or the second beside so few words such as "unknown", and so many
-distinct numbers, is one of numbers with wrong cells."""
-_SOME_MEASURED, _FRACTIONS = 10, 5
-"""So many are enough beside a single word if so many of them have decimals, which codes hardly have."""
 
 
 def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) -> tuple[Column, Values]:
@@ -109,7 +92,21 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
         return Column(name, written=written), cells.dt.total_seconds().to_numpy(np.float64) / 3_600
     if str(kind).startswith("period"):
         return Column(name, "date"), _days(cells.dt.to_timestamp())
-    return _guessed(name, cells, here, options.decimal)
+    known = _known(name, cells, here, options) if name in options.numbers or name in options.truths else None
+    return known or _guessed(name, cells, here, options.decimal)
+
+
+def _known(name: str, cells: pd.Series, here: str, options: TableOptions) -> tuple[Column, Values] | None:
+    """Read texts of new rows as what the clients' column holds; ``None`` if they are something else."""
+    codes, distinct = _distinct(cells, here)
+    if not len(distinct) or not all(isinstance(value, str) for value in distinct):
+        return None
+    codes, words = _merged(codes, distinct, here)
+    if (truths := options.truths.get(name)) is None:
+        values = as_known_numbers(words, options.decimal)
+        return None if values is None else (Column(name), _at(codes, values))
+    values = as_known_truths(words, truths)
+    return None if values is None else (Column(name, "boolean", tuple(truths)), _at(codes, values))
 
 
 def read_number(name: str, values: Values) -> tuple[Column, Values]:
@@ -155,8 +152,8 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
         )
     if dates is not None:
         return Column(name, "date"), _at(codes, _days(dates))
-    _check_no_numbers(words, codes, here, decimal)
-    _check_mostly_dates(words, codes, here)
+    check_no_numbers(words, codes, here, decimal)
+    check_mostly_dates(words, codes, here)
     return _category(name, codes, words)
 
 
@@ -173,66 +170,6 @@ def _boolean(name: str, codes: Codes, words: Words) -> tuple[Column, Values] | N
     if len(words) > _SPELLINGS or (found := truths_in(words.tolist())) is None:
         return None
     return Column(name, "boolean", found[0]), _at(codes, np.array(found[1]))
-
-
-def _check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> None:
-    """Refuse a column of numbers or times in which some cells are none, or all have another decimal separator."""
-    if decimal == "." and (comma := next(filter(_DECIMAL_COMMA.fullmatch, words), None)) is not None:
-        with_comma, with_point = are_numbers(words, ","), are_numbers(words, ".")
-        if with_comma.all() or (_are_most(words, codes, with_comma) and with_comma.sum() > with_point.sum()):
-            raise DecimalCommaError(here, comma)
-    if (both := percentages_beside_numbers(words, decimal)) is not None:
-        raise FedkinError(
-            f"{here} holds percentages, such as '{both[0]}', beside numbers, such as '{both[1]}'; write all in one "
-            "way, or name the column in categorical or drop."
-        )
-    if len(words) > _SOME_MEASURED and not any(map(LEADING_ZERO.match, words)):
-        times = np.array([is_duration(word) for word in words])
-        for fitting, what in ((are_numbers(words, decimal), "numbers"), (times, "times of day or durations")):
-            _check_mostly(words, codes, fitting, here, what)
-    if (example := with_unit(words, int((codes >= 0).sum())) or with_known_unit(words)) is not None:
-        raise FedkinError(
-            f"{here} holds numbers with a sign or unit, such as '{example}'; write the numbers alone, or name the "
-            "column in categorical or drop."
-        )
-
-
-def _check_mostly_dates(words: Words, codes: Codes, here: str) -> None:
-    """Refuse a column of dates in which some cells are no dates, or none of the calendar, naming the first of these."""
-    dated = np.array([looks_like_date(word) for word in words])
-    if dated.sum() < _SOME:
-        return
-    if dated.all():
-        wrong = no_date_in(words)
-        if wrong is None:  # some have the day first, and others the month
-            raise FedkinError(
-                f"{here} holds dates such as '{words[0]}' that cannot be read together; write them as 2024-12-31, or "
-                "name the column in categorical or drop."
-            )
-        dated = words != wrong
-    _check_mostly(words, codes, dated, here, "dates")
-
-
-def _check_mostly(words: Words, codes: Codes, fitting: npt.NDArray[np.bool_], here: str, what: str) -> None:
-    """Refuse a column of which most, but not all, is `fitting`, as of `_are_most`; name the first other text."""
-    if _are_most(words, codes, fitting):
-        wrong = (codes >= 0) & ~np.append(fitting, False)[codes]
-        row, count = int(wrong.argmax()), int(wrong.sum())
-        more, them = (f", and {count} such cells in all", "them") if count > 1 else ("", "it")
-        example, alone = words[codes[row]], " if its numbers are codes" if what == "numbers" else ""
-        way = f"correct or empty {them}, name {them} in na_values, or name the column in categorical{alone}."
-        if (limit := limit_in(example)) is not None:
-            way = f"write limits of detection as numbers, such as {limit}, or name {them} in na_values."
-        raise FedkinError(f"{here} holds {what}, but '{example}' in row {row + 1}{more}; {way}")
-
-
-def _are_most(words: Words, codes: Codes, fitting: npt.NDArray[np.bool_]) -> bool:
-    """Return whether enough of a column's distinct texts are `fitting`, and most cells that are not empty."""
-    right = np.append(fitting, False)[codes].sum()
-    others = int((~fitting).sum())
-    most = _MOSTLY if others > _FEW_WORDS else _HALF
-    measured = others == 1 and sum("." in word or "," in word for word in words[fitting]) >= _FRACTIONS
-    return bool(fitting.sum() >= (_SOME_MEASURED if measured else _SOME) and right >= most * (codes >= 0).sum())
 
 
 def _of_levels(name: str, cells: pd.Series, levels: Sequence[str], here: str) -> tuple[Column, Values]:

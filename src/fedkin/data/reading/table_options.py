@@ -33,8 +33,9 @@ class TableOptions:
     `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
     which "" stands for all columns.
 
-    In `signed` columns "-" is a value though none may be "+", in `nones` "None" is, and `features` are no labels
-    whatever they are called, as the clients' schema knows of new rows.
+    In `signed` columns "-" is a value though none may be "+", in `nones` "None" is, `numbers` hold such, `truths` truth
+    values by the clients' words for false and true, and `features` are no labels whatever they are called, as the
+    clients' schema knows of new rows.
 
     Raises FedkinError if a value is of another type.
     """
@@ -52,6 +53,8 @@ class TableOptions:
     signed: Sequence[str] = ()
     nones: Sequence[str] = ()
     features: Sequence[str] = ()
+    numbers: Sequence[str] = ()
+    truths: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for option in ("drop", "categorical", "log", "log1p"):

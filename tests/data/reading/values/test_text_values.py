@@ -254,8 +254,12 @@ def test_weeks_are_their_mondays():
 
 
 def test_points_between_thousands_are_seen_where_there_are_two():
-    assert read(["1.234.567", "95.300", "937", "0"]) == (Column("c"), [1234567, 95300, 937, 0])
-    assert read(["1.002.321", "-1.005.316"]) == (Column("c"), [1002321, -1005316])
+    for cells in (["1.234.567", "95.300", "937", "0"], ["1.234.567", "-1.005.316"]):
+        assert sentence(cells) == (
+            f"Column 'c' of Client 0 holds '{max(cells, key=len)}', whose points separate thousands; set decimal = "
+            "',', or write it without them."
+        )
+        assert read(cells, decimal=",")[1][0] == 1234567
     for codes in (["123.456.789", "987.654.321"], ["1.2.3", "1.234.567"], ["10.0.0.1", "1.234.567"]):
         assert read(codes)[0].kind == "category"
 

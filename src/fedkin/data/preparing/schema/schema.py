@@ -104,7 +104,9 @@ class Schema:
         log, log1p = ([column.name for column in self.columns if column.kind == kind] for kind in LOGARITHMS)
         features = [column.name for column in self.columns]
         kinds = TableOptions(categorical=categorical, ordinal=ordinal, log=log, log1p=log1p)
-        return replace(kinds, signed=signed, nones=nones, features=features)
+        numbers = [column.name for column in self.columns if column.kind == "number" and not column.may_be_truth]
+        truths = {column.name: column.categories for column in self.columns if column.kind == "boolean"}
+        return replace(kinds, signed=signed, nones=nones, features=features, numbers=numbers, truths=truths)
 
 
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:

@@ -102,8 +102,6 @@ def as_numbers(words: Words, decimal: str) -> Values | None:
         shares = as_numbers(_without_percent(words), decimal)
         return None if shares is None else shares / 100
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
-    if decimal == "." and _have_points_between_thousands(words):
-        return as_numbers(words, ",")
     if decimal == "," and any(map(_parts_thousands_and_points, words)):
         return as_numbers(words, ".")
     if decimal == ",":
@@ -141,7 +139,7 @@ def _parts_thousands_and_points(word: str) -> bool:
     return "." in word and _GROUPED["."].fullmatch(word) is not None and _GROUPED[","].fullmatch(word) is None
 
 
-def _have_points_between_thousands(words: Words) -> bool:
+def have_points_between_thousands(words: Words) -> bool:
     """Return whether some texts are like 1.234.567, and all others like it, 1.234 or 937; 123.456.789 may be codes."""
     parts = [word.lstrip("+-").split(".") for word in words]
     if max(map(len, parts), default=0) < _MILLIONS or not all(map(_POINT_GROUPS.fullmatch, words)):

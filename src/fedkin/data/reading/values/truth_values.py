@@ -29,6 +29,12 @@ def is_enough(no: str, yes: str) -> bool:
     return len(no) > 1 and (no, yes) in BOOLEANS
 
 
+def meant_as_truths(word: str) -> float | None:
+    """Return 0 or 1 for a word of false or true in a language that is known, alone; ``None`` for others."""
+    found = {float(word.lower() == yes) for no, yes in (*BOOLEANS, *BOTH_BOOLEANS) if word.lower() in (no, yes)}
+    return found.pop() if len(found) == 1 else None
+
+
 def truths_in(words: Sequence[str]) -> tuple[tuple[str, str], list[bool]] | None:
     """Return how a column writes false and true, and which of its texts are true; ``None`` if others are among them.
 

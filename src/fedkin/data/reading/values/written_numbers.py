@@ -17,11 +17,11 @@ def written_as(words: Words, decimal: str) -> str:
     """Return the first of a column's distinct texts that may be read in two ways; empty if there is none.
 
     That is 2E5, which no program writes so, if all others are whole numbers; and 120.000, which may be 120 or 120,000,
-    if all have three decimals after the `decimal` sign. Of times and durations it is the first.
+    if all have three decimals after the `decimal` sign. Of times and durations it is one of several parts.
     """
     thousands = COMMA_THOUSANDS if decimal == "," else POINT_THOUSANDS
-    if len(words) and is_duration(words[0]):
-        return str(words[0])
+    if (span := next(filter(is_duration, words), None)) is not None:
+        return str(span)
     if exponents := [word for word in words if _EXPONENT.fullmatch(word)]:
         return exponents[0] if all(_EXPONENT.fullmatch(word) or _WHOLE.fullmatch(word) for word in words) else ""
     if len(words) >= _SEVERAL and all(map(thousands.fullmatch, words)):
