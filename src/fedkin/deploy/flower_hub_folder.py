@@ -45,7 +45,9 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
     config = load_config(experiment, [*federated, *settings])
     check_federated(config)
     if config.federation.listed:
-        raise FedkinError("[federation] lists clients, but nobody knows yet who takes part in an app of Flower Hub.")
+        raise FedkinError(
+            "[federation] lists clients, but the clients of an app of Flower Hub are not known in advance."
+        )
     package = name.lower().replace("-", "_")
     words = {
         "name": name,

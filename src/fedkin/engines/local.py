@@ -92,7 +92,7 @@ class LocalFederation(Federation):
     failures : iterable of (int, int)
         Pairs (exchange, client) that are lost on purpose; exchanges count from 1.
     on_progress : callable, optional
-        Called with (clients done, clients asked) as an exchange goes on.
+        Called with (clients done, clients asked) during an exchange.
     """
 
     def __init__(

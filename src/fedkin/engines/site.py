@@ -42,7 +42,7 @@ class Site:
     """A site's data and private folder, and how it runs tasks on them.
 
     Names are unique in a federation. The private `folder` has its memory, identity and results; it is made its owner's
-    alone, and nobody else writes there. Samples `x` are as in `Client`; `y`, int64 ``(n,)``, are indices into
+    alone, and no one else writes there. Samples `x` are as in `Client`; `y`, int64 ``(n,)``, are indices into
     `classes`, and `features` names of a table's columns; both may be empty. `table` is as it was read, as `reading`
     says.
 
@@ -54,9 +54,9 @@ class Site:
     ``None`` for all, it imports tasks, models and features that the server names. `reserve` is for a site with a
     privacy budget: called with a run's token and mu, whether the run may spend it, see `Client.reserve`; the site then
     refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
-    site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; empty:
-    anybody. `lacks` is called with what an experiment says of columns, and returns lines that the site's own file lacks
-    to agree with it, see `fedkin.data.reading.asked_columns.lines_lacking`.
+    site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; if
+    empty, any site. `lacks` is called with what an experiment says of columns, and returns lines that the site's own
+    file lacks to agree with it, see `fedkin.data.reading.asked_columns.lines_lacking`.
     """
 
     name: str

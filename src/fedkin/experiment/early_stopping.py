@@ -38,7 +38,7 @@ class EarlyStopping(Callback):
     Raises
     ------
     FedkinError
-        If a parameter is out of its range; or, as the run goes on, if the metric is not measured.
+        If a parameter is out of its range; or, during the run, if the metric is not measured.
 
     Examples
     --------

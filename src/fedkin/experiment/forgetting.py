@@ -23,7 +23,16 @@ from fedkin.experiment.config import Config
 from fedkin.experiment.forgetting_plan import ForgettingPlan
 from fedkin.experiment.outputs import MODELS, RESULT, RESULTS, load_found
 from fedkin.experiment.run import execute, resume
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, SITES, TIMING, check_empty, reopen
+from fedkin.experiment.run_folder import (
+    CHECKPOINT,
+    CLIENT_FOLDERS,
+    CONFIG,
+    LEDGER,
+    RECORDS,
+    TIMING,
+    check_empty,
+    reopen,
+)
 from fedkin.experiment.run_loop import RunOutcome, prepare
 
 FORGOTTEN = "forgotten.json"
@@ -32,7 +41,7 @@ _TEXTS = (".toml", ".jsonl", ".json", ".csv", ".html")
 _NOT_COVERED = [
     "copies of the run: backups, trackers, reports, models and predictions that were handed out",
     "what other clients have received before and kept",
-    "the client's own data, which nobody but the client deletes",
+    "the client's own data, which only the client can delete",
     "what the run before and the run after show together: the difference is of this client",
 ]
 
@@ -76,7 +85,7 @@ def _run(plan: ForgettingPlan, out: Path, progress: Progress) -> RunOutcome:
     if plan.checkpoint is None:
         return execute(plan.config, out, progress)
     forgotten = {str(at) for at in plan.clients}
-    files = {RECORDS, TIMING, LEDGER, SITES}
+    files = {RECORDS, TIMING, LEDGER, CLIENT_FOLDERS}
 
     def left_out(place: str, names: list[str]) -> set[str]:
         return {name for name in names if (name not in files if Path(place) == plan.folder else name in forgotten)}

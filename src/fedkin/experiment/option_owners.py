@@ -13,10 +13,10 @@ _NAMED = 4
 
 
 def check_owners(kind: registry.Kind, default: str, tables: Mapping[str, Any], places: Mapping[str, str]) -> None:
-    """Raise FedkinError if an option of a section is none of its method or scenario, and others have it.
+    """Raise FedkinError if an option belongs to other methods or scenarios than that of its section.
 
-    `tables` are the sections; `default` is the name of the method or scenario where its section has none. Slips of an
-    own option's name are left to others. `places` say where keys were given, such as "on the command line".
+    `tables` are the sections; `default` is the name of the method or scenario where its section has none. Misspelt
+    names of its own options are left to other checks. `places` say where keys were given: "on the command line".
     """
     section = tables.get(kind, {})
     name = str(section.get("name", default))

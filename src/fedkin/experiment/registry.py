@@ -71,7 +71,7 @@ METHODS = {
     "sattler": _clients("sattler:SattlerMethod", "Cuts clusters of clients in two, again and again, by their updates."),
     "clove": _clients("clove:CLoVEMethod", "Clusters clients in every round by their losses under K models."),
     "feddrift": _clients(
-        "feddrift.feddrift:FedDriftMethod", "Clusters clients anew in every time step, as they drift."
+        "feddrift.feddrift:FedDriftMethod", "Clusters clients again in every time step, as their data drift."
     ),
     "fedrc": _clients("fedrc:FedRCMethod", "Clients belong to K clusters to a part; parts concept shift only."),
     "ifca": _clients("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),

@@ -5,7 +5,7 @@ after every step), and at the end ``labels/<client>.csv``, ``result.json`` with 
 of all but the checkpoint, which has its own, and ``report.html``. Killed at any moment and resumed, a run leaves the
 same bytes as one that was never stopped, in every file except ``timing.jsonl``. That has the seconds of each step, and
 those all clients together computed in it; its step 0 is preparing the data and the method's init. With the engine
-``flower`` a client's private files are in ``sites/<id>``, where ``identity`` is random, too. While a process works in
+``flower`` a client's private files are in ``clients/<id>``, where ``identity`` is random, too. While a process works in
 the folder, ``.fedkin.lock`` is there.
 """
 
@@ -33,10 +33,10 @@ from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.data_overview import overview
 from fedkin.experiment.run_folder import (
     CHECKPOINT,
+    CLIENT_FOLDERS,
     CONFIG,
     LEDGER,
     REPORT,
-    SITES,
     TIMING,
     no_run,
     run_config,
@@ -220,7 +220,7 @@ def _clear(folder: Path) -> None:
     """Delete what a run wrote into its empty folder before it failed in its first step."""
     for name in (CONFIG, SUMS, TIMING, NOTES):
         (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / SITES, ignore_errors=True)
+    shutil.rmtree(folder / CLIENT_FOLDERS, ignore_errors=True)
 
 
 def check_experiment(config: Config) -> None:

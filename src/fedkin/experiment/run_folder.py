@@ -23,13 +23,13 @@ KEPT = "checkpoints"
 """Folder of earlier checkpoints, by step, where they are kept."""
 CONFIG, RECORDS, TIMING = "config.toml", "records.jsonl", "timing.jsonl"
 CHECKPOINT, REPORT = "checkpoint.safetensors", "report.html"
-SITES = "clients"
-"""Folder with a folder for each simulated client of Flower's."""
+CLIENT_FOLDERS = "clients"
+"""Folder with the private folders of clients in Flower's simulation."""
 LEDGER = "federation.json"
-"""In a folder of a real federation, whose clients nobody but its server reaches."""
+"""Only in the folder of a real federation, whose clients only its server can reach."""
 
 TRACKED = (RESULT, REPORT)
-"""Files that trackers keep; the first is there when the run is done."""
+"""Files that trackers keep; a finished run has both."""
 
 _FIELDS = {"answered": list, "missing": dict, "values": dict, "metrics": dict, "sent": int, "received": int}
 """What a record has besides its step."""
@@ -153,7 +153,7 @@ def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def is_finished(folder: Path) -> bool:
-    """Return whether the run in `folder` has ended; its page alone does not say so, which unfinished runs may have."""
+    """Return whether the run in `folder` has ended; the report alone is no sign, as unfinished runs may have one."""
     return all((folder / name).is_file() for name in TRACKED)
 
 

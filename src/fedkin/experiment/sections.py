@@ -115,7 +115,7 @@ class DataSection(BaseModel):
 
     @property
     def of_columns(self) -> dict[str, Any]:
-        """What is said of columns and differs from the default; each site's own file says it for a real federation."""
+        """Options of columns that differ from their defaults; in a real federation each site's own file has them."""
         return {
             key: given for key in COLUMN_KEYS if (given := getattr(self, key)) != type(self).model_fields[key].default
         }

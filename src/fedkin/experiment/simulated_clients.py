@@ -20,7 +20,7 @@ from fedkin.engines.site import Site
 from fedkin.engines.site_memory import WatchedSites
 from fedkin.engines.site_request import Request
 from fedkin.experiment.config import Config, config_of
-from fedkin.experiment.run_folder import SITES
+from fedkin.experiment.run_folder import CLIENT_FOLDERS
 from fedkin.experiment.sections import EngineSection
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _watched(population: Population, folder: Path) -> WatchedSites:
 
 
 def _folder(run: Path, client: int) -> Path:
-    return run / SITES / str(client)
+    return run / CLIENT_FOLDERS / str(client)
 
 
 def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:

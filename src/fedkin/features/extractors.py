@@ -31,7 +31,7 @@ def extract(name: str, x: Tensor) -> Tensor:
     a dotted path ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called
     once in a process, so it must return the same at every client and in every process.
 
-    Raises FedkinError if there are no such features, or they cannot be had of these samples.
+    Raises FedkinError if there are no such features, or they cannot be computed for these samples.
     """
     extractor = _extractor(name, x)
     if name in known:

@@ -26,9 +26,9 @@ def side_of(width: int) -> int | None:
 def are_flat_images(x: Tensor) -> bool | None:
     """Return whether rows ``(n, width)`` look like square images of one channel, pixel after pixel, row after row.
 
-    In images a pixel goes with the next across and the next down, and less with one half a row away. Along a curve
-    columns go together the less the further they are apart, and answers to questions alike wherever they are. Returns
-    ``None`` if neither is clear, as of fewer than 20 rows.
+    In images a pixel correlates with its right and its lower neighbour, and less with one half a row away. Along a
+    curve, correlation falls with the distance of columns; between answers to questions it does not depend on it.
+    Returns ``None`` if neither is clear, as with fewer than 20 rows.
     """
     side = side_of(x.shape[1]) if x.ndim == 2 else None
     if side is None:

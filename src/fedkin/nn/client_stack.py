@@ -49,7 +49,7 @@ class Job:
     descent: Descent
 
     def alone(self) -> Trained:
-        """Train the model by itself with `descend`."""
+        """Train the model alone with `descend`."""
         return descend(self.architecture, self.start, self.x, self.y, self.rng, self.descent)
 
 
@@ -165,7 +165,7 @@ class _Models:
         self.step_all, self.step_some = Recorded(self._step_all), Recorded(self._step_some)
 
     def load(self, starts: Sequence[Tensor]) -> None:
-        """Begin anew from models ``(size,)``, one for each."""
+        """Start again from models ``(size,)``, one for each."""
         distinct = {id(start): start for start in starts}  # often all clients begin with one model
         rows = {key: row for row, key in enumerate(distinct)}
         there = torch.stack(list(distinct.values())).to(self.where)

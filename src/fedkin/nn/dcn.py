@@ -106,7 +106,7 @@ class _Clusters:
     counts: Tensor
 
     def assign(self, rows: Tensor, codes: Tensor) -> None:
-        """Assign the samples at `rows` anew, and move each centroid towards those assigned to it.
+        """Assign the samples at `rows` again, and move each centroid towards those assigned to it.
 
         A centroid moves by ``1 / count`` of the way to one sample after another, which makes it the mean of all that
         were ever assigned to it.

@@ -63,7 +63,7 @@ class UpdateRule:
         return 3 + 2 * remembered
 
     def restart(self, start: Tensor) -> None:
-        """Begin anew from other initial parameters of the same shape."""
+        """Start again from other initial parameters of the same shape."""
         if self.start is not None:
             self.start.copy_(start)
         if self.velocity is not None:

@@ -69,7 +69,7 @@ def fit(
     stack_size: int | None = None,
     rows: Sequence[Tensor] | None = None,
 ) -> Tensor:
-    """Train every model of `stack` on its own data; the result is as if each were trained by itself.
+    """Train every model of `stack` on its own data; the result is as if each were trained alone.
 
     `stack`, float32 ``(K, size)``, is not modified. Return the trained parameters ``(K, size)``, on the processor.
 

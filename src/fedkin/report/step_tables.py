@@ -12,7 +12,7 @@ from fedkin.report.results_view import ResultTable, TableCell
 from fedkin.report.timeline import NO_EVENTS, Curve, Timeline
 
 MIN_STEPS = 4
-"""Steps from which a curve is drawn; a line through fewer shows a trend that nobody knows."""
+"""Minimum number of steps for a curve; a line through fewer would suggest a trend."""
 
 
 def is_short(curve: Curve) -> bool:

@@ -24,9 +24,9 @@ _PURPOSE = b"fedkin key of secure sums"
 class SiteIdentity:
     """Signing identity of a site: signs its keys for secure sums and checks the signatures of other sites.
 
-    A signature is good for one run, whose token is `run`. `key` is the file of the site's private key; without one it
-    signs nothing. `listed` are public keys of the sites that it shares a sum with, by name, see `public_keys`; empty:
-    anybody.
+    A signature is valid for one run, whose token is `run`. `key` is the file of the site's private key; without one it
+    signs nothing. `listed` are public keys of the sites that it shares a sum with, by name, see `public_keys`; if
+    empty, any site.
     """
 
     run: str

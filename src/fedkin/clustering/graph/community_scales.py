@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedkin.clustering.graph.louvain import CommunityLabels, renamed
 
 MAX_CLUSTERS = 100
-"""Scales of more clusters are left out: nobody reads them."""
+"""Maximum number of clusters of a scale; scales with more are left out."""
 
 
 def scales_of(

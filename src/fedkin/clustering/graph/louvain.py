@@ -54,7 +54,7 @@ def renamed(labels: CommunityLabels) -> CommunityLabels:
     first = np.full(int(labels.max()) + 1, count)
     first[labels[::-1]] = np.arange(count)[::-1]
     rank = np.empty_like(first)
-    rank[np.argsort(first)] = np.arange(len(first))  # names that nobody has come last
+    rank[np.argsort(first)] = np.arange(len(first))  # unused names come last
     return rank[labels]
 
 

@@ -44,7 +44,7 @@ class FlowerFederation(Federation):
     The members of the `roster` are the clients, with ids in order of their names, or in that of `order`, where a run is
     resumed. `run` is the token of the run, hexadecimal; `timeout` is in seconds; `classes` are in the order of their
     numbers, the same at all clients. `watched` are the clients, if they run on this machine. `on_progress` is called
-    with (clients done, clients asked) as an exchange goes on. So many `newcomers` may still join; they have the ids
+    with (clients done, clients asked) during an exchange. So many `newcomers` may still join; they have the ids
     after `order`. `quorum` is a fraction of the clients asked, in (0, 1]. `names` are those of the sites, in order of
     id; a free seat has a name that no site has.
     """

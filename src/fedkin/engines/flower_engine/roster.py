@@ -31,13 +31,13 @@ class Roster:
     `known` has the identity of each site that took part before, by name, where a run is resumed, and `keys` their
     `Member.key`; no other site is admitted then. `listed` are the only sites that are admitted, by name, with the key
     of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
-    So many `newcomers` may join after `gather`. Sites that are `forgotten` are asked for nothing: nobody waits for
-    them, and their names stay theirs. `report` is given a sentence whenever something changes: which sites are
+    So many `newcomers` may join after `gather`. Sites that are `forgotten` are asked for nothing and not waited for,
+    and keep their names. `report` is given a sentence whenever something changes: which sites are
     connected, and which are refused and why. `labels` says whether sites send the names of their classes. `columns` is
     what the experiment says of columns; a site whose own file is ignorant of it refuses to take part.
 
     `members` are by name, including those that are not connected now; `classes` are names of classes that newcomers may
-    have, set by whoever knows them, once the sites have gathered. `refused` has a sentence about every node that was
+    have, set by the caller once the sites have gathered. `refused` has a sentence about every node that was
     refused; the writer of records empties the list.
     """
 

@@ -21,13 +21,13 @@ MIN_EFFECT = 0.06
 _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
 _ALONE, _AT_LEAST = 0.9, 0.6
-"""Part of a cluster's reported samples that one client has, from which it is said, and of all that there may be."""
+"""Minimum share of one client in a cluster's reported samples, and in all that there may be, for a remark on it."""
 _SURELY = 0.8
-"""Part of all that there may be below which only reported samples are spoken of."""
+"""Share of all samples that there may be below which the remark speaks of reported samples only."""
 _MOSTLY = 0.8
-"""Part of the reported samples from which the sentence on a cluster says how much one client has."""
+"""Share of the reported samples from which the sentence on a cluster gives the share of its largest client."""
 _CLEARLY, _BY_CHANCE = 0.5, 1.0
-"""And that others have at most this part of what their part of all samples lets expect, less a sample."""
+"""Others have at most this part of the samples that their share of all samples lets expect, less `_BY_CHANCE`."""
 _NAMED = 4
 _CLIENTS, _NAMED_CLUSTERS, _COLUMNS = 5, 10, 8
 
@@ -37,7 +37,7 @@ def sentences(
 ) -> list[str]:
     """Describe each cluster in a sentence: its size, what distinguishes it, and the clients with samples in it.
 
-    Where the same is said of several clusters, but for the numbers, how each differs from the others of these follows.
+    Clusters with the same description, but for the numbers, are also distinguished from one another.
     `names` are the clients', in order of id; by default their ids. `columns` are those of the profile, where they are
     known already.
     """
@@ -135,7 +135,7 @@ def _largest_holder(profile: ClusterProfile, cluster: int) -> tuple[int, int]:
 
 
 def _is_clearly_more(profile: ClusterProfile, client: int, own: int, most: int) -> bool:
-    """Return whether a client has far more of a cluster, of `most` samples, than its part of all samples."""
+    """Return whether a client has far more of a cluster of `most` samples than its share of all samples."""
     of_all = {client: int(members.sum()) for client, members in profile.members.items()}
     others = 1 - of_all[client] / max(1, sum(of_all.values()))
     return most - own <= _CLEARLY * others * most - _BY_CHANCE
@@ -182,7 +182,7 @@ def _sentence(
 
 
 def _unlike(profile: ClusterProfile, cluster: int, like: Sequence[int], is_described: bool) -> str:
-    """Describe how a cluster differs from those of which the same is said; an empty text if that is said already."""
+    """Describe how a cluster differs from those with the same description; an empty text if that is clear already."""
     described = int((profile.samples > 0).sum())
     if not like or (not is_described and len(like) == described - 1):
         return ""
@@ -220,7 +220,7 @@ def contrasts(profile: ClusterProfile, cluster: int, others: Sequence[int]) -> l
 
 
 def alike(said: Sequence[Sequence[str]], described: Sequence[int]) -> dict[int, list[int]]:
-    """Return for each cluster the others of which the same is said, but for numbers; without those that have none.
+    """Return for each cluster the others with the same description, but for numbers; clusters without any are left out.
 
     `said` has the phrases of each cluster's sentence; `described` are the clusters that have one.
     """

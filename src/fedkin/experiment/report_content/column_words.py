@@ -115,7 +115,7 @@ def _category_contrast(pair: ClusterProfile, at: int) -> str:
 def _numbers(profile: ClusterProfile, moments: Moments, limited: Moments, at: int) -> DescribedColumn:
     """Describe a column by its true moments; which clusters differ in it is read from those of limited values.
 
-    Where the true means of few far values say the opposite, or nothing, the phrase has limited ones, and says so.
+    If a few extreme values reverse or hide the difference of true means, the phrase has limited means, and says so.
     """
     column, n, means = profile.columns[at], moments.n[at], moments.means[at]
     total, mean, spread = limited.total[at], limited.mean[at], limited.spread[at]
