@@ -47,6 +47,16 @@ def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         ("run kfed --sede 1", "No such option '--sede'; did you mean '--seed'? See `fedkin run --help`."),
         ("run kfed --rounds 1", "No such option '--rounds'. It is set by --set method.rounds=VALUE. See "
                                 "`fedkin run --help`."),
+        ("run kfed --local-clusters 2", "No such option '--local-clusters'. It is set by --set "
+                                        "method.local_clusters=VALUE. See `fedkin run --help`."),
+        ("run fedavg --local-clusters 2", "No such option '--local-clusters'; did you mean '--clusters'? See "
+                                          "`fedkin run --help`."),
+        ("run own_kfed:Own --spare 2", "No such option '--spare'. It is set by --set method.spare=VALUE. See "
+                                       "`fedkin run --help`."),
+        ("compare wine --methods kfed,own_kfed:Own --spare 2", "No such option '--spare'. It is set by --set "
+                                                               "method.spare=VALUE. See `fedkin compare --help`."),
+        ("run own_kfed:Other --spare 2", "No such option '--spare'. Any key of the experiment is set by --set "
+                                         "KEY=VALUE. See `fedkin run --help`."),
         ("run kfed --model x", "No such option '--model'. It is set by --set method.module=VALUE. See "
                                "`fedkin run --help`."),
         ("run kfed --xyz 1", "No such option '--xyz'. Any key of the experiment is set by --set KEY=VALUE. See "
@@ -64,8 +74,15 @@ def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )  # fmt: skip
 def test_wrong_usage_is_one_sentence_with_one_suggestion(
-    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "own_kfed.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedkin.methods.samples.kfed import KFedMethod\n"
+        "@dataclass(frozen=True)\n"
+        "class Own(KFedMethod):\n    spare: int = 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
     assert fedkin(*words.split()) == 2
     assert capsys.readouterr() == ("", f"fedkin: {sentence}\n")
 

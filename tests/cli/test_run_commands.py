@@ -67,6 +67,21 @@ def test_options_and_settings_that_contradict_each_other_are_refused(capsys: pyt
     assert fedkin("run", "kfed", "--dry-run", "--clusters", "3", "--set", "method.n_clusters=3") == 0
 
 
+@pytest.mark.parametrize("given", ["rounds=3", "method.rounds=3"])
+def test_a_setting_in_the_place_of_data_is_answered_with_set(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fedkin("run", "ffcm", given) == 2
+    sentence = f"'{given}' is no data set, but a setting; give it as --set method.rounds=3."
+    assert capsys.readouterr() == ("", f"fedkin: {sentence}\n")
+
+
+def test_data_whose_name_has_an_equals_sign_are_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rounds=3.csv").write_text("a,b,label\n" + "".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(60)))
+    assert (
+        fedkin("run", "kfed", "rounds=3.csv", "--set", "scenario.name=iid", "--clusters", "2", "--dry-run", "-q") == 0
+    )
+
+
 def test_a_dry_run_says_how_the_data_were_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for name, rows, last in (("north", 200, "smoker"), ("south", 90, "place")):
         lines = [f"{name}{at},{at % 50 or ''},{'ab'[at % 2]},2024-01-{at % 28 + 1:02},{at % 3}" for at in range(rows)]

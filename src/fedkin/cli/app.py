@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -19,7 +19,7 @@ from click.shell_completion import get_completion_class
 
 from fedkin import __version__
 from fedkin.cli.help_pages import Argument, Group
-from fedkin.cli.other_programs import SENTENCES, key_of
+from fedkin.cli.other_programs import SENTENCES, key_of, key_of_method
 from fedkin.experiment.terminal_tables import in_shell
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         error.show()
         raise SystemExit(REFUSED) from None
     except click.UsageError as error:
-        stop(_sentence(error), REFUSED)
+        stop(_sentence(error, sys.argv[1:] if arguments is None else arguments), REFUSED)
     except click.Abort:
         stop("Interrupted.", INTERRUPTED)
     except BrokenPipeError:  # who reads the output has read enough
@@ -130,7 +130,7 @@ def stop(sentence: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def _sentence(error: click.UsageError) -> str:
+def _sentence(error: click.UsageError, words: Sequence[str]) -> str:
     """Describe a command-line error, with the nearest existing option and how to get help."""
     said, hint = error.format_message().rstrip("."), ""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
@@ -138,6 +138,8 @@ def _sentence(error: click.UsageError) -> str:
         said = f"No such option '{error.option_name}'"
         if known := SENTENCES.get(error.option_name.lstrip("-")):
             hint = f"{known} "
+        elif key := key_of_method(error, words):
+            hint = f"It is set by --set {key}=VALUE. "
         elif near := difflib.get_close_matches(error.option_name, options, n=1, cutoff=0.7):
             said += f"; did you mean '{near[0]}'?"
         elif key := key_of(error):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
 import click
 
 COMMANDS = {
@@ -54,11 +58,37 @@ SENTENCES |= dict.fromkeys(
 
 def key_of(error: click.NoSuchOption) -> str | None:
     """Return the experiment's key that a non-existent option probably means; ``None`` if none is known."""
-    assert error.ctx is not None
-    if "settings" not in {each.name for each in error.ctx.command.params}:
-        return None
-    name = error.option_name.lstrip("-").replace("-", "_")
-    return _KEYS.get(name) or _key_that_ends(name)
+    return (_KEYS.get(_name(error)) or _key_that_ends(_name(error))) if _takes_keys(error) else None
+
+
+def key_of_method(error: click.NoSuchOption, words: Sequence[str]) -> str | None:
+    """Return the key of a non-existent option that a method named among the `words` of the command line has."""
+    from fedkin.core import FedkinError
+    from fedkin.core.options import options_of
+    from fedkin.experiment import registry
+
+    for word in [part for each in words for part in each.split(",")] if _takes_keys(error) else ():
+        with suppress(FedkinError):
+            if registry.is_known("method", word) and any(
+                option.name == _name(error) for option in options_of(registry.resolve("method", word))
+            ):
+                return f"method.{_name(error)}"
+    return None
+
+
+def setting_of(given: str) -> str | None:
+    """Return the setting, as --set takes it, that was given in the place of data; ``None`` if it is none."""
+    name, equals, value = given.partition("=")
+    key = name if "." in name else _KEYS.get(name) or _key_that_ends(name.replace("-", "_"))
+    return f"{key}={value}" if equals and key and not Path(given).exists() else None
+
+
+def _takes_keys(error: click.NoSuchOption) -> bool:
+    return error.ctx is not None and "settings" in {each.name for each in error.ctx.command.params}
+
+
+def _name(error: click.NoSuchOption) -> str:
+    return error.option_name.lstrip("-").replace("-", "_")
 
 
 def _key_that_ends(name: str) -> str | None:

@@ -13,6 +13,7 @@ import click
 from fedkin.cli import shared_options
 from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
 from fedkin.cli.help_pages import DATA, METHOD
+from fedkin.cli.other_programs import setting_of
 
 if TYPE_CHECKING:
     from fedkin.experiment.config import Config
@@ -66,6 +67,8 @@ def run(
     """Run an experiment and write its results to a folder."""
     if given is not None and data is not None:
         stop(f"The data set was given twice, as '{given}' and as '{data}'.", REFUSED)
+    if given is not None and (setting := setting_of(given)):
+        stop(f"'{given}' is no data set, but a setting; give it as --set {setting}.", REFUSED)
     data = given if data is None else data
     keys = {
         "data.source": data, "scenario.name": scenario, "scenario.clients": clients, "method.n_clusters": clusters,
