@@ -33,6 +33,7 @@ from fedkin.data.preparing.new_rows import ends_outward
 from fedkin.data.preparing.notes.category_notes import note_on_apart_categories, notes_on_categories
 from fedkin.data.preparing.notes.category_rows import CategoryRows, rows_by_column
 from fedkin.data.preparing.notes.column_notes import notes_on_codes, wrong_truths
+from fedkin.data.preparing.notes.other_scales import notes_on_other_scales
 from fedkin.data.preparing.notes.range_notes import notes_on_ranges
 from fedkin.data.preparing.preparation import STATE, Preparation, remember
 from fedkin.data.preparing.preparing_options import Imputation, PreparingOptions
@@ -254,6 +255,7 @@ def _notes_on_kept(
         *notes_on_ranges(names, replies, dates, sums.mean[at], own),
         *notes_on_ranges([*logs], replies, logs=logs),
         *notes_on_codes(names, sums.mean[at], replies, own),
+        *notes_on_other_scales(numbers, replies),
     ]
 
 
