@@ -8,6 +8,7 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, Federation, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import checked_method
+from fedkin.features import kept_features
 from fedkin.methods.samples.uifca import UIFCAMethod, likelihoods
 from fedkin.nn.flow import Flow, spread_levels, to_logits
 
@@ -55,6 +56,14 @@ def test_blobs_are_found():
     fresh = MEANS + 0.1
     assert len(set(method.predict(method.result(state), fresh).tolist())) == 3
     assert sum(record.values["sizes"]) == 240
+
+
+def test_features_of_the_first_centroids_are_not_kept_for_training():
+    clients = [Client(i, torch.rand(30, 1, 4, 4, generator=torch.Generator().manual_seed(i))) for i in range(3)]
+    fed, method = LocalFederation(clients, seed=0), UIFCAMethod(**TINY, rounds=2)
+    state, _ = method.step(fed, method.init(fed))
+    assert not state.finished
+    assert not any(client.x in kept_features._kept for client in clients)
 
 
 def test_training_makes_samples_likelier():

@@ -30,6 +30,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import Expected, Maybe, Nullable, is_count, is_name, one_of, reals, updates, whole, within
 from fedkin.features.extractors import width_of
+from fedkin.features.kept_features import drop
 from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
 from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
 from fedkin.methods.samples.sample_method import (
@@ -254,10 +255,11 @@ def choose_and_train(client: Client, payload: Payload) -> Payload:
     reply: Payload = {}
     if "choose" in payload:
         before = client.state.get("clusters")
-        by_centroids = payload["choose"] == "centroids"
-        clusters = (
-            predict_nearest(payload["start"], client.x) if by_centroids else likelihoods(payload, client.x).argmax(0)
-        )
+        if payload["choose"] == "centroids":
+            clusters = predict_nearest(payload["start"], client.x)
+            drop(client.x)  # flows need no features
+        else:
+            clusters = likelihoods(payload, client.x).argmax(0)
         client.state["clusters"] = clusters
         reply["moved"] = len(client) if before is None else int((clusters != before).sum())
         client.state["sizes"] = clusters.bincount(minlength=len(payload["models"]))
