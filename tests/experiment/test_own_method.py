@@ -135,7 +135,7 @@ def test_the_file_of_a_site_trusts_its_package_and_the_readme_says_so(tmp_path: 
         init(app, name, 2, ["method.n_clusters=2"], "127.0.0.1", 9092, insecure=True)
         site, readme = (app / "site.example.toml").read_text(), (app / "README.md").read_text()
         assert site.count('\npackages = ["own_package"]  # ') == lines
-        assert readme.count("comes from `own_package`, too: install it at the server and at every site") == lines
+        assert readme.count("needs code of `own_package`: install it at the server and at every site") == lines
         assert "$" not in readme.replace("${", "")
 
 
@@ -144,7 +144,7 @@ def test_an_app_for_flower_hub_says_what_to_install_and_simulates_it(tmp_path: P
         app = tmp_path / f"app-{times}"
         init_hub(app, name, ["method.n_clusters=2"], "me")
         readme = (app / "README.md").read_text()
-        assert readme.count("comes from `own_package`, too: install it at the server and at every site") == times
+        assert readme.count("needs code of `own_package`: install it at the server and at every site") == times
         assert "\n\n## In a simulation\n" in readme
         assert "\n\n\n" not in readme
         given = {"partition-id": 0, "num-partitions": 2}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sized
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 
 def given_instead(value: Any) -> str | None:
@@ -13,6 +14,8 @@ def given_instead(value: Any) -> str | None:
 
     Known are lists of dicts, structured arrays, dicts of columns, and the Bunch of scikit-learn's data sets.
     """
+    if issparse(value):  # one form of them is a mapping
+        return None
     if type(value).__name__ == "Bunch" and isinstance(value, Mapping):
         return "a Bunch; give its DataFrame, as load_iris(as_frame=True).frame, or the pair (data, target)"
     if isinstance(value, list | tuple) and value and all(isinstance(row, Mapping) for row in value):
