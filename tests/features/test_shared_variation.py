@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.features.shared_variation import shared_basis
+from fedkin.features.shared_variation import shared_basis, unexplained
 
 
 def covariance(x):
@@ -96,3 +96,18 @@ def test_columns_that_mark_the_same_clusters_are_no_copies():
     basis = shared_basis(covariance(x), 1_000, torch.arange(4))
     assert basis.shape == (4, 1)
     assert (basis[:, 0].abs() > 0.1 * basis.abs().max()).all()
+
+
+def test_what_others_leave_of_a_column_is_all_of_a_random_one_and_little_of_one_they_tell():
+    rng = np.random.default_rng(0)
+    number = rng.normal(size=4000)
+    told, random = (number > 0).astype(float), (rng.random(4000) < 0.5).astype(float)
+    blocks = torch.tensor([-1, 1, 2, 2])
+    x = np.column_stack([number, told, random, 1 - random])
+    left = unexplained(covariance(x), len(x), blocks)
+    assert torch.equal(left[0], torch.zeros(4, dtype=torch.float64))  # numbers are not asked about
+    assert torch.equal(left[1, 2:], torch.zeros(2, dtype=torch.float64))  # nor what two columns leave together
+    assert left[1, 1] == pytest.approx(0.25 * (1 - 2 / np.pi), rel=0.1)  # squared correlation of a number and its sign
+    assert left[2, 2] == pytest.approx(0.25, rel=0.05)
+    copied = unexplained(covariance(np.column_stack([x, random])), len(x), torch.tensor([-1, 1, 2, 2, 3]))
+    assert copied[2, 2] == pytest.approx(0.25, rel=0.05)  # its copy does not explain it

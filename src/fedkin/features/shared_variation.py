@@ -23,6 +23,13 @@ _COPIES = 0.98
 """A column of whose variance another explains more than this, as a town explains the country, is a copy of it."""
 
 
+_SINGULAR = 1e-8
+"""Directions of other columns with less than this part of their largest variance explain nothing."""
+
+_MOST_FREE = 2.0
+"""Maximum factor by which what is left is raised, as a regression on many columns takes too much of few samples."""
+
+
 def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     """Return the directions that replace the features: continuous ones as they are, and what discrete ones share.
 
@@ -47,6 +54,25 @@ def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     projected = (axes @ leading @ leading.T @ back.T)[:, discrete]
     turned = torch.linalg.eigh(projected.T @ covariance @ projected).eigenvectors[:, -shared:]
     return torch.cat([continuous, projected @ turned], 1)
+
+
+def unexplained(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
+    """Return the covariance of what a linear regression on all other columns leaves of each discrete column.
+
+    Arguments are those of `shared_basis`. The result is float64 ``(width, width)``, 0 for continuous features and
+    between columns, because discrete columns vary independently within clusters. Copies are one column.
+    """
+    found, joined = torch.zeros_like(covariance), _without_copies(covariance, blocks)
+    for block in joined[joined >= 0].unique():
+        own = joined == block
+        left, others = covariance[own][:, own], covariance[~own][:, ~own]
+        if len(others):
+            between = covariance[own][:, ~own]
+            inverse = torch.linalg.pinv(others, rtol=_SINGULAR, hermitian=True)
+            left = (left - between @ inverse @ between.T) * min(samples / max(samples - len(others), 1), _MOST_FREE)
+        at = own.nonzero()[:, 0]
+        found[at[:, None], at] = left
+    return found
 
 
 def _without_copies(covariance: Tensor, blocks: Tensor) -> Tensor:

@@ -168,7 +168,7 @@ class SumsPath:
         leading, explained = leading_components(found, state, self.components, self.whitening)
         leading = leading.unit()
         values = {"features": state.features, "components": len(leading.variances), "explained": explained}
-        return state.at(leading), values
+        return state.at(leading, found), values
 
     def _differences(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
         found = summed_differences(sums, state.space)

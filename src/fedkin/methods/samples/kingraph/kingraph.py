@@ -42,6 +42,7 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
     without_clients,
 )
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
+from fedkin.methods.samples.kingraph.quiet_categories import are_clearer
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
 from fedkin.secure_aggregation.sums import can_hide
 
@@ -241,10 +242,12 @@ class KinGraphMethod(SampleMethod):
         """
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
-        points, counts, exact = state.centroids, state.counts, self.epsilon is None
-        clusters, found = node_clusters(
-            points, counts, self.neighbours, wanted, resolution, rng, exact=exact, discrete=state.discrete
-        )
+        how = (state.counts, self.neighbours, wanted, resolution, rng, self.epsilon is None, state.discrete)
+        clusters, found = node_clusters(state.centroids, *how)
+        if resolution is None and (second := state.quietened()) is not state:
+            of_second = node_clusters(second.centroids, *how)
+            if are_clearer(second.centroids, of_second[0], clusters, of_second[1]):
+                state, clusters, found = second, of_second[0], {**of_second[1], "second_space": True}
         values = {"phase": "graph", **found, **values_of_own(state.own, clusters)}
         return replace(state, finished=True, clusters=clusters, scales=found["scales"]), values
 

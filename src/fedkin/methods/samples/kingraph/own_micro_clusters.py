@@ -147,7 +147,7 @@ class OwnPath:
             )
         leading, explained = leading_components(found, state, self.components, self.whitening)
         record.values.update(components=len(leading.variances), explained=explained)
-        return state.at(leading), record
+        return state.at(leading, found), record
 
     def _differences(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
         width = len(state.variances)

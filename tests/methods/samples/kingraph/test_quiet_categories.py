@@ -1,0 +1,62 @@
+"""Numbers that show clusters are not outweighed by a category beside them, and categories that do are not lost."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedkin
+from fedkin.clustering.metrics import adjusted_rand, pooled
+from fedkin.methods.samples.kingraph.quiet_categories import are_clearer, quieter
+
+
+def clients(agreement, seed=0, categories=1, clear=True):
+    """Three clients of three clusters, in two numbers or in categories alone, which mostly tell the cluster."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 3, 450)
+    means = np.array([[0, 5], [3, 0], [6, 5]])[truth] * clear
+    table = pd.DataFrame(means + rng.normal(size=(450, 2)), columns=["alpha", "beta"])
+    for at in range(categories):
+        table[f"type {at}"] = np.array(list("uvw"))[np.where(rng.random(450) < agreement, truth, (truth + 1) % 3)]
+    return [table[site::3] for site in range(3)], [torch.from_numpy(truth[site::3]) for site in range(3)]
+
+
+def agreement_of(model, truth):
+    return adjusted_rand(pooled(truth), pooled(list(model.labels_)))
+
+
+@pytest.mark.parametrize("agreement", [0.6, 0.8])
+@pytest.mark.parametrize("number", ["auto", 3])
+def test_a_category_does_not_outweigh_two_numbers_with_clusters(agreement, number):
+    tables, truth = clients(agreement)
+    model = fedkin.KinGraph(n_clusters=number, random_state=0).fit(tables)
+    assert agreement_of(model, truth) > 0.95
+    again = torch.as_tensor(model.predict(tables[0]))  # new rows are in the same space
+    assert (again == torch.as_tensor(model.labels_[0])).double().mean() > 0.95
+    assert model.records_[-1]["second_space"] is True
+    assert model.cut(3).n_clusters_ == 3
+
+
+def test_categories_that_show_clusters_beside_random_numbers_stay():
+    tables, truth = clients(0.9, categories=4, clear=False)
+    model = fedkin.KinGraph(random_state=0).fit(tables)
+    assert agreement_of(model, truth) > 0.85
+    assert "second_space" not in model.records_[-1]
+
+
+def test_the_second_space_makes_only_directions_smaller_that_others_leave_unexplained():
+    scatter = torch.diag(torch.tensor([1.0, 1.0, 0.1], dtype=torch.float64))
+    left = torch.diag(torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64))
+    matrix = quieter(scatter, left, 10**9, 1.0, False)
+    ratio = matrix.diagonal() / matrix[0, 0]
+    torch.testing.assert_close(ratio, torch.tensor([1.0, 1.0, 0.1**0.5]))
+    assert not len(quieter(scatter, 0.05 * left, 10**9, 1.0, False))  # neighbours differ by more
+
+
+def test_unstable_single_and_worse_clusters_are_not_taken():
+    points = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
+    right, wrong = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 1, 0, 1, 0, 1])
+    assert are_clearer(points, right, wrong, {"stability": 0.95})
+    assert not are_clearer(points, right, wrong, {"stability": 0.94})
+    assert not are_clearer(points, torch.zeros(6, dtype=torch.int64), wrong, {"stability": 1.0})
+    assert not are_clearer(points, wrong, right, {"stability": 1.0})
