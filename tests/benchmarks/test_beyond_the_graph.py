@@ -26,7 +26,8 @@ def test_it_appends_skips_and_shows(
     assert [line["table"] for line in lines] == ["round, 7, 20, 20", "3, 5, 1, 0.9, 450", "beside, 4, 3, 1, 0.7, 900"]
     for line in lines:
         found = dict(zip(benchmark.METHODS, line["found"], strict=True))
-        assert line["group"] == "beside" or found["with, found"][0] > found["without, found"][0] + 0.1
+        assert line["group"] != "clouds" or found["with, found"][0] > found["without, found"][0] + 0.1
+        assert found["with, found"][0] > found["without, found"][0] - 0.05
         assert found["with, given"][0] >= found["without, given"][0]
     printed = capsys.readouterr().out.splitlines()
     assert printed[:5] == printed[5:]
