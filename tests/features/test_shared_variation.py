@@ -111,3 +111,7 @@ def test_what_others_leave_of_a_column_is_all_of_a_random_one_and_little_of_one_
     assert left[2, 2] == pytest.approx(0.25, rel=0.05)
     copied = unexplained(covariance(np.column_stack([x, random])), len(x), torch.tensor([-1, 1, 2, 2, 3]))
     assert copied[2, 2] == pytest.approx(0.25, rel=0.05)  # its copy does not explain it
+
+
+def test_of_constant_columns_nothing_is_left():
+    assert not unexplained(torch.zeros(3, 3, dtype=torch.float64), 10, torch.tensor([-1, 0, 0])).any()

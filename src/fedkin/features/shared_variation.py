@@ -23,8 +23,9 @@ _COPIES = 0.98
 """A column of whose variance another explains more than this, as a town explains the country, is a copy of it."""
 
 
-_SINGULAR = 1e-8
-"""Directions of other columns with less than this part of their largest variance explain nothing."""
+_RIDGE = 1e-6
+"""Variance that is added to each feature, relative to the mean, where columns are regressed on others: indicators of a
+column's categories add up to 1."""
 
 _MOST_FREE = 2.0
 """Maximum factor by which what is left is raised, as a regression on many columns takes too much of few samples."""
@@ -62,16 +63,16 @@ def unexplained(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     Arguments are those of `shared_basis`. The result is float64 ``(width, width)``, 0 for continuous features and
     between columns, because discrete columns vary independently within clusters. Copies are one column.
     """
-    found, joined = torch.zeros_like(covariance), _without_copies(covariance, blocks)
+    joined, width = _without_copies(covariance, blocks), len(blocks)
+    ridge = _RIDGE * float(covariance.trace()) / width or 1.0
+    # What is left of a block is the inverse of its part of the precision matrix, so one inverse serves all of them.
+    precision = torch.linalg.inv(covariance + ridge * torch.eye(width, dtype=covariance.dtype))
+    found = torch.zeros_like(covariance)
     for block in joined[joined >= 0].unique():
-        own = joined == block
-        left, others = covariance[own][:, own], covariance[~own][:, ~own]
-        if len(others):
-            between = covariance[own][:, ~own]
-            inverse = torch.linalg.pinv(others, rtol=_SINGULAR, hermitian=True)
-            left = (left - between @ inverse @ between.T) * min(samples / max(samples - len(others), 1), _MOST_FREE)
-        at = own.nonzero()[:, 0]
-        found[at[:, None], at] = left
+        at = (joined == block).nonzero()[:, 0]
+        left = torch.linalg.inv(precision[at][:, at]) - ridge * torch.eye(len(at), dtype=covariance.dtype)
+        raised = min(samples / max(samples - (width - len(at)), 1), _MOST_FREE) if len(at) < width else 1.0
+        found[at[:, None], at] = left * raised
     return found
 
 
