@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.features.shared_variation import shared_basis, unexplained
+from fedkin.features.shared_variation import shared_basis, unexplained_covariance
 
 
 def covariance(x):
@@ -104,14 +104,14 @@ def test_what_others_leave_of_a_column_is_all_of_a_random_one_and_little_of_one_
     told, random = (number > 0).astype(float), (rng.random(4000) < 0.5).astype(float)
     blocks = torch.tensor([-1, 1, 2, 2])
     x = np.column_stack([number, told, random, 1 - random])
-    left = unexplained(covariance(x), len(x), blocks)
+    left = unexplained_covariance(covariance(x), len(x), blocks)
     assert torch.equal(left[0], torch.zeros(4, dtype=torch.float64))  # numbers are not asked about
     assert torch.equal(left[1, 2:], torch.zeros(2, dtype=torch.float64))  # nor what two columns leave together
     assert left[1, 1] == pytest.approx(0.25 * (1 - 2 / np.pi), rel=0.1)  # squared correlation of a number and its sign
     assert left[2, 2] == pytest.approx(0.25, rel=0.05)
-    copied = unexplained(covariance(np.column_stack([x, random])), len(x), torch.tensor([-1, 1, 2, 2, 3]))
+    copied = unexplained_covariance(covariance(np.column_stack([x, random])), len(x), torch.tensor([-1, 1, 2, 2, 3]))
     assert copied[2, 2] == pytest.approx(0.25, rel=0.05)  # its copy does not explain it
 
 
 def test_of_constant_columns_nothing_is_left():
-    assert not unexplained(torch.zeros(3, 3, dtype=torch.float64), 10, torch.tensor([-1, 0, 0])).any()
+    assert not unexplained_covariance(torch.zeros(3, 3, dtype=torch.float64), 10, torch.tensor([-1, 0, 0])).any()

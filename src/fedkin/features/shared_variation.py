@@ -57,7 +57,7 @@ def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     return torch.cat([continuous, projected @ turned], 1)
 
 
-def unexplained(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
+def unexplained_covariance(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     """Return the covariance of what a linear regression on all other columns leaves of each discrete column.
 
     Arguments are those of `shared_basis`. The result is float64 ``(width, width)``, 0 for continuous features and

@@ -26,6 +26,7 @@ from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
+from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated
 from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
     cut_nodes,
@@ -42,7 +43,6 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
     without_clients,
 )
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
-from fedkin.methods.samples.kingraph.quiet_categories import are_clearer
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
 from fedkin.secure_aggregation.sums import can_hide
 
@@ -244,10 +244,10 @@ class KinGraphMethod(SampleMethod):
         resolution = None if self.resolution == "auto" else self.resolution
         how = (state.counts, self.neighbours, wanted, resolution, rng, self.epsilon is None, state.discrete)
         clusters, found = node_clusters(state.centroids, *how)
-        if resolution is None and (second := state.quietened()) is not state:
+        if resolution is None and (second := state.with_categories_downweighted()) is not state:
             of_second = node_clusters(second.centroids, *how)
-            if are_clearer(second.centroids, of_second[0], clusters, of_second[1]):
-                state, clusters, found = second, of_second[0], {**of_second[1], "second_space": True}
+            if are_better_separated(second.centroids, of_second[0], clusters, of_second[1]):
+                state, clusters, found = second, of_second[0], {**of_second[1], "categories_downweighted": True}
         values = {"phase": "graph", **found, **values_of_own(state.own, clusters)}
         return replace(state, finished=True, clusters=clusters, scales=found["scales"]), values
 

@@ -37,8 +37,8 @@ from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images
 from fedkin.features.kept_features import drop, kept
 from fedkin.features.pca import PROJECTED, Components, FeatureMoments, components, random_projection
-from fedkin.features.shared_variation import shared_basis, unexplained
-from fedkin.methods.samples.kingraph.quiet_categories import quieter
+from fedkin.features.shared_variation import shared_basis, unexplained_covariance
+from fedkin.methods.samples.kingraph.downweighted_categories import downweighting_matrix
 from fedkin.methods.samples.private_releases import send_shape
 from fedkin.nn.network_forms import MANY
 
@@ -78,14 +78,14 @@ class KinGraphState(State):
         With differential privacy, the noisy total number of samples.
     mean, directions, variances : Tensor
         The principal components, once found; see `fedkin.features.pca.Components`.
-    left : Tensor
-        float64 ``(d, d)``, along the components, what other columns leave of discrete ones, see `unexplained`; empty
-        without discrete columns beside others.
+    unexplained : Tensor
+        float64 ``(d, d)``, along the components, what other columns leave of discrete ones, see
+        `unexplained_covariance`; empty without discrete columns beside others.
     whitened : bool
         Whether directions are whitened by the scatter between neighbours.
-    quieter : Tensor
-        float32 ``(d, d)``, takes points to the second space, see `quiet_categories`; empty if there is none.
-    quiet : bool
+    downweighting : Tensor
+        float32 ``(d, d)``, takes points to the second space, see `downweighted_categories`; empty if there is none.
+    downweighted : bool
         Whether directions and centroids are those of the second space.
     centroids : Tensor
         float32 ``(m, d)``, nodes of the graph.
@@ -111,10 +111,10 @@ class KinGraphState(State):
     mean: Tensor = field(default_factory=lambda: torch.zeros(0))
     directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     variances: Tensor = field(default_factory=lambda: torch.zeros(0))
-    left: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    unexplained: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     whitened: bool = False
-    quieter: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    quiet: bool = False
+    downweighting: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    downweighted: bool = False
     centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
@@ -125,12 +125,12 @@ class KinGraphState(State):
         """Return the finished state reset to before its last step, with its nodes, to find clusters again."""
         return replace(self, steps=self.steps - 1, finished=False, clusters=self.clusters[:0], scales=[])
 
-    def quietened(self) -> KinGraphState:
+    def with_categories_downweighted(self) -> KinGraphState:
         """Return the state with directions and nodes in the second space, where it stays; itself if there is none."""
-        if self.quiet or not len(self.quieter):
+        if self.downweighted or not len(self.downweighting):
             return self
-        directions, centroids = self.directions @ self.quieter, self.centroids @ self.quieter
-        return replace(self, directions=directions, centroids=centroids, quiet=True)
+        directions, centroids = self.directions @ self.downweighting, self.centroids @ self.downweighting
+        return replace(self, directions=directions, centroids=centroids, downweighted=True)
 
     def at(self, found: Components, moments: FeatureMoments | None = None) -> KinGraphState:
         """Return the state with the principal components `found`; `moments` are those of the features, if exact."""
@@ -138,15 +138,17 @@ class KinGraphState(State):
         if moments is None or at.discrete != "some":
             return at
         directions = found.directions.double()
-        left = unexplained(moments.scatter / moments.count, moments.count, self.blocks)
-        return replace(at, left=directions.T @ left @ directions)
+        left = unexplained_covariance(moments.scatter / moments.count, moments.count, self.blocks)
+        return replace(at, unexplained=directions.T @ left @ directions)
 
     def without_differences(self, scatter: Tensor, samples: int, power: float) -> KinGraphState:
         """Return the state with directions `whitened` by the mean `scatter` between neighbours of so many samples."""
         ties = self.discrete != "none" and len(scatter) <= FEW_DIMENSIONS
         directions = whitened(self.directions, scatter, samples, power, ties)
-        matrix = quieter(scatter, self.left, samples, power, ties) if len(self.left) else self.quieter
-        return replace(self, whitened=True, directions=directions, quieter=matrix)
+        at = replace(self, whitened=True, directions=directions)
+        if not len(self.unexplained):
+            return at
+        return replace(at, downweighting=downweighting_matrix(scatter, self.unexplained, samples, power, ties))
 
     @property
     def discrete(self) -> Discrete:

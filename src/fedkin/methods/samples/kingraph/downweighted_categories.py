@@ -21,13 +21,13 @@ _STABLE = 0.95
 """Minimum stability of clusters in the second space. On R's tables whose classes are categories it is at most 0.82."""
 
 
-def quieter(scatter: Tensor, left: Tensor, samples: int, power: float, ties: bool) -> Tensor:
+def downweighting_matrix(scatter: Tensor, unexplained: Tensor, samples: int, power: float, ties: bool) -> Tensor:
     """Return the matrix that takes points to the second space: float32 ``(d, d)``, empty if both are the same.
 
-    The `scatter` between neighbours and `left`, what other columns leave of discrete ones, are float64 ``(d, d)``; the
-    other arguments are those of `whitened`.
+    The `scatter` between neighbours and `unexplained`, what other columns leave of discrete ones, are float64
+    ``(d, d)``; the other arguments are those of `whitened`.
     """
-    missing, axes = torch.linalg.eigh(left - scatter)
+    missing, axes = torch.linalg.eigh(unexplained - scatter)
     if not (missing > 0).any():
         return torch.zeros(0, 0)
     raised = scatter + (axes * missing.clamp_min(0)) @ axes.T
@@ -37,7 +37,7 @@ def quieter(scatter: Tensor, left: Tensor, samples: int, power: float, ties: boo
     return matrix.float()
 
 
-def are_clearer(points: Tensor, clusters: Tensor, others: Tensor, evidence: dict[str, Any]) -> bool:
+def are_better_separated(points: Tensor, clusters: Tensor, others: Tensor, evidence: dict[str, Any]) -> bool:
     """Return whether clusters of the second space are taken.
 
     `points`, float32 ``(m, d)``, are in the second space, `clusters` those found there with their `evidence`, see
