@@ -25,7 +25,7 @@ from fedkin.core.trusted_packages import named_object
 from fedkin.data.population import Population
 from fedkin.data.preparing.notes.column_notes import notes_on_sites_labels
 from fedkin.data.reading.client_files import expanded
-from fedkin.data.reading.dataset import in_order
+from fedkin.data.reading.label_codes import common_classes
 from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.deploy.attendance import Attendance
 from fedkin.engines.flower_engine.grid import FlowerFederation
@@ -47,11 +47,12 @@ _UPLOADED = 1.0
 
 @dataclass
 class _Ledger:
-    """Record of a run's token and initial sites: their identities, and the keys bound to their names."""
+    """Record of a run's token, initial sites and classes: the sites' identities, and the keys bound to their names."""
 
     run: str
     sites: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    classes: list[str] = field(default_factory=list)
 
 
 def server_app(folder: Path) -> ServerApp:
@@ -129,10 +130,11 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         roster = Roster(grid, ledger.sites, progress.phase, labels, *seats, asked)
         members = roster.gather(wanted, engine.patience)
         order = order or [member.name for member in members]
-        _keep_ledger(folder, ledger.run, roster, order)
         members = [member for member in members if member.name in order]  # the others join in the next step
-        classes = in_order(name for member in members for name in member.classes)
-        roster.classes = classes
+        by_site = {member.name: member.classes for member in members}
+        kept = ledger.classes if (folder / CHECKPOINT).exists() else []  # sites that are away now have classes, too
+        classes = roster.classes = kept or common_classes(by_site)
+        _keep_ledger(folder, ledger.run, roster, order)
         fed = FlowerFederation(
             roster,
             ledger.run,
@@ -152,7 +154,6 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
         forgotten = [one for one in engine.forgotten if isinstance(one, int) or one in fed.names]
-        by_site = {member.name: member.classes for member in members}
         everybody = Population([], None, classes, features, fed.names, notes=tuple(notes_on_sites_labels(by_site)))
         population = everybody.forgetting(forgotten)
         run = prepare(config, folder, population, fed, progress, [attendance])
@@ -242,7 +243,7 @@ def _keep_ledger(folder: Path, run: str, roster: Roster, order: Sequence[str]) -
     """Write the record of the participating sites, in order of id."""
     members = [roster.members[name] for name in order]
     keys = {member.name: member.key for member in members if member.key}
-    ledger = _Ledger(run, {member.name: member.identity for member in members}, keys)
+    ledger = _Ledger(run, {member.name: member.identity for member in members}, keys, roster.classes)
     write_secret(folder / LEDGER, (json.dumps(asdict(ledger), indent=2) + "\n").encode())
 
 

@@ -28,6 +28,7 @@ from fedkin.core.task import Task, known_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.data.reading.asked_columns import check_asked
+from fedkin.data.reading.label_codes import as_called
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.site_memory import Memory
 from fedkin.engines.site_request import Request
@@ -159,17 +160,20 @@ class Site:
         return Memory(self.folder / run)
 
     def _labels(self, classes: Sequence[str]) -> Tensor | None:
-        """Return labels as indices into the run's classes; ``None`` where it does not ask for any."""
+        """Return labels as indices into the run's classes; ``None`` where it does not ask for any.
+
+        Truth values may be called otherwise there.
+        """
         if self.y is None or not classes:
             return None
         if list(classes) == self.classes:
             return self.y
-        index = {name: at for at, name in enumerate(classes)}
-        unknown = [name for name in self.classes if name not in index]
+        index, called = {name: at for at, name in enumerate(classes)}, as_called(self.classes, classes)
+        unknown = [name for name in called if name not in index]
         if unknown:
             which = f"the class '{unknown[0]}'" if self.reserve is None else "a class"
             raise FedkinError(f"Site '{self.name}' has {which}, which the run does not know.")
-        return self.y.new_tensor([index[name] for name in self.classes])[self.y]
+        return self.y.new_tensor([index[name] for name in called])[self.y]
 
 
 def _done(task: Task, client: Client, payload: Payload) -> Payload:

@@ -45,6 +45,20 @@ def meant_by(by_client: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return meant if any(name != own for name, own in meant.items()) else {}
 
 
+def common_classes(by_client: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the classes of clients together, in order; truth values are called as most clients write them."""
+    meant = meant_by(by_client)
+    return in_order(meant.get(name, name) for own in by_client.values() for name in own)
+
+
+def as_called(own: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """Return a client's labels as they are called among `classes`: truth values as these write them, others as is."""
+    if set(own) <= set(classes):
+        return list(own)
+    meant = meant_by({"all": classes, "own": own})  # of two ways to write them, that of the first counts
+    return [meant.get(name, name) for name in own]
+
+
 def _pair(labels: Sequence[str]) -> tuple[str, str] | None:
     """Return the pair of opposites that a client's labels belong to; ``None`` if there is none."""
     own = {name.casefold() for name in labels}

@@ -12,6 +12,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedkin.core import FedkinError
+from fedkin.data.reading.label_codes import as_called
 from fedkin.engines.flower_engine.member import NOWHERE, Member, introduced
 from fedkin.engines.flower_engine.transport import push
 from fedkin.engines.flower_engine.wire import HELLO, REFUSED, TYPE, content
@@ -137,7 +138,8 @@ class Roster:
         kind = next(iter(self.members.values())).kind
         if member.kind != kind:
             raise FedkinError(f"Site '{member.name}' has {member.described}, unlike those that take part.")
-        if unknown := [name for name in member.classes if self.classes and name not in self.classes]:
+        called = as_called(member.classes, self.classes) if self.classes else []
+        if unknown := [name for name in called if name not in self.classes]:
             raise FedkinError(f"Site '{member.name}' has the class '{unknown[0]}', which the run does not know.")
 
     def there(self) -> set[str]:

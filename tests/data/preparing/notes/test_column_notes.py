@@ -245,7 +245,7 @@ def test_labels_that_differ_in_spelling_alone_are_mentioned():
 
 def test_truth_values_as_labels_that_sites_write_differently_are_told():
     assert notes_on_sites_labels({"north": ["no", "yes"], "south": ["0", "1"]}) == [
-        "Labels '0' and 'no' of sites are different classes; write them alike if they mean the same."
+        "Labels 0/1 at client south count as no/yes."
     ]
     assert notes_on_sites_labels({"north": ["no", "yes"], "south": ["yes"], "west": []}) == []
     assert note_on_written_labels({"a": [], "b": ["0", "1"], "c": ["0", "1"], "d": ["False"]}, ["no", "yes"]) == [

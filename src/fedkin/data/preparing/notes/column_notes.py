@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.core.table import LOGARITHMS, Kind
-from fedkin.data.reading.label_codes import meant_by
+from fedkin.data.reading.label_codes import as_called, common_classes
 from fedkin.data.reading.logarithms import original
 
 NAMED, _PARTS, COLUMNS = 5, 3, 8
@@ -89,13 +89,11 @@ def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def notes_on_sites_labels(by_site: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return notes on labels of distant sites, by name, which nobody writes in another way for them."""
-    if notes := notes_on_labels(by_site):
-        return notes
-    if not (meant := meant_by(by_site)):
-        return []
-    one, other = next((name, own) for name, own in meant.items() if name != own)
-    return [f"Labels '{one}' and '{other}' of sites are different classes; write them alike if they mean the same."]
+    """Return notes on labels of distant sites, by name: how truth values are called, and as `notes_on_labels` does."""
+    classes = common_classes(by_site)
+    called = {name: as_called(own, classes) for name, own in by_site.items()}
+    written = {name: own for name, own in by_site.items() if list(own) != called[name]}
+    return [*note_on_written_labels(written, classes), *notes_on_labels(called)]
 
 
 def note_on_written_labels(written: Mapping[str, Sequence[str]], classes: Sequence[str]) -> list[str]:
