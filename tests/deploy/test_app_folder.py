@@ -262,3 +262,15 @@ def test_what_an_experiment_says_of_columns_is_in_the_file_that_sites_begin_with
     assert "as in the experiment" not in (tmp_path / "plain" / "site.example.toml").read_text()
     init_hub(tmp_path / "hub", "kfed", settings, "me")
     assert '\nlabel = "Purchase"\n' in (tmp_path / "hub" / "README.md").read_text()
+
+
+def test_the_servers_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+    init(tmp_path / "app", "kfed", 2, ["method.n_clusters=2"], "127.0.0.1", 8000, insecure=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "flower-superlink").write_text("#!/bin/sh\necho started\n")
+    (tmp_path / "bin" / "flower-superlink").chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    script = str(tmp_path / "app" / "start-server.sh")
+    said = subprocess.run(["sh", script], env=path, capture_output=True, text=True, check=True).stdout
+    assert said == "started\n"
+    assert (tmp_path / "app" / "server.db").stat().st_mode & 0o777 == 0o600

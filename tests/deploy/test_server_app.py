@@ -288,8 +288,8 @@ def test_the_log_tells_who_is_lost_from_whose_sum_failed_for_it_and_goes_on_in_a
     log.step({"step": 2, "missing": {"0": few, "1": "no reply", "2": few}}, {"seconds": 130})
     assert capsys.readouterr().out.splitlines() == [
         "fedkin: Step 2",
-        "fedkin: Request 3 of this step, 1 of 3 sites replied, 65 s now",
-        "fedkin: Request 5 of this step, 2 of 3 sites replied, 130 s now",
+        "fedkin: Request 3 of this step, 1 of 3 sites have replied after 65 s",
+        "fedkin: Request 5 of this step, 2 of 3 sites have replied after 130 s",
         "fedkin: Step 2 in 130.0 s; site 'b' missing (no reply); too few were left for the sum of 'a' and 'c', so they "
         "are asked again",
     ]

@@ -110,6 +110,7 @@ def test_a_site_s_log_names_its_columns_that_a_run_leaves_out(
     serve(shops(tmp_path, north="", east="", west=""), asks, tmp_path / "out")
     said = capsys.readouterr().out
     assert "Column 'bought' is empty or absent at 1 of 3 clients (west), so it is left out" in said
+    assert "fedkin: Found 2 clusters of samples\nfedkin: Cluster 0 (" in said
     told = [line for line in said.splitlines() if line.endswith(" of this site; the server's log and report say why.")]
     assert len(told) == 2
     assert all("leaves out column 'bought' of this site" in line for line in told)

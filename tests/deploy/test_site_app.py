@@ -59,6 +59,7 @@ def test_data_that_are_refused_are_reported_to_the_site_alone(
     assert Roster(nodes, report=reported.append).greet() == []
     assert reported == [f"Refused: Node {nodes.node(0)}: Site 'north': {TOLD}"]
     assert words in caplog.text
+    assert all(record.getMessage().startswith("fedkin: ") for record in caplog.records)
     assert "Once that is mended, start the site again." in caplog.text
     assert "north.csv" in caplog.text
 
@@ -226,8 +227,15 @@ def test_a_site_checks_its_file_and_data_before_anybody_sees_them(
     with pytest.raises(SystemExit) as ended:
         main(["federation", "check", str(tmp_path / "site" / "site.toml")])
     assert ended.value.code == 0
-    first, note = capsys.readouterr().out.splitlines()
-    assert first == "Site 'north' has 40 samples of 2 columns (a, b), and no labels."
+    first, *columns, note = capsys.readouterr().out.splitlines()
+    assert first == "Site 'north' has 40 samples of 2 columns, and no labels."
+    assert columns == [
+        "",
+        "column  kind    empty  values",
+        "a       number      0  3 to 9,999",
+        "b       number      0  0 to 6",
+        "",
+    ]
     assert note.startswith("Column 'a' holds 9999")
     assert not (tmp_path / "site" / "private").exists()
     (tmp_path / "site" / "north.csv").write_text("a;b\n1,5;2\n2,5;3\n")
@@ -249,4 +257,4 @@ def test_a_site_that_the_server_refuses_reads_why_in_its_own_log(
     nodes = node(tmp_path / "site", ROWS)
     assert Roster(nodes, listed={"south": ""}).greet() == []
     why = "Site 'north' is not among the clients that this run's [federation] lists."
-    assert f"The server refuses this site: {why}" in caplog.text
+    assert f"fedkin: The server refuses this site: {why}" in caplog.text

@@ -32,9 +32,10 @@ from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.measure_titles import join_words
-from fedkin.experiment.outputs import RESULT
+from fedkin.experiment.outputs import RESULT, load_profile
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
+from fedkin.experiment.terminal import cluster_lines
 from fedkin.experiment.tracking import check_installed
 from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.sums import lost_themselves
@@ -160,6 +161,8 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         outcome = run.finish()
         _hand_out(fed, run, outcome)
         _say_clusters(config, run.method.result(outcome.state))
+        for line in cluster_lines(load_profile(folder), fed.names):
+            _log(line)
         _log(f"Done; results are in {folder}")
         return outcome
 
@@ -183,9 +186,8 @@ class _LogProgress(Progress):
         self._requests += done == 1
         if now - self._said >= _SAID_EVERY:
             self._said = now
-            _log(
-                f"Request {self._requests} of this step, {done} of {total} sites replied, {now - self._began:.0f} s now"
-            )
+            seconds = now - self._began
+            _log(f"Request {self._requests} of this step, {done} of {total} sites have replied after {seconds:.0f} s")
 
     def step(self, line: RecordLine, timing: Timing) -> None:
         missing = {int(site): reason for site, reason in line["missing"].items()}

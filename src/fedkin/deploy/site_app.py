@@ -26,6 +26,8 @@ from fedkin.report.numbers import pluralize
 RESULTS = "results"
 NOTES = "notes.txt"
 """What looks wrong in the site's table, in its private folder."""
+_CLASSES = 5
+"""Classes that `checked` names."""
 
 
 def client_app() -> ClientApp:
@@ -92,19 +94,19 @@ def site_of(context: Context) -> Site:
 
 
 def checked(path: Path) -> list[str]:
-    """Read a site's file and its data; return sentences on what they hold, and on what looks wrong.
+    """Read a site's file and its data; return what they hold, how a table's columns are read, and what looks wrong.
 
     Raises FedkinError if the file or the data cannot be read. Nothing is written.
     """
+    from fedkin.experiment.data_overview import columns_at_a_site  # every message starts a process, which needs it not
+
     site = read_site(path).site(path)
-    what = (
-        f"{pluralize(len(site.features), 'column')} ({listing(site.features)})"
-        if site.features
-        else f"shape {tuple(site.x.shape[1:])}"
-    )
+    what = pluralize(len(site.features), "column") if site.features else f"shape {tuple(site.x.shape[1:])}"
     classes = "1 class" if len(site.classes) == 1 else f"{len(site.classes):,} classes"
-    labels = f"labels of {classes}" if site.y is not None else "no labels"
-    return [f"Site '{site.name}' has {pluralize(len(site.x), 'sample')} of {what}, and {labels}.", *_notes(site)]
+    labels = f"labels of {classes} ({listing(site.classes, _CLASSES)})" if site.y is not None else "no labels"
+    columns = [] if site.table is None else [f"\n{columns_at_a_site(site.table)}"]
+    first, notes = f"Site '{site.name}' has {pluralize(len(site.x), 'sample')} of {what}, and {labels}.", _notes(site)
+    return [first, *columns, *([""] if columns and notes else []), *notes]
 
 
 def _notes(site: Site) -> list[str]:

@@ -183,6 +183,6 @@ def _done(task: Task, client: Client, payload: Payload) -> Payload:
     except FedkinError:
         raise
     except Exception as error:  # its message may hold samples, so that it stays in the site's log
-        _log.exception("Task '%s' could not be done", task.name)
+        _log.exception("fedkin: Task '%s' could not be done", task.name)
         raise FedkinError(failed_there(error)) from error
     return reply

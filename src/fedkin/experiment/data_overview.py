@@ -10,7 +10,7 @@ import torch
 
 from fedkin.core import Client
 from fedkin.core.errors import listing
-from fedkin.core.table import LOGARITHMS
+from fedkin.core.table import LOGARITHMS, Table
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.schema.column_spellings import with_names
@@ -46,6 +46,24 @@ def overview(population: Population, preparation: Preparation) -> str:
     return "\n\n".join(parts)
 
 
+def columns_at_a_site(table: Table) -> str:
+    """Return how the columns of a single table are read, as text: kind, empty cells and values of each.
+
+    Unless the table says it, which one names rows is settled with the other clients, as is which are left out.
+    """
+    rows = [["column", "kind", "empty", "values"]]
+    for at, column in enumerate(table.columns[:_COLUMNS]):
+        cells = table.values[:, at]
+        known = SchemaColumn(column.name, column.kind, column.categories)
+        kind = "id" if column.name == table.id else column.kind
+        rows.append([column.name, kind, f"{int(cells.isnan().sum()):,}", _values(known, cells)])
+    return aligned(rows, left=(0, 1, 3)) + _more(len(table.columns))
+
+
+def _more(columns: int) -> str:
+    return f"\n... and {pluralize(columns - _COLUMNS, 'column')} more" if columns > _COLUMNS else ""
+
+
 def _columns(clients: Sequence[Client], schema: Schema) -> str:
     known = {column.name: column for column in schema.columns}
     tables = [with_names(client.table, schema.wanted) for client in clients if client.table is not None]
@@ -58,8 +76,7 @@ def _columns(clients: Sequence[Client], schema: Schema) -> str:
         kind = "id" if name == schema.id else "left out" if column is None else column.kind
         values = "" if column is None or name == schema.id else _values(column, torch.cat(cells))
         rows.append([name, kind, f"{empty:,}", f"{len(cells)} of {len(tables)}", values])
-    more = f"\n... and {pluralize(len(names) - _COLUMNS, 'column')} more" if len(names) > _COLUMNS else ""
-    return aligned(rows, left=(0, 1, 4)) + more
+    return aligned(rows, left=(0, 1, 4)) + _more(len(names))
 
 
 def _values(column: SchemaColumn, cells: torch.Tensor) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import client_name
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.experiment.client_remarks import CLIENTS, members, notes_on_clusters
 from fedkin.experiment.measure_titles import (
     Measure,
@@ -118,11 +119,9 @@ def print_outcome(outcome: RunOutcome) -> None:
     """Print a table of the last step, sentences on the clusters, warnings, and the path of the report."""
     print_table(_rows(outcome), left=(0,) if sys.stdout.isatty() else (0, 1), bold=True)
     profile = load_profile(outcome.folder)
+    for text in cluster_lines(profile, outcome.clients):
+        print(sentence_text(text, "  "))
     if profile is not None:
-        columns, names = described(profile), outcome.clients
-        said = _first(sentences(profile, names, columns), (profile.samples > 0).tolist())
-        for text in [*said, *remarks(profile, names, columns)]:
-            print(sentence_text(text, "  "))
         wanted, found = getattr(outcome.config.method, "n_clusters", None), len(profile.samples)
         if isinstance(wanted, int) and found < wanted:
             print(sentence_text(f"Note: {wanted:,} clusters were asked for, and {found:,} have samples.", "  "))
@@ -136,6 +135,15 @@ def print_outcome(outcome: RunOutcome) -> None:
     if listed:
         print(f"Clients: {outcome.folder / CLIENTS}")
     print(f"Report: {outcome.report}")
+
+
+def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> list[str]:
+    """Return sentences on the clusters of a run's samples, and what a reader should know; none without a profile."""
+    if profile is None:
+        return []
+    columns = described(profile)
+    said = _first(sentences(profile, clients, columns), (profile.samples > 0).tolist())
+    return [*said, *remarks(profile, clients, columns)]
 
 
 def _first(said: Sequence[str], described: Sequence[bool]) -> list[str]:

@@ -176,7 +176,7 @@ def test_the_server_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.M
     grid.troubles = lambda message, partition: "lost" if partition else None
     fed.ask(remember, fed.all())
     assert 2 <= len(reports) <= 5
-    assert reports[0] == f"Waiting for {fed.names[1]}, {fed.names[2]}, for 0 s now"
+    assert reports[0] == f"Waiting for {fed.names[1]}, {fed.names[2]}, for 0 s so far"
 
 
 def test_a_site_that_is_started_anew_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

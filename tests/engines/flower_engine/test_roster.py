@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
-from flwr.app import Context, Message
+from flwr.app import Context, Error, Message
 
 from fedkin.core import FedkinError
 from fedkin.data.preparing.encoding.scaling import moments
@@ -158,6 +158,15 @@ def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> Non
     with pytest.raises(FedkinError, match="Another site is called 'a'"):
         roster.admit(Member("a", "other", (3,)))
     assert roster.members == {"a": one}
+
+
+def test_a_node_that_was_killed_is_left_alone_and_not_refused(tmp_path: Path) -> None:
+    nodes, reports = grid(tmp_path, site(tmp_path / "a", "a"), site(tmp_path / "b", "b")), list[str]()
+    nodes.troubles = lambda message, partition: None if partition else Error(5, "Node unavailable")
+    roster = Roster(nodes, report=reports.append)
+    assert [member.name for member in roster.gather(1, 5)] == ["b"]
+    assert f"Node {nodes.node(0)} is not there any more, as after a site was killed; it is left alone" in reports
+    assert roster.refused == []
 
 
 def liar(nodes: Nodes, partition: int) -> dict:

@@ -165,7 +165,7 @@ class FlowerFederation(Federation):
             silent = now - reported > _REPORT_EVERY
             if silent and not arrived:
                 names = ", ".join(self.names[client] for client in sorted(owing.values()))
-                self.roster.report(f"Waiting for {names}, for {now - began:.0f} s now")
+                self.roster.report(f"Waiting for {names}, for {now - began:.0f} s so far")
             if silent or arrived:
                 reported = now
             if now - looked > _LOOK_EVERY:

@@ -57,7 +57,7 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         if kind == HELLO:
             return content(site.introduction(asked.facts.get("labels") == 1, asked.tree()))
         if kind == REFUSED:
-            _log.error("The server refuses this site: %s", in_one_line(asked.text("reason"), _LONGEST))
+            _log.error("fedkin: The server refuses this site: %s", in_one_line(asked.text("reason"), _LONGEST))
             return content()
         request = Request.from_json(asked.text("request"))
         if kind == TASK:
@@ -68,13 +68,13 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
             return content()
         raise FedkinError(f"Messages of kind '{kind}' are not known here.")
     except FileError as error:
-        _log.error("%s", error)
+        _log.error("fedkin: %s", error)
         return content(refusal=f"Site '{error.name}': {_OWN}" if isinstance(error, SiteDataError) else _OWN)
     except FedkinError as error:
-        _log.error("%s", error)
+        _log.error("fedkin: %s", error)
         return content(refusal=str(error), final=int(isinstance(error, RefusalError)))
     except Exception as error:
-        _log.exception("What the server asked could not be done")
+        _log.exception("fedkin: What the server asked could not be done")
         return content(refusal=failed_there(error))
 
 

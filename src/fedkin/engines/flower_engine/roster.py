@@ -19,6 +19,8 @@ from fedkin.engines.flower_engine.wire import HELLO, REFUSED, TYPE, content
 from fedkin.secure_aggregation.signatures import public_text
 
 _PAUSE = 0.5
+_GONE = 5
+"""Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat."""
 _MAX_REFUSED = 100
 """Refusals that one record holds at most; the log has all."""
 
@@ -87,6 +89,9 @@ class Roster:
                     self._refuse(str(error), member.node)
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
             node, found = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
+            if reply.has_error() and reply.error.code == _GONE:
+                self.report(f"Node {node} is not there any more, as after a site was killed; it is left alone")
+                continue
             try:
                 key = public_text(nodes[node].public_key) if node in nodes else ""
                 member = introduced(reply, node, key)
