@@ -20,6 +20,8 @@ from fedkin.report.text_tables import aligned
 
 _CLIENTS, _COLUMNS, _LEVELS = 30, 200, 4
 """Clients, columns, and categories of one that are listed."""
+_WRITTEN_OUT = 1e15
+"""Numbers from here on have an exponent."""
 _EPOCH = date(1970, 1, 1)
 
 
@@ -55,7 +57,7 @@ def columns_at_a_site(table: Table) -> str:
     for at, column in enumerate(table.columns[:_COLUMNS]):
         cells = table.values[:, at]
         known = SchemaColumn(column.name, column.kind, column.categories)
-        kind = "id" if column.name == table.id else column.kind
+        kind = "id" if column.name == table.id else "empty" if cells.isnan().all() else column.kind
         rows.append([column.name, kind, f"{int(cells.isnan().sum()):,}", _values(known, cells)])
     return aligned(rows, left=(0, 1, 3)) + _more(len(table.columns))
 
@@ -90,8 +92,16 @@ def _values(column: SchemaColumn, cells: torch.Tensor) -> str:
     if column.kind in LOGARITHMS:
         less = 1 if column.kind == "log1p" else 0
         low, high = math.exp(low) - less, math.exp(high) - less
-    ends = [_day(end) if column.kind == "date" else f"{end:,.6g}" for end in (low, high)]
+    ends = [_day(end) if column.kind == "date" else _number(end) for end in (low, high)]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def _number(value: float) -> str:
+    """Return a number as people write it: whole ones in full, such as ids, others with six digits."""
+    if value == round(value) and abs(value) < _WRITTEN_OUT:
+        return f"{value:,.0f}"
+    rounded = float(f"{value:.6g}")
+    return f"{rounded:,.15g}" if abs(value) < _WRITTEN_OUT else f"{rounded:.6g}"
 
 
 def _day(days: float) -> str:

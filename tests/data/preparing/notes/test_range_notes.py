@@ -248,3 +248,27 @@ def test_values_that_are_just_larger_are_no_other_degrees():
     assert not any("degrees" in note for note in notes(towns[0], 32 + 1.8 * towns[1])), (
         "two clients may differ by chance"
     )
+
+
+def test_percentages_at_half_of_the_clients_are_noticed_beside_parts_of_one():
+    parts = [np.abs(np.random.default_rng(seed).normal(0.1, 0.1, (200, 1))).clip(0.0, 1.0) for seed in range(5)]
+    for own in parts:
+        own[:3] = 0
+    said = "in the mean, spread and range, in which the other clients agree; are they in another unit?"
+    (note,) = notes(100 * parts[0], parts[1], 100 * parts[2], parts[3])
+    assert note.startswith("Column 'a' has values at clients s0, s2 that are about ")
+    assert note.endswith(f" times as large {said}")
+    (note,) = notes(100 * parts[0], parts[1], 100 * parts[2], parts[3], 100 * parts[4])
+    assert note.startswith("Column 'a' has values at clients s1, s3 that are about ")
+    assert note.endswith(f" times smaller {said}")
+    assert notes(*parts) == []
+    assert notes(20 * parts[0], parts[1], 20 * parts[2], parts[3]) == []
+
+
+def test_amounts_that_are_much_larger_at_half_of_the_clients_need_the_same_shape():
+    rng = np.random.default_rng(0)
+    small, large = ([rng.lognormal(0, spread, (200, 1)) * rng.integers(0, 2, (200, 1)) for _ in range(2)]
+                    for spread in (0.5, 2.0))  # fmt: skip
+    assert notes(*small, *(20 * own for own in large)) == []
+    counts = [rng.poisson(mean, (200, 1)) * (np.arange(200)[:, None] > 9) for mean in (0.5, 0.5, 40, 40)]
+    assert notes(*counts) == []

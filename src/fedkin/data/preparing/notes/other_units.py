@@ -18,6 +18,8 @@ from fedkin.data.preparing.notes.range_words import Finding, How
 
 _TIMES = 5.0
 """Ratio of means from which on values may be others' times a number."""
+_FAR = 25.0
+"""The same ratio where several clients are on either side."""
 _AGREE, _ERRORS, _ALIKE, _ENDS = 2.0, 4.0, 2.0, 3.0
 """Of clients in one unit, the largest ratio of means; of one in another, standard errors between means, and the largest
 factor between what its mean is times that of the others and what its deviation, and its ends, are times theirs."""
@@ -67,6 +69,35 @@ def shifted(name: str, found: Mapping[str, Range]) -> list[Finding]:
             how: How = "above" if above else "below"
             return [Finding("shifted", clients_in_words([client]), name, how, times if above else 1 / times)]
     return []
+
+
+def in_two_units(name: str, found: Mapping[str, Range]) -> list[Finding]:
+    """Return what there is to say if clients are of two kinds, of which one's values seem the other's times a number.
+
+    There are two clients or more of each, and none with negative values. The ratio of means is at least 25, as that of
+    percentages to parts of 1; standard deviations and maxima have about the same ratio, and means of one kind agree.
+    The fewer are named, of two equal halves those with larger values.
+    """
+    values = [*found.values()]
+    if len(found) < 4 or any(own.low < 0 or own.mean <= 0 or own.spread is None or not own.deviation for own in values):
+        return []
+    order = sorted(found, key=lambda client: found[client].mean)
+    ratios = [found[after].mean / found[before].mean for before, after in pairwise(order)]
+    cut = 1 + ratios.index(max(ratios))
+    small, large = order[:cut], order[cut:]
+    if min(cut, len(large)) < 2 or any(
+        found[own[-1]].mean > _AGREE * found[own[0]].mean or all(_may_be_whole(found[one]) for one in own)
+        for own in (small, large)
+    ):
+        return []
+    low, high = (_together([found[client] for client in own]) for own in (small, large))
+    times = high.mean / low.mean
+    parts = (high.deviation / low.deviation, high.high / low.high)
+    if times < _FAR or not all(1 / _ALIKE <= part / times <= _ALIKE for part in parts):
+        return []
+    above = len(large) <= len(small)
+    where = clients_in_words([client for client in found if client in (large if above else small)])
+    return [Finding("shifted", where, name, "above" if above else "below", times)]
 
 
 def in_other_degrees(name: str, found: Mapping[str, Range]) -> list[Finding]:

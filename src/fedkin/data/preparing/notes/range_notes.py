@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.core.table import Kind as ColumnKind
 from fedkin.data.preparing.notes.column_notes import as_written, clients_in_words, largest_first, note_on_apart
 from fedkin.data.preparing.notes.column_ranges import Range, Spread
-from fedkin.data.preparing.notes.other_units import in_other_degrees, shifted
+from fedkin.data.preparing.notes.other_units import in_other_degrees, in_two_units, shifted
 from fedkin.data.preparing.notes.range_words import Finding, How, Kind, in_sentences
 
 _FEWEST = 5
@@ -85,7 +85,13 @@ def _found_in(name: str, found: Mapping[str, Range], parts: Sequence[Sequence[st
         return degrees
     if len(parts) == 1:
         return (
-            (_beyond(name, found) or _within(name, found) or shifted(name, found) or _stuck(name, found))
+            (
+                _beyond(name, found)
+                or _within(name, found)
+                or shifted(name, found)
+                or in_two_units(name, found)
+                or _stuck(name, found)
+            )
             if has_unit
             else []
         )
