@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import planted
 from fedkin.cli.folder_commands import _beside
 from shell import fedkin
 
@@ -42,6 +43,35 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
         assert shown.out == ""
         assert shown.err.startswith(f"fedkin: {sentence}")
         assert shown.err.count("\n") == 1
+
+
+def test_a_new_client_with_decimal_commas_and_labels_in_other_words_is_assigned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shops").mkdir()
+    rng = np.random.default_rng(0)
+
+    def table(flipped: bool, words: tuple[str, str], comma: bool = False) -> str:
+        x = rng.normal(size=(150, 2)).round(3)
+        rows = [[f"{a}", f"{b}", words[int((a > 0) ^ flipped)]] for a, b in x.tolist()]
+        lines = [["heat", "noise", "worn"], *rows]
+        return "\n".join(";".join(row).replace(".", ",") if comma else ",".join(row) for row in lines) + "\n"
+
+    for name, flipped in {"a": False, "b": True, "c": False, "d": True}.items():
+        (tmp_path / "shops" / f"{name}.csv").write_text(table(flipped, ("no", "yes")))
+    (tmp_path / "new.csv").write_text(table(True, ("nein", "ja"), comma=True))
+    asks = ["--set", "data.label=worn", "--set", "method.rounds=4", "--set", "method.n_clusters=2", "--out", "run"]
+    assert fedkin("run", "ifca", "shops", *asks, "--quiet") == 0
+    capsys.readouterr()
+    assert fedkin("assign", "run", "new.csv") == 2
+    said = capsys.readouterr().err
+    assert "give --decimal ','" in said
+    assert "--set" not in said
+    assert fedkin("assign", "run", "new.csv", "--decimal", ",") == 0
+    clusters = [line.split(",")[1] for line in (tmp_path / "run" / "clients.csv").read_text().splitlines()[1:]]
+    assert planted.same_partition([int(one) for one in clusters], [0, 1, 0, 1])
+    assert capsys.readouterr().out.strip() == clusters[1]
 
 
 def test_a_method_that_cannot_predict_says_so(

@@ -44,13 +44,17 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("records.jsonl", "result.json", "models.safetensors")}
 
 
-def test_every_site_keeps_its_clusters_model_which_serves_it_as_in_a_run_here(data: Path, tmp_path: Path) -> None:
+def test_every_site_keeps_its_clusters_model_which_serves_it_as_in_a_run_here(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = [*OPTIONS, "method.clustering_round=2"]
     serve(grid(data, tmp_path), config("hierarchical", *settings), tmp_path / "out")
     local = [f"data.source={data}", "scenario.name=files", *settings]
     here = execute(load_config("hierarchical", local), tmp_path / "here").folder
     clusters = [int(line.split(",")[1]) for line in (here / "clients.csv").read_text().splitlines()[1:]]
     assert planted.same_partition(clusters, [0, 1, 0, 1])
+    said = [line for line in capsys.readouterr().out.splitlines() if "The site is in" in line]
+    assert sorted(said) == [f"fedkin: The site is in cluster {cluster} of 2 clusters." for cluster in sorted(clusters)]
     for site, cluster in enumerate(clusters):
         own, file = kept(tmp_path, site), str(data / f"site-{site}.npz")
         assert json.loads((own / "result.json").read_text())["result"]["cluster"] == cluster

@@ -20,6 +20,16 @@ _MAX_NAME = 100
 """Characters of clients' names in that of a folder."""
 
 
+_decimal = click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    help="What stands before the decimals of numbers in CSV; by default as in the run.",
+)
+_encoding = click.option(
+    "--encoding", metavar="NAME", help="Encoding of CSV that is not UTF-8, such as cp1252; by default as in the run."
+)
+
+
 @app.command(section=_SECTION)
 @shared_options.folder()
 @shared_options.quiet
@@ -41,14 +51,8 @@ def report(folder: Path, quiet: bool) -> None:
 @click.option("--client", metavar="NAME", help="Client of the run whose model predicts, by name or number.")
 @click.option("--cluster", type=int, help="Cluster whose model predicts, for a new client; see `fedkin assign`.")
 @shared_options.out("File to write; by default, standard output.")
-@click.option(
-    "--decimal",
-    type=click.Choice([".", ","]),
-    help="What stands before the decimals of numbers in CSV; by default as in the run.",
-)
-@click.option(
-    "--encoding", metavar="NAME", help="Encoding of CSV that is not UTF-8, such as cp1252; by default as in the run."
-)
+@_decimal
+@_encoding
 @click.option(
     "--memberships",
     is_flag=True,
@@ -61,7 +65,7 @@ def predict(folder: Path, data: str, out: Path | None, packages: tuple[str, ...]
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted
 
-    with _only_from(packages), _options_of_predict():
+    with _only_from(packages), _options_of_new_rows():
         text = predicted(folder, data, **options, warn=warn)
     if out:
         write_atomically(out, text)
@@ -70,8 +74,8 @@ def predict(folder: Path, data: str, out: Path | None, packages: tuple[str, ...]
 
 
 @contextmanager
-def _options_of_predict() -> Iterator[None]:
-    """Have errors name options as `predict` has them, which has no --set; a context manager."""
+def _options_of_new_rows() -> Iterator[None]:
+    """Have errors name options as `predict` and `assign` have them, without --set; a context manager."""
     from fedkin.core import FedkinError
 
     try:
@@ -85,13 +89,15 @@ def _options_of_predict() -> Iterator[None]:
 @shared_options.folder(help="Folder of a finished run.")
 @shared_options.argument("data", "The client's samples: anything --data takes.", metavar="DATA", type=DATA)
 @click.option("--label", metavar="COLUMN", help="Column of labels, if it has neither the run's nor a usual name.")
+@_decimal
+@_encoding
 @shared_options.packages
-def assign(folder: Path, data: str, label: str | None, packages: tuple[str, ...]) -> None:
+def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -> None:
     """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""
     from fedkin.experiment.prediction import assign as cluster_of
 
-    with _only_from(packages):
-        print(cluster_of(folder, data, label))
+    with _only_from(packages), _options_of_new_rows():
+        print(cluster_of(folder, data, **options))
 
 
 @app.command(section=_SECTION)

@@ -69,6 +69,9 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
             for note in note_on_unused(request.run, [name for name in site.table.names if name in unused]):
                 print(f"fedkin: {note}", flush=True)
     write_sums(folder, (*FOUND, READING))
+    if "result" in payload and (cluster := payload["result"]["cluster"]) >= 0:
+        of = pluralize(payload["result"]["n_clusters"], "cluster")
+        print(f"fedkin: The site is in cluster {cluster} of {of}.", flush=True)
     print(f"fedkin: The site's results of run {request.run} are in {folder}.", flush=True)
 
 

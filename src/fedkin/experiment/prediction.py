@@ -15,6 +15,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.reading.client_files import expanded, files_of_clients
 from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.label_codes import as_called
 from fedkin.experiment.label_files import as_csv, as_objects, cluster_columns, membership_columns, row_names
 from fedkin.experiment.outputs import SavedResult, load_found
 
@@ -143,13 +144,16 @@ def _stacked(columns: Mapping[str, list[list[object]]]) -> list[list[object]]:
     return rows
 
 
-def assign(folder: Path, source: str, label: str | None = None) -> int:
+def assign(
+    folder: Path, source: str, label: str | None = None, decimal: str | None = None, encoding: str | None = None
+) -> int:
     """Assign an unseen client to a cluster of the run in `folder`, by its samples in `source`.
 
     They need labels, unless the run describes clients without labels: by prototypes of codes, or by one style of all
-    samples. Their column is `label`, or the one that the run's data name. Raises FedkinError if the run has no result,
-    its method does not cluster clients, `folder` is a client's part of a run, or the data do not fit or lack labels
-    that the run needs.
+    samples. Their column is `label`, or the one that the run's data name; truth values may be called otherwise than in
+    the run. `decimal` and `encoding` are by default those of the run's data. Raises FedkinError if the run has no
+    result, its method does not cluster clients, `folder` is a client's part of a run, or the data do not fit or lack
+    labels that the run needs.
     """
     found = load_found(folder)
     if found.method.clusters != "clients":
@@ -159,7 +163,7 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
             f"{folder} is a client's share, the model of one cluster; assign with the run's folder instead."
         )
     by_labels = found.method.assigns_by_labels(found.result)
-    data = found.read(source, label or (found.label if by_labels else None))
+    data = found.read(source, label or (found.label if by_labels else None), decimal=decimal, encoding=encoding)
     y = _labels(found, data, source) if by_labels else None
     unseen = Client.unseen(found.prepared(data, source), y, derive_generator(0, "assign"))
     return int(found.method.assign(found.result, unseen))
@@ -172,10 +176,11 @@ def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
             f"'{source}' has no labels, by which a client finds its cluster; name their column with --label."
         )
     number = {name: at for at, name in enumerate(found.classes[: found.result["module"]["classes"]])}
+    called = as_called(data.classes, list(number))
     for label in data.y.unique().tolist():
-        if data.classes[label] not in number:
+        if called[label] not in number:
             raise FedkinError(f"'{source}' has the class '{data.classes[label]}', which the run does not know.")
-    return torch.tensor([number.get(name, -1) for name in data.classes])[data.y]  # -1 where a class has no sample
+    return torch.tensor([number.get(name, -1) for name in called])[data.y]  # -1 where a class has no sample
 
 
 def _known_client(found: SavedResult, client: int | str | None) -> int:
