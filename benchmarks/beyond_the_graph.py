@@ -3,11 +3,12 @@
     python benchmarks/beyond_the_graph.py OUT --seeds 31 32
 
 Appends to OUT a line of JSON per table and seed that it lacks, and prints the mean adjusted Rand index and number of
-clusters of kin-graph at three clients, with and without `small_clusters` and `compact_clusters` of `fedkin.clustering`,
-and of k-means of all rows, with the number found and given. *Clouds* are normal or uniform, of the same or of different
+clusters of kin-graph at three clients, with and without `small_clusters`, `compact_clusters` and `clusters_by_valleys` of
+`fedkin.clustering`, and of k-means of all rows, with the number found and given. *Clouds* are normal or uniform, of the same or of different
 sizes and widths, in 2, 4, 7 and 15 columns; *categories* are two to six latent classes, of which each has its own
 frequent ones, with no, one or two numbers; *beside* are two to four clusters that lie three standard deviations apart
-in one, two or four numbers, beside one to three categories that name the cluster of 70 or 90 % of the rows; *none* are
+in one, two or four numbers, beside one to three categories that name the cluster of 70 or 90 % of the rows; *touching*
+are two to four normal clusters in two or three columns, three to four standard deviations from the nearest; *none* are
 samples of one distribution, of which the index is 1 where one cluster is found; *suite*, where FEDKIN_DATA is set, are
 parts of the sets with fifteen clusters or more of the standard suite. k-means is tried with up to 50 clusters.
 """
@@ -37,16 +38,20 @@ from tables import POOLED, by_silhouette, prepared
 Drawn = tuple[NDArray[np.float64] | pd.DataFrame, NDArray[np.int64]]
 
 METHODS = ("with, found", "without, found", "with, given", "without, given", "k-means, silhouette", "k-means, given")
-GROUPS = ("clouds", "categories", "beside", "none", "suite")
+GROUPS = ("clouds", "categories", "beside", "touching", "none", "suite")
 FORMS = ("round", "unequal", "stretched", "uniform")
 COLUMNS, CLUSTERS, ROWS_EACH = (2, 4, 7, 15), (10, 20, 40), (20, 35)
 CLASSES, CATEGORIES, NUMBERS, PURITY, CATEGORY_ROWS = (2, 3, 4, 6), (3, 5, 10), (0, 1, 2), (0.75, 0.9), (450, 1500)
 BESIDE = ((2, 3, 4), (1, 2, 3), (1, 2, 4), (0.7, 0.9), (300, 900))
 """Clusters, categories, numbers, the fraction of rows whose category is their cluster's, and rows."""
+TOUCHING = ((3.0, 3.5, 4.0), (2, 3), (2, 3, 4), (500, 2000))
+"""Standard deviations between nearest centres, columns, clusters, and rows."""
+RHOMBUS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.75**0.5, 0.0], [0.5, -(0.75**0.5), 0.0]])
 NONE, NONE_ROWS = ("normal", "uniform", "correlated", "lognormal", "ring", "answers"), (300, 900)
 SETS = ("a1", "a2", "a3", "birch1", "birch2", "d31", "r15", "s1", "s2", "s3", "s4", "worms_2")
 SET_ROWS = (500, 1000)
 CLIENTS = 3
+RULES = ("small_clusters", "compact_clusters", "clusters_by_valleys")
 
 
 def main() -> None:
@@ -79,6 +84,9 @@ def tables(group: str) -> Iterator[tuple[str, Callable[[int], Drawn]]]:
     elif group == "beside":
         for of in product(*BESIDE):
             yield "beside, " + ", ".join(map(str, of)), partial(numbers_beside, *of)
+    elif group == "touching":
+        for of in product(*TOUCHING):
+            yield "touching, " + ", ".join(map(str, of)), partial(touching, *of)
     elif group == "none":
         for form, width, rows in product(NONE, COLUMNS, NONE_ROWS):
             yield f"{form}, {width}, {rows}", partial(without_clusters, form, width, rows)
@@ -135,6 +143,13 @@ def numbers_beside(clusters: int, categories: int, numbers: int, own: float, row
     return pd.DataFrame(columns), truth
 
 
+def touching(apart: float, width: int, clusters: int, rows: int, seed: int) -> Drawn:
+    """Draw normal clusters with variance 1, each so far from the nearest."""
+    rng = np.random.default_rng([int(10 * apart), width, clusters, rows, seed, 4])
+    truth = rng.integers(0, clusters, rows)
+    return rng.standard_normal((rows, width)) + apart * RHOMBUS[truth, :width], truth
+
+
 def without_clusters(form: str, width: int, rows: int, seed: int) -> Drawn:
     """Draw samples of one distribution; *answers* are whole numbers from 1 to 7."""
     rng = np.random.default_rng([seed, width, rows, *form.encode()])
@@ -180,13 +195,15 @@ def scores(x: NDArray[np.float64] | pd.DataFrame, truth: NDArray[np.int64], seed
 
 @contextmanager
 def graph_alone() -> Iterator[None]:
-    """Leave out what kin-graph does for small and for compact clusters."""
-    usual = node_clusters.small_clusters, node_clusters.compact_clusters
-    node_clusters.small_clusters = node_clusters.compact_clusters = lambda *given: given[-3:-1]
+    """Leave out what kin-graph does for small and for compact clusters, and for those that touch."""
+    usual = {rule: getattr(node_clusters, rule) for rule in RULES}
+    for rule in RULES:
+        setattr(node_clusters, rule, lambda *given: given[-3:-1])
     try:
         yield
     finally:
-        node_clusters.small_clusters, node_clusters.compact_clusters = usual
+        for rule, own in usual.items():
+            setattr(node_clusters, rule, own)
 
 
 def shown(lines: Sequence[dict]) -> list[str]:
@@ -210,6 +227,8 @@ def part_of(line: dict) -> str:
         return f"{of[1]} categories, {of[2] if int(of[2]) else 'no'} number{'s' * (of[2] != '1')}"
     if line["group"] == "beside":
         return f"{of[3]} number{'s' * (of[3] != '1')} beside {of[2]} categor{'y' if of[2] == '1' else 'ies'}"
+    if line["group"] == "touching":
+        return f"{of[1]} standard deviations apart, {each} rows"
     return f"{number} clouds of {each} rows" if line["group"] == "clouds" else f"{line['group']}, {each} rows"
 
 

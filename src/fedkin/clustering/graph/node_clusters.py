@@ -1,7 +1,8 @@
 """Clusters of the nodes of kin-graph's graph, by the method that suits their number and dimensions.
 
 They are communities of the graph; for few nodes, or clusters of few nodes each, those of Ward's method; compact where
-discrete columns give some dimensions; and on a line the modes of the density.
+discrete columns give some dimensions; on a line the modes of the density; and in a plane or a space, where the graph
+shows one cluster, those that valleys of the density divide.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fedkin.clustering.graph.graph_cut import communities, modularity
 from fedkin.clustering.graph.modes import clusters_by_modes, on_a_line
 from fedkin.clustering.graph.neighbour_graph import neighbour_graph
 from fedkin.clustering.graph.small_clusters import small_clusters
+from fedkin.clustering.graph.valleys import clusters_by_valleys
 
 Discrete = Literal["none", "some", "all"]
 
@@ -75,6 +77,9 @@ def node_clusters(
         if compact and not by_graph and "linkage" not in evidence:
             every = discrete == "all"
             clusters, evidence = compact_clusters(points, counts, n_clusters, every, clusters, evidence, rng)
+        undivided = n_clusters is None and discrete == "none" and not clusters.any()
+        if undivided and flat and not few and not by_graph:
+            clusters, evidence = clusters_by_valleys(points, counts, clusters, evidence, rng)
     values = {"nodes": len(clusters), "edges": int(graph.nnz // 2), "clusters": int(clusters.max()) + 1, **evidence}
     return clusters, values | _remark(values, points.shape[1], n_clusters, resolution)
 
