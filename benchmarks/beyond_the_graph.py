@@ -3,14 +3,15 @@
     python benchmarks/beyond_the_graph.py OUT --seeds 31 32
 
 Appends to OUT a line of JSON per table and seed that it lacks, and prints the mean adjusted Rand index and number of
-clusters of kin-graph at three clients, with and without `small_clusters`, `compact_clusters` and `clusters_by_valleys` of
-`fedkin.clustering`, and of k-means of all rows, with the number found and given. *Clouds* are normal or uniform, of the same or of different
-sizes and widths, in 2, 4, 7 and 15 columns; *categories* are two to six latent classes, of which each has its own
-frequent ones, with no, one or two numbers; *beside* are two to four clusters that lie three standard deviations apart
-in one, two or four numbers, beside one to three categories that name the cluster of 70 or 90 % of the rows; *touching*
-are two to four normal clusters in two or three columns, three to four standard deviations from the nearest; *none* are
-samples of one distribution, of which the index is 1 where one cluster is found; *suite*, where FEDKIN_DATA is set, are
-parts of the sets with fifteen clusters or more of the standard suite. k-means is tried with up to 50 clusters.
+clusters of kin-graph at three clients, with and without `small_clusters`, `compact_clusters` and `clusters_by_valleys`
+of `fedkin.clustering`, and of k-means of all rows, with the number found and given. *Clouds* are normal or uniform, of
+the same or of different sizes and widths, in 2, 4, 7 and 15 columns; *categories* are two to six latent classes, of
+which each has its own frequent ones, with no, one or two numbers; *beside* are two to four clusters that lie three
+standard deviations apart in one, two or four numbers, beside one to three categories that name the cluster of 70 or 90
+% of the rows; *touching* are two to four normal clusters in two or three columns, three to four standard deviations
+from the nearest; *none* are samples of one distribution, of which the index is 1 where one cluster is found; *suite*,
+where FEDKIN_DATA is set, are parts of the sets with fifteen clusters or more of the standard suite. k-means is tried
+with up to 50 clusters.
 """
 
 from __future__ import annotations

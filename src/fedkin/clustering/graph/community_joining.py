@@ -141,7 +141,7 @@ def _halving_links(graph: Any, members: NDArray[np.bool_]) -> float:
     if connected_components(within, directed=False, return_labels=False) > 1:
         return 0.0
     strength = np.asarray(within.sum(axis=1)).ravel()
-    order = np.argsort(_fiedler_vector(within, strength), kind="stable")
+    order = np.argsort(fiedler_vector(within, strength), kind="stable")
     sorted_links = sparse.triu(within[order][:, order], 1).tocoo()
     # A link crosses every cut between its two ends.
     crossing = np.bincount(sorted_links.row, sorted_links.data, count)
@@ -152,7 +152,7 @@ def _halving_links(graph: Any, members: NDArray[np.bool_]) -> float:
     return float(cuts[balanced].min()) if balanced.any() else float(cuts[count // 2 - 1])
 
 
-def _fiedler_vector(graph: Any, strength: NDArray[np.float64]) -> NDArray[np.float64]:
+def fiedler_vector(graph: Any, strength: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the Fiedler vector of a connected graph (random walk), which orders nodes along its longest extent."""
     root = 1 / np.sqrt(strength)
     even = sparse.diags(root) @ graph @ sparse.diags(root)

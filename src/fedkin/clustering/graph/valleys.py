@@ -7,6 +7,7 @@ do, because their number falls with the square of the density.
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from fedkin.clustering.graph.community_joining import fiedler_vector
 from fedkin.clustering.graph.few_nodes import MOST_FOUND, PER_CLUSTER, Points, as_found, silhouette
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.metrics import adjusted_rand
@@ -25,10 +27,6 @@ _NEAREST, _WIDTH, _REACH = 5, 0.7, 2.5
 """A link's weight falls with distance as a normal density. Its standard deviation is the median distance of a node to
 its fifth nearest, times 0.7; beyond two and a half of them there is no link."""
 
-_SHALLOW = 0.8
-"""Minimum links between two clusters, relative to those between the halves of one, that are no valley. Links between
-have a standard error added and those between halves one subtracted."""
-
 _MIN_SHARE, _TOGETHER = 0.05, 0.9
 """Minimum fraction of the samples in every cluster, and of a cluster's samples in one connected part of it. The sparse
 border of a heavy tail is in pieces."""
@@ -36,6 +34,9 @@ border of a heavy tail is in pieces."""
 _STABLE, _CAUTION, _RESAMPLES, _KEPT = 0.85, 0.5, 20, 0.8
 """Minimum stability, and as for communities the standard deviations subtracted, resamples and nodes kept. Pieces of a
 ring or of a square are not stable."""
+
+_FEWEST = 4
+"""Minimum nodes of a cluster that is halved."""
 
 _TRIED, _STARTS = 3, 10
 """Starts of k-means for each number that is tried, and for that which is taken."""
@@ -48,8 +49,9 @@ def clusters_by_valleys(
 
     Of two to ten clusters by k-means those with the greatest silhouette are taken of which
 
-    * every two have fewer than 0.8 times the links between them that the halves of either have, when it is cut at its
-      mean along the line between the two means, and by more than a standard error of both;
+    * every two have fewer links between them than the halves of either, by more than the standard errors of both. A
+      cluster is halved at its mean along the line between the two means, and in the middle of its longest extent
+      (Fiedler vector), and the fewer links count: the first cuts bent clusters twice;
     * each has 5 % of the samples, 90 % of which are connected;
     * the stability is 0.85: the mean adjusted Rand index over nodes between them and k-means' of twenty resamples of
       four fifths of the nodes, less half its standard deviation.
@@ -57,14 +59,15 @@ def clusters_by_valleys(
     `points` are float32 ``(m, d)``, and `counts`, int64 ``(m,)``, the samples of each. `clusters`, int64 ``(m,)``, are
     what the graph shows, and `evidence` that for them, see `communities`. `rng` draws seeds of k-means and resamples.
     Clusters are returned as int64 ``(m,)``, from 0, the one with most samples first, with the evidence, "valley", the
-    greatest ratio of links between two clusters to those between halves, and their "silhouette" and "stability".
+    greatest ratio of links between two clusters, and a standard error, to those between halves, less one; and with the
+    "silhouette" and "stability" of the clusters.
     """
     x, size = points.double().numpy(), counts.double().numpy()
     links = _links(x, size)
     divided = []
     for number in range(2, min(MOST_FOUND, len(x) // (2 * PER_CLUSTER)) + 1):
         labels = _by_k_means(points, counts, number, rng, _TRIED)
-        if _are_whole(links, labels, size) and (valley := _shallowest(links, labels, x, size)) < _SHALLOW:
+        if _are_whole(links, labels, size) and (valley := _shallowest(links, labels, x, size)) < 1.0:
             divided.append((silhouette(x, labels), number, valley))
     for reached, number, valley in sorted(divided, reverse=True):
         labels = _by_k_means(points, counts, number, rng, _STARTS)
@@ -103,20 +106,33 @@ def _are_whole(links: Any, labels: NDArray[np.int64], size: Points) -> bool:
 
 
 def _shallowest(links: Any, labels: NDArray[np.int64], x: Points, size: Points) -> float:
-    """Return the greatest ratio of links between two clusters to those between the halves of either, whichever less."""
+    """Return the greatest ratio of links between two clusters, and an error, to those between halves, less theirs."""
     members = [labels == cluster for cluster in range(int(labels.max()) + 1)]
     means = [np.average(x[own], axis=0, weights=size[own]) for own in members]
+    along_shape = [_halving(links, own, _half_by_links(links, own), size) for own in members]
     greatest = 0.0
-    for one in range(len(means)):
-        for other in range(one):
-            between, error = _crossing(links, members[one], members[other], size)
-            if between:
-                along = means[one] - means[other]
-                halves = min(
-                    _halving(links, members[each], (x - means[each]) @ along > 0, size) for each in (one, other)
-                )
-                greatest = max(greatest, (between + error) / halves if halves > 0 else np.inf)
+    for one, other in combinations(range(len(means)), 2):
+        between, error = _crossing(links, members[one], members[other], size)
+        if between:
+            along = means[one] - means[other]
+            straight = [_halving(links, members[each], (x - means[each]) @ along > 0, size) for each in (one, other)]
+            halves = min(*straight, along_shape[one], along_shape[other])
+            greatest = max(greatest, (between + error) / halves if halves > 0 else np.inf)
     return greatest
+
+
+def _half_by_links(links: Any, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which nodes are in the first half of the largest connected part of a cluster, by its Fiedler vector."""
+    own = np.flatnonzero(members)
+    parts = connected_components(links[own][:, own], directed=False)[1]
+    own = own[parts == np.bincount(parts).argmax()]
+    within = links[own][:, own].tocsr()
+    strength = np.asarray(within.sum(axis=1)).ravel()
+    first = np.zeros(len(members), dtype=bool)
+    if len(own) >= _FEWEST:
+        order = np.argsort(fiedler_vector(within, strength), kind="stable")
+        first[own[order[np.cumsum(strength[order]) <= strength.sum() / 2]]] = True
+    return first
 
 
 def _halving(links: Any, members: NDArray[np.bool_], side: NDArray[np.bool_], size: Points) -> float:
