@@ -33,7 +33,7 @@ def touching(centres: list[list[float]], rows: int, seed: int) -> tuple[Floats, 
 
 @pytest.mark.parametrize(
     "centres",
-    [[[0.0, 0.0], [4.0, 0.0]], [[0.0, 0.0, 0.0], [4.0, 0.0, 0.0]], [[0.0, 0.0], [4.4, 0.0], [2.2, 3.8]]],
+    [[[0.0, 0.0], [4.0, 0.0]], [[0.0, 0.0, 0.0], [4.0, 0.0, 0.0]], [[0.0, 0.0], [5.0, 0.0], [2.5, 4.3]]],
     ids=["two in a plane", "two in space", "three in a plane"],
 )
 def test_touching_clusters_are_divided(centres):
@@ -41,7 +41,7 @@ def test_touching_clusters_are_divided(centres):
         x, truth = touching(centres, 600, seed)
         clusters, evidence = divided(x)
         assert adjusted_rand(truth, clusters) > 0.7
-        assert evidence["valley"] < 1.0
+        assert evidence["valley"] < 0.85
         assert evidence["stability"] >= 0.85
 
 

@@ -27,6 +27,10 @@ _NEAREST, _WIDTH, _REACH = 5, 0.7, 2.5
 """A link's weight falls with distance as a normal density. Its standard deviation is the median distance of a node to
 its fifth nearest, times 0.7; beyond two and a half of them there is no link."""
 
+_SHALLOW = 0.85
+"""Minimum links between two clusters, with their standard error, relative to those between the halves of either, less
+theirs, that are no valley. Pieces of a bent sheet have 0.9 or more."""
+
 _MIN_SHARE, _TOGETHER = 0.05, 0.9
 """Minimum fraction of the samples in every cluster, and of a cluster's samples in one connected part of it. The sparse
 border of a heavy tail is in pieces."""
@@ -49,8 +53,8 @@ def clusters_by_valleys(
 
     Of two to ten clusters by k-means those with the greatest silhouette are taken of which
 
-    * every two have fewer links between them than the halves of either, by more than the standard errors of both. A
-      cluster is halved at its mean along the line between the two means, and in the middle of its longest extent
+    * every two have fewer than 0.85 times the links between them that the halves of either have, by more than the
+      standard errors of both. A cluster is halved at its mean along the line between the two means, and in the middle of its longest extent
       (Fiedler vector), and the fewer links count: the first cuts bent clusters twice;
     * each has 5 % of the samples, 90 % of which are connected;
     * the stability is 0.85: the mean adjusted Rand index over nodes between them and k-means' of twenty resamples of
@@ -67,7 +71,7 @@ def clusters_by_valleys(
     divided = []
     for number in range(2, min(MOST_FOUND, len(x) // (2 * PER_CLUSTER)) + 1):
         labels = _by_k_means(points, counts, number, rng, _TRIED)
-        if _are_whole(links, labels, size) and (valley := _shallowest(links, labels, x, size)) < 1.0:
+        if _are_whole(links, labels, size) and (valley := _shallowest(links, labels, x, size)) < _SHALLOW:
             divided.append((silhouette(x, labels), number, valley))
     for reached, number, valley in sorted(divided, reverse=True):
         labels = _by_k_means(points, counts, number, rng, _STARTS)
