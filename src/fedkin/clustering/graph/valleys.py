@@ -54,8 +54,8 @@ def clusters_by_valleys(
     Of two to ten clusters by k-means those with the greatest silhouette are taken of which
 
     * every two have fewer than 0.85 times the links between them that the halves of either have, by more than the
-      standard errors of both. A cluster is halved at its mean along the line between the two means, and in the middle of its longest extent
-      (Fiedler vector), and the fewer links count: the first cuts bent clusters twice;
+      standard errors of both. A cluster is halved at its mean along the line between the two means, and in the middle
+      of its longest extent (Fiedler vector), and the fewer links count: the first cuts bent clusters twice;
     * each has 5 % of the samples, 90 % of which are connected;
     * the stability is 0.85: the mean adjusted Rand index over nodes between them and k-means' of twenty resamples of
       four fifths of the nodes, less half its standard deviation.
