@@ -2,8 +2,9 @@
 
     python benchmarks/kin_graph_density.py --families shapes clouds single --draws 40 --first 0
     python benchmarks/kin_graph_density.py --families line answers single-line --draws 40 --first 0
+    python benchmarks/kin_graph_density.py --families shapes clouds single --draws 80 --first 800 --rule valleys
 
-On a line, clusters by density are modes. For every family and minimum of samples in a micro-cluster it prints, with the
+On a line, clusters by density are modes. With ``--rule valleys`` what is left out is the search for valleys alone. For every family and minimum of samples in a micro-cluster it prints, with the
 number of clusters found and given, the mean adjusted Rand index without and with clusters by density, and the mean
 difference with its standard error. Of single clusters it prints the fraction found as one. Draw i is made from seed i.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from unittest.mock import patch
 
 import numpy as np
@@ -28,7 +30,9 @@ Drawn = tuple[Rows, Labels]
 CLIENTS, FLOORS, SIZES = 3, (5, 2), (150, 300, 600, 1_500)
 BY_DENSITY = patch("fedkin.clustering.graph.graph_cut.density_clusters", lambda points, size: None)
 BY_MODES = patch("fedkin.clustering.graph.node_clusters.on_a_line", lambda points: False)
-"""What leaves out either way."""
+VALLEYS = patch("fedkin.clustering.graph.node_clusters.clusters_by_valleys", lambda *given: given[2:4])
+RULES = {"density": (BY_DENSITY, BY_MODES, VALLEYS), "valleys": (VALLEYS,)}
+"""What leaves out each rule; that for valleys came after those for density."""
 
 
 def main() -> None:
@@ -37,18 +41,27 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", choices=[*FAMILIES], default=[*FAMILIES])
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
+    parser.add_argument("--rule", choices=[*RULES], default="density")
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # one cluster of few micro-clusters is warned of
     print("| family | `min_members` | number | without | with | difference |\n|---|---|---|---|---|---|")
     for family in given.families:
         for floor in FLOORS:
-            for number in ("found",) if family.startswith("single") else ("found", "given"):
-                pairs = [both(family, seed, floor, number) for seed in range(given.first, given.first + given.draws)]
+            for number in ("found",) if found_alone(family, given.rule) else ("found", "given"):
+                pairs = [
+                    both(family, seed, floor, number, given.rule)
+                    for seed in range(given.first, given.first + given.draws)
+                ]
                 print(row(family, floor, number, np.array(pairs)), flush=True)
 
 
-def both(family: str, seed: int, floor: int, number: str) -> tuple[float, float]:
-    """Return the score without and with clusters by density."""
+def found_alone(family: str, rule: str) -> bool:
+    """Return whether a given number makes no difference."""
+    return family.startswith("single") or rule == "valleys"
+
+
+def both(family: str, seed: int, floor: int, number: str, rule: str) -> tuple[float, float]:
+    """Return the score without and with a rule."""
     rng = np.random.default_rng([seed, list(FAMILIES).index(family)])
     x, truth = FAMILIES[family](seed, int(rng.choice(SIZES)), rng)
     order = rng.permutation(len(x))
@@ -57,7 +70,9 @@ def both(family: str, seed: int, floor: int, number: str) -> tuple[float, float]
     model = fedkin.KinGraph(
         n_clusters=classes if number == "given" else "auto", min_members=floor, scaling="none", random_state=seed
     )
-    with BY_DENSITY, BY_MODES:
+    with ExitStack() as left_out:
+        for each in RULES[rule]:
+            left_out.enter_context(each)
         without = score(model.fit(parts), truth[order])
     return without, score(model.fit(parts), truth[order])
 
