@@ -4,9 +4,10 @@
     python benchmarks/kin_graph_density.py --families line answers single-line --draws 40 --first 0
     python benchmarks/kin_graph_density.py --families shapes clouds single --draws 80 --first 800 --rule valleys
 
-On a line, clusters by density are modes. With ``--rule valleys`` what is left out is the search for valleys alone. For every family and minimum of samples in a micro-cluster it prints, with the
-number of clusters found and given, the mean adjusted Rand index without and with clusters by density, and the mean
-difference with its standard error. Of single clusters it prints the fraction found as one. Draw i is made from seed i.
+On a line, clusters by density are modes. With ``--rule valleys`` what is left out is the search for valleys alone. For
+every family and minimum of samples in a micro-cluster it prints, with the number of clusters found and given, the mean
+adjusted Rand index without and with clusters by density, and the mean difference with its standard error. Of single
+clusters it prints the fraction found as one. Draw i is made from seed i.
 """
 
 from __future__ import annotations
