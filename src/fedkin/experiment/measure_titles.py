@@ -144,6 +144,10 @@ MEASURES = {
         "Silhouette", "of micro-clusters: how much nearer each is to its own cluster than to the next, at most 1",
         "share",
     ),
+    "valley": _plain(
+        "Valley", "links between clusters that touch, relative to those between halves of one; below 0.85 they are two",
+        "share",
+    ),
     "modularity": _plain("Modularity", "fraction of the graph's edges within clusters, above chance", "share"),
     "explained": _plain("Variance kept", "by the principal components, of that of the features", "percent"),
     "active": _charted("Active clients", "clients whose local clusters still change", "count"),
