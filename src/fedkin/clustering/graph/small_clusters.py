@@ -7,6 +7,7 @@ decided by their stability, as for communities.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.spatial.distance import pdist, squareform
 from torch import Tensor
 
 from fedkin.clustering.graph.few_nodes import ClusterLabels, Points, as_found, cut_of, silhouette, tree_of
-from fedkin.clustering.metrics import adjusted_rand
+from fedkin.clustering.graph.left_out_nodes import STABLE, stability_without_some
 from fedkin.core.seeds import draw_seed
 
 _MAX_NODES = 2_000
@@ -25,14 +26,10 @@ _NODES_EACH = 6
 """Mean nodes of as many clusters as are given, below which Ward's method finds them. Where they are fewer, it has an
 ARI of 0.92 on blobs, and communities that are joined or divided 0.68; from six on both are equal."""
 
-_STABLE, _CAUTION = 0.85, 0.5
-"""Minimum stability, and standard deviations that are subtracted from the mean."""
-
 _OWN, _NEAR = 0.93, 5
 """Minimum fraction of a node's nearest nodes, up to five and as many as its cluster has, that are of its cluster.
 Pieces of a cloud or of a curved cluster have 0.7 to 0.91, though some are stable to 0.9."""
 
-_RESAMPLES, _KEPT = 20, 0.8
 _FEWEST_NODES = 3
 """Nodes of a cluster, on average at least."""
 
@@ -61,9 +58,7 @@ def small_clusters(
     taken if none has more nodes than a node has neighbours, there are more of them than of `clusters`, their silhouette
     is greater, and they are neither pieces of larger clusters nor places of a grid:
 
-    * their stability is 0.85: the mean adjusted Rand index over nodes between them and those of twenty resamples of
-      four fifths of the nodes, less half its standard deviation. Over samples, as for communities, pieces would be
-      stable, too, since the samples of a node stay together;
+    * their stability without a fifth of the nodes is 0.85, see `stability_without_some`;
     * of each node's nearest nodes, at most five and as many as its cluster has, 0.93 are of its cluster on average;
     * at most one node in twenty lies where another does.
 
@@ -86,8 +81,12 @@ def small_clusters(
     reached = silhouette(distances, found, "precomputed")
     if reached <= max(silhouette(distances, clusters.numpy(), "precomputed"), 0.0) or not _are_apart(distances, found):
         return clusters, evidence
-    stability = _stability(x, found, np.random.default_rng(draw_seed(rng)))
-    if stability < _STABLE:
+    numbers = np.random.default_rng(draw_seed(rng))
+    orders = (numbers.permutation(len(x)) for _ in count())
+    stability = stability_without_some(
+        found, orders, lambda kept: cut_of(tree_of(x[kept]), len(np.unique(found[kept])))
+    )
+    if stability < STABLE:
         return clusters, evidence
     how = {"linkage": "ward", "silhouette": reached, "stability": stability, "by_density": False}
     return as_found(found, counts, evidence, **how)
@@ -117,12 +116,3 @@ def _are_apart(distances: Points, labels: ClusterLabels) -> bool:
     looked_at = np.arange(_NEAR) < np.minimum(np.bincount(labels)[labels] - 1, _NEAR)[:, None]
     own = (nearest & looked_at).sum(axis=1) / np.maximum(looked_at.sum(axis=1), 1)
     return bool(own.mean() >= _OWN)
-
-
-def _stability(x: Points, labels: ClusterLabels, rng: np.random.Generator) -> float:
-    indices = []
-    for _ in range(_RESAMPLES):
-        kept = np.sort(rng.permutation(len(x))[: round(_KEPT * len(x))])
-        again = cut_of(tree_of(x[kept]), len(np.unique(labels[kept])))
-        indices.append(adjusted_rand(labels[kept], again))
-    return float(np.mean(indices) - _CAUTION * np.std(indices))

@@ -7,7 +7,7 @@ do, because their number falls with the square of the density.
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, count
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from torch import Tensor
 
 from fedkin.clustering.graph.community_joining import fiedler_vector
 from fedkin.clustering.graph.few_nodes import MOST_FOUND, PER_CLUSTER, Points, as_found, silhouette
+from fedkin.clustering.graph.left_out_nodes import STABLE, stability_without_some
 from fedkin.clustering.k_means import k_means
-from fedkin.clustering.metrics import adjusted_rand
 
 _NEAREST, _WIDTH, _REACH = 5, 0.7, 2.5
 """A link's weight falls with distance as a normal density. Its standard deviation is the median distance of a node to
@@ -34,10 +34,6 @@ theirs, that are no valley. Pieces of a bent sheet have 0.9 or more."""
 _MIN_SHARE, _TOGETHER = 0.05, 0.9
 """Minimum fraction of the samples in every cluster, and of a cluster's samples in one connected part of it. The sparse
 border of a heavy tail is in pieces."""
-
-_STABLE, _CAUTION, _RESAMPLES, _KEPT = 0.85, 0.5, 20, 0.8
-"""Minimum stability, and as for communities the standard deviations subtracted, resamples and nodes kept. Pieces of a
-ring or of a square are not stable."""
 
 _FEWEST = 4
 """Minimum nodes of a cluster that is halved."""
@@ -57,8 +53,7 @@ def clusters_by_valleys(
       standard errors of both. A cluster is halved at its mean along the line between the two means, and in the middle
       of its longest extent (Fiedler vector), and the fewer links count: the first cuts bent clusters twice;
     * each has 5 % of the samples, 90 % of which are connected;
-    * the stability is 0.85: the mean adjusted Rand index over nodes between them and k-means' of twenty resamples of
-      four fifths of the nodes, less half its standard deviation.
+    * the stability without a fifth of the nodes is 0.85, see `stability_without_some`.
 
     `points` are float32 ``(m, d)``, and `counts`, int64 ``(m,)``, the samples of each. `clusters`, int64 ``(m,)``, are
     what the graph shows, and `evidence` that for them, see `communities`. `rng` draws seeds of k-means and resamples.
@@ -76,7 +71,7 @@ def clusters_by_valleys(
     for reached, number, valley in sorted(divided, reverse=True):
         labels = _by_k_means(points, counts, number, rng, _STARTS)
         stability = _stability(points, counts, labels, rng)
-        if stability >= _STABLE:
+        if stability >= STABLE:
             how = {"valley": valley, "silhouette": reached, "stability": stability}
             return as_found(labels, counts, evidence, **how)
     return clusters, evidence
@@ -158,9 +153,7 @@ def _crossing(links: Any, one: NDArray[np.bool_], other: NDArray[np.bool_], size
 
 
 def _stability(points: Tensor, counts: Tensor, labels: NDArray[np.int64], rng: torch.Generator) -> float:
-    indices = []
-    for _ in range(_RESAMPLES):
-        kept = torch.randperm(len(points), generator=rng)[: round(_KEPT * len(points))]
-        again = _by_k_means(points[kept], counts[kept], int(labels.max()) + 1, rng, _TRIED)
-        indices.append(adjusted_rand(labels[kept.numpy()], again))
-    return float(np.mean(indices) - _CAUTION * np.std(indices))
+    def again(kept: NDArray[np.int64]) -> NDArray[np.int64]:
+        return _by_k_means(points[kept], counts[kept], int(labels.max()) + 1, rng, _TRIED)
+
+    return stability_without_some(labels, (torch.randperm(len(labels), generator=rng).numpy() for _ in count()), again)
