@@ -38,8 +38,8 @@ border of a heavy tail is in pieces."""
 _FEWEST = 4
 """Minimum nodes of a cluster that is halved."""
 
-_TRIED, _STARTS = 3, 10
-"""Starts of k-means for each number that is tried, and for that which is taken."""
+_STARTS = 3
+"""Starts of k-means for each number."""
 
 
 def clusters_by_valleys(
@@ -65,11 +65,10 @@ def clusters_by_valleys(
     links = _links(x, size)
     divided = []
     for number in range(2, min(MOST_FOUND, len(x) // (2 * PER_CLUSTER)) + 1):
-        labels = _by_k_means(points, counts, number, rng, _TRIED)
+        labels = _by_k_means(points, counts, number, rng)
         if _are_whole(links, labels, size) and (valley := _shallowest(links, labels, x, size)) < _SHALLOW:
-            divided.append((silhouette(x, labels), number, valley))
-    for reached, number, valley in sorted(divided, reverse=True):
-        labels = _by_k_means(points, counts, number, rng, _STARTS)
+            divided.append((silhouette(x, labels), valley, labels))
+    for reached, valley, labels in sorted(divided, key=lambda division: -division[0]):
         stability = _stability(points, counts, labels, rng)
         if stability >= STABLE:
             how = {"valley": valley, "silhouette": reached, "stability": stability}
@@ -77,8 +76,8 @@ def clusters_by_valleys(
     return clusters, evidence
 
 
-def _by_k_means(points: Tensor, counts: Tensor, number: int, rng: torch.Generator, starts: int) -> NDArray[np.int64]:
-    labels: NDArray[np.int64] = k_means(points.double(), number, rng, starts, weights=counts).labels.numpy()
+def _by_k_means(points: Tensor, counts: Tensor, number: int, rng: torch.Generator) -> NDArray[np.int64]:
+    labels: NDArray[np.int64] = k_means(points.double(), number, rng, _STARTS, weights=counts).labels.numpy()
     return labels
 
 
@@ -154,6 +153,6 @@ def _crossing(links: Any, one: NDArray[np.bool_], other: NDArray[np.bool_], size
 
 def _stability(points: Tensor, counts: Tensor, labels: NDArray[np.int64], rng: torch.Generator) -> float:
     def again(kept: NDArray[np.int64]) -> NDArray[np.int64]:
-        return _by_k_means(points[kept], counts[kept], int(labels.max()) + 1, rng, _TRIED)
+        return _by_k_means(points[kept], counts[kept], int(labels.max()) + 1, rng)
 
     return stability_without_some(labels, (torch.randperm(len(labels), generator=rng).numpy() for _ in count()), again)
