@@ -109,7 +109,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         elif language == "python":
             run_python(text, str(page), names)
         elif language == "sh":
-            for line in text.splitlines():
+            for line in text.replace("\\\n", " ").splitlines():
                 run_command(line)
 
 
