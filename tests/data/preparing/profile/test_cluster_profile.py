@@ -60,6 +60,7 @@ def test_sums_are_those_of_all_rows_together(secure):
         assert 15 <= int(profile.typical_filled[cluster, 1]) == int(profile.typical_counts_of(1)[cluster].sum()) <= 60
         assert 995 < float(profile.typical_sum[cluster, 0] / profile.typical_filled[cluster, 0]) < 1005
     assert sorted(profile.members) == ([] if secure else [0, 1, 2])
+    assert (profile.rows, profile.withheld) == (180, 0)
 
 
 def test_means_are_of_true_values_and_comparisons_of_limited_ones():
@@ -174,6 +175,7 @@ def test_a_client_changes_nothing_and_a_cell_of_few_rows_stays_there():
     before = {name: value.clone() for name, value in fed.clients[0].state.items()}
     profile = profile_clusters(fed, encoding, 3)
     assert profile.samples.tolist() == [18, 17, 0]  # two of the first stay away, or the third would be what is left
+    assert (profile.rows, profile.withheld) == (40, 5)
     assert not profile.sum[2].any()
     assert not profile.counts[2].any()
     assert all(torch.equal(fed.clients[0].state[name], value) for name, value in before.items())

@@ -4,10 +4,10 @@ Of each cluster and column a client reports how many cells are not empty, their 
 each category occurs. These are of the true values; where some lie beyond the limits of a column with outliers, the same
 sums of limited values say beside them what tells clusters apart, see `fedkin.data.preparing.profile.limited_sums`. A
 cluster with fewer than `min_members` values in a column at a client is not reported there.
-Since the server may know the column's total, and could subtract, some values of the client's largest cluster are
-withheld, too, so that either none or at least `min_members` values are missing. The same is reported of the rows in the
-middle of each cluster, by the same rule, see `fedkin.data.preparing.profile.typical_samples`: their means are a typical
-sample, which is no client's row.
+Since the server knows the number of rows and may know the column's total, and could subtract, some values of the
+client's largest cluster are withheld, too, so that either none or at least `min_members` values are missing. The same
+is reported of the rows in the middle of each cluster, by the same rule, see
+`fedkin.data.preparing.profile.typical_samples`: their means are a typical sample, which is no client's row.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ClusterProfile:
 
     `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
     are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is
-    not known here, as it is in a simulation. `min_members` are samples of one client below which it reports nothing of
+    not known. `min_members` are samples of one client below which it reports nothing of
     a cluster, and names no category.
     """
 
@@ -154,7 +154,7 @@ _QUESTION: Expected = {
 @client_task(
     takes=_QUESTION,
     holds={
-        "members": whole("clusters"), "filled": whole("clusters", "columns"), "sum": doubles("clusters", "columns"),
+        "rows": whole(1), "members": whole("clusters"), "filled": whole("clusters", "columns"), "sum": doubles("clusters", "columns"),
         "squares": doubles("clusters", "columns", minimum=0), "counts": whole("clusters", None),
         "typical_filled": whole("clusters", "columns"), "typical_sum": doubles("clusters", "columns"),
         "typical_counts": whole("clusters", None), "limited_sum": doubles("clusters", "columns"),
@@ -187,6 +187,7 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
         return member @ torch.where(numbers, away, 0.0)
 
     return {
+        "rows": torch.tensor([len(values)]),
         "members": (member @ everyone.double())[:, 0].long(),
         "filled": (member @ reported.double()).long(),
         "sum": member @ torch.where(numbers, values, 0.0),
@@ -232,7 +233,7 @@ def _shapes(columns: Sequence[SchemaColumn], n_clusters: int) -> dict[str, tuple
     cells = (n_clusters, len(columns))
     counts = (n_clusters, sum(count_lengths(columns)))
     typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
-    return {"members": (n_clusters,), "filled": cells, "sum": cells, "squares": cells, "counts": counts, **typical}
+    return {"rows": (1,), "members": (n_clusters,), "filled": cells, "sum": cells, "squares": cells, "counts": counts, **typical}
 
 
 def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -311,8 +312,7 @@ def profile_clusters(
     found |= {name: found[name] * unit.square() for name in ("squares", "limited_squares") if name in found}
     tensors = {**found, "samples": found["members"], "around": around}
     facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS if name in tensors}
-    there = [client.state for client in fed.clients.values() if client.id not in fed.missing]
-    rows = sum(len(state["clusters"]) for state in there if "clusters" in state)
+    rows = int(found["rows"])
     return ClusterProfile(
         columns, members=members, missing=dict(fed.missing), rows=rows, min_members=min_members, **facts
     )
