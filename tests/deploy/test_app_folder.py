@@ -195,7 +195,9 @@ def test_scripts_are_sh_and_the_experiment_is_whole(tmp_path: Path) -> None:
         assert "stability = 0.9" in text
         assert "sites = 4" in text
         assert "fed.example.org:8443" in (folder / "flwr.sh").read_text() + (folder / "start-site.sh").read_text()
-        assert "$" not in (folder / "README.md").read_text()
+        readme = (folder / "README.md").read_text()
+        assert "$" not in readme
+        assert (".key" in readme or "by key" in readme) is not insecure
 
 
 def stubbed(folder: Path, **scripts: str) -> dict[str, str]:

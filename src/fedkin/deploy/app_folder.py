@@ -65,6 +65,8 @@ def init(
         "server_options": _INSECURE if insecure else _SECURE,
         "site_options": "--insecure" if insecure else _SITE_SECURE,
         "refused": _UNREACHED if insecure else _REFUSED,
+        "without_keys": "" if insecure else " *without* `certificates/*.key`",
+        "and_by_key": "" if insecure else " and by key",
         "make_key": "" if insecure else _MAKE_KEY,
         "certificates": "" if insecure else _CERTIFICATES,
         "registration": "" if insecure else _REGISTRATION,
