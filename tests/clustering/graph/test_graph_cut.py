@@ -104,6 +104,21 @@ def test_the_less_stable_the_best_is_the_less_its_lead_counts(stability, n_clust
     assert graph_cut._choose(levels(found, stability), n_clusters, 100, flat) == chosen
 
 
+@pytest.mark.parametrize(
+    ("first", "run", "flat", "chosen"),
+    [
+        (0.94, 5, False, 3),  # the most stable of those with two
+        (0.96, 5, False, 0),
+        (0.94, 4, False, 0),
+        (0.94, 5, True, 0),
+    ],
+)
+def test_a_number_that_lasts_comes_before_a_single_community_that_is_not_certain(first, run, flat, chosen):
+    found = [1, 1, *[2] * run, 3, 3]
+    stability = [first, 0.5, 0.4, 0.7, *[0.6] * (run - 2), 0.5, 0.6]
+    assert graph_cut._choose(levels(found, stability), None, 100, flat) == chosen
+
+
 @pytest.mark.parametrize(("n_clusters", "expected"), [(2, [0, 0, 1, 1]), (3, [0, 0, 1, 2])])
 def test_without_links_joins_what_is_nearest(n_clusters, expected):
     truth = np.repeat(np.arange(4), 10)
