@@ -278,6 +278,23 @@ def test_an_interrupted_run_says_how_to_go_on(
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
+def test_a_run_resumes_on_a_device_that_is_there_and_that_its_method_uses(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A real change of devices is in `on_elsewhere`; what a refused one leaves is what was there."""
+    for experiment, device, sentence in (
+        ("toy --scenario toy", "cuda", "'engine.device' is 'cuda', and method 'toy' computes on the processor only"),
+        ("fedavg --data digits --set method.rounds=1", "abacus", "'engine.device' is 'abacus'; it should be auto or"),
+    ):
+        folder = tmp_path / device
+        assert fedkin("run", *experiment.split(), "--out", str(folder), "--quiet") == 0
+        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        assert fedkin("resume", str(folder), "--device", "cpu", "--quiet") == 0
+        assert fedkin("resume", str(folder), "--device", device) == 2
+        assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
+        assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+
+
 def test_interrupted_while_reading_nothing_is_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

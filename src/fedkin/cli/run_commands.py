@@ -101,16 +101,19 @@ def run(
 
 @app.command(section=_SECTION)
 @shared_options.folder()
+@click.option(
+    "--device", metavar="NAME", help="Where networks compute from here on, such as cuda; by default, as the run began."
+)
 @shared_options.as_json
 @shared_options.quiet
-def resume(folder: Path, as_json: bool, quiet: bool) -> None:
+def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None:
     """Resume a stopped run from its last checkpoint."""
     with resumable(folder):
         from fedkin.experiment.run import resume as go_on
         from fedkin.experiment.terminal import show_outcome, show_progress
 
         with show_progress(quiet) as progress:
-            outcome = go_on(folder, progress)
+            outcome = go_on(folder, progress, device=device)
         show_outcome(outcome, as_json, quiet)
 
 

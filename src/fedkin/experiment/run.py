@@ -103,20 +103,24 @@ def check(config: Config, folder: Path, progress: Progress | None = None) -> str
         return overview(population, check_data(here, population, fed, progress))
 
 
-def resume(folder: Path, progress: Progress | None = None, callbacks: Sequence[Callback] = ()) -> RunOutcome:
+def resume(
+    folder: Path, progress: Progress | None = None, callbacks: Sequence[Callback] = (), device: str | None = None
+) -> RunOutcome:
     """Resume the run in `folder` from its last checkpoint; the results of a finished run are written again.
+
+    `device` is where networks compute from here on, if not as ``config.toml`` says, which stays as it is.
 
     Raises
     ------
     FedkinError
-        If `folder` holds no run, its files do not fit together or are of another version, or another process works
-        there.
+        If `folder` holds no run, its files do not fit together or are of another version, there is no such device,
+        or another process works there.
     """
     if not (folder / CONFIG).is_file():
         raise no_run(folder)
     _check_here(folder, "`./flwr.sh run . federation --stream` in its app's folder resumes it")
     with folder_lock(folder):
-        config = _config_in(folder)
+        config = _config_in(folder, [] if device is None else [f"engine.device={json.dumps(device)}"])
         check_installed(config.tracking)
         with _opened(config, folder, progress or Progress(), callbacks) as run:
             return run.finish()
@@ -193,10 +197,10 @@ def _opened(
         yield prepare(config, folder, population, fed, progress, callbacks)
 
 
-def _config_in(folder: Path) -> Config:
+def _config_in(folder: Path, overrides: Sequence[str] = ()) -> Config:
     """Read the configuration of the run in `folder`; where another version wrote it, that is the error."""
     try:
-        return run_config(folder)
+        return run_config(folder, overrides)
     except FedkinError:
         load_checkpoint(folder / CHECKPOINT)
         raise
