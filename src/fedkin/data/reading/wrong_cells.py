@@ -25,7 +25,7 @@ from fedkin.data.reading.values.units import with_known_unit
 Codes = npt.NDArray[np.int64]
 """Index of each cell's distinct value; -1 where the cell is empty."""
 
-_DECIMAL_COMMA = re.compile(r"[^,]*\d,\d+\)?", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"[^,]*\d,\d+(?:[eE][+-]?\d+)?\)?", re.ASCII)
 _MOSTLY, _HALF, _SOME, _FEW_WORDS = 0.9, 0.5, 20, 3
 """A column of text with the first fraction of numbers, or the second beside so few words such as "unknown", and so many
 distinct numbers, is one of numbers with wrong cells."""

@@ -23,6 +23,15 @@ def test_decimal_commas(tmp_path):
     assert [line.partition(" of ")[0] for line in str(error.value).splitlines()] == ["Columns 'a', 'c'"]
 
 
+def test_decimal_commas_before_an_exponent(tmp_path):
+    path = write(tmp_path / "t.csv", "a;b\n6,123E+01;-1,5e-3\n7,25E+00;2,0e0\n")
+    with pytest.raises(FedkinError, match=r"decimal comma, such as '6,123E\+01'; set decimal = ','"):
+        read_table(path)
+    assert read_table(path, options=TableOptions(decimal=",")).x.tolist() == [[61.23, -0.0015], [7.25, 2.0]]
+    quoted = write(tmp_path / "q.csv", 'a,b\n1,"6,123E+01"\n2,"7,25E+00"\n')
+    assert read_table(quoted, options=TableOptions(decimal=",")).x[:, 1].tolist() == [61.23, 7.25]
+
+
 def test_a_file_with_commas_between_cells_has_points_among_files_with_decimal_commas(tmp_path):
     options = TableOptions(decimal=",")
     assert read_table(write(tmp_path / "t.csv", "age,crp\n85,8.486\n89,8.59\n"), options=options).x[0, 1] == 8.486

@@ -50,7 +50,7 @@ _WEB_PAGE = re.compile(
     re.IGNORECASE,
 )
 """How HTML begins, but not a header such as ``<p>,<h1>``."""
-_QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+"', re.ASCII)
+_QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+(?:[eE][+-]?\d+)?"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
 _EMPTY_CELLS = [
     "?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>", "\\N", "#NULL!", "#DIV/0!", "#NUM!"

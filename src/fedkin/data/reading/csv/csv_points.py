@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _HUNDREDS = re.compile(r"[+-]?[1-9]\d\d", re.ASCII)
-_WITH_COMMA = re.compile(r"[+-]?[\d.' ]*\d,\d+", re.ASCII)
+_WITH_COMMA = re.compile(r"[+-]?[\d.' ]*\d,\d+(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def with_points(frame: pd.DataFrame, where: str, named: Collection[str | None] = ()) -> pd.DataFrame:
