@@ -1,5 +1,6 @@
-"""Last rows that are called totals or means, and are samples."""
+"""Rows that are called totals or means, and are such, or samples."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -30,3 +31,42 @@ def test_a_whole_number_near_the_mean_of_few_whole_numbers_is_no_evidence():
     assert len(frame_to_dataset(with_row(with_wage, duration=2, wage=5.7, vacation="average"), "f", "It")) == 6
     with pytest.raises(FedkinError, match="is one of means"):
         frame_to_dataset(with_row(with_wage, duration=2, wage=3.6, vacation="average"), "f", "It")
+
+
+def machines(parts=4, rows=9):
+    rng = np.random.default_rng(0)
+    numbers = {"temp": rng.normal(70, 5, parts * rows).round(3), "made": rng.integers(1, 90, parts * rows)}
+    return pd.DataFrame({"machine": np.repeat([f"M{part}" for part in range(parts)], rows), **numbers})
+
+
+@pytest.mark.parametrize("called", ["Subtotal {}", "{} Total", "Zwischensumme", "Average", "Mean of {}"])
+def test_rows_of_parts_are_refused(called):
+    parts = []
+    for name, part in machines().groupby("machine"):
+        of = part.drop(columns="machine").agg("mean" if called[0] in "AM" else "sum")
+        parts += [part, pd.DataFrame([{"machine": called.format(name), **of}])]
+    what = "means" if called[0] in "AM" else "totals"
+    said = f"Row 10 of It is one of {what} ('{called.format('M0')}'), and there are 4 such rows; delete them."
+    with pytest.raises(FedkinError) as error:
+        frame_to_dataset(pd.concat(parts, ignore_index=True), "f", "It")
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_means_beside_minima_and_maxima_are_refused(first):
+    frame = machines()
+    block = frame.drop(columns="machine").agg(["min", "max", "mean", "std"])
+    block.insert(0, "machine", ["Min", "Max", "Mean", "Std"])
+    both = pd.concat([block, frame] if first else [frame, block], ignore_index=True)
+    said = "Row 3 of It is one of means ('Mean'); delete it." if first else "('Mean'); delete it and the rows below."
+    with pytest.raises(FedkinError) as error:
+        frame_to_dataset(both, "f", "It")
+    assert str(error.value).endswith(said)
+
+
+def test_samples_that_are_called_like_totals_of_parts_stay():
+    films = machines().replace({"machine": {"M0": "Total recall", "M1": "Sum of us", "M2": "average", "M3": "Total"}})
+    assert len(frame_to_dataset(films, "f", "It")) == 36
+    once = machines()
+    once.loc[7, "machine"], once.loc[20, "machine"] = "average", "Total loss"
+    assert len(frame_to_dataset(once, "f", "It")) == 36

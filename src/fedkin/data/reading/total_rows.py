@@ -1,8 +1,9 @@
-"""Recognition of last rows that are no samples: totals and means, and lines of text below a table."""
+"""Recognition of rows that are no samples: totals and means, and lines of text below a table."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,20 +15,30 @@ from fedkin.data.reading.values.text_values import NUMBER
 if TYPE_CHECKING:
     import pandas as pd
 
-_TOTAL = re.compile(
-    r"(?:grand |sub ?)?(?:totals?|sums?)|total (?:général|general)|(?:gesamt)?summe|gesamt|insgesamt|somme|suma|totale",
-    re.IGNORECASE,
+_TOTAL = (
+    r"(?:(?:grand |sub ?)?(?:totals?|sums?)|total (?:général|general)|(?:zwischen|gesamt)?summe|gesamt|insgesamt|somme|"
+    r"suma|totale)"
 )
-_MEAN = re.compile(
-    r"(?:grand )?(?:means?|averages?)|avg\.?|mittel(?:wert)?|mw|(?:gesamt)?durchschnitt|ø|moyenne|promedio|media",
-    re.IGNORECASE,
+_MEAN = (
+    r"(?:(?:grand )?(?:means?|averages?)|avg\.?|mittel(?:wert)?|mw|(?:gesamt)?durchschnitt|ø|moyenne|promedio|media)"
 )
+_CALLED = {
+    "totals": (re.compile(_TOTAL), re.compile(rf"{_TOTAL}:? \S.*|\S.* (?:{_TOTAL}|ergebnis|result)")),
+    "means": (re.compile(_MEAN), re.compile(rf"{_MEAN}:? \S.*|\S.* {_MEAN}")),
+}
+"""How totals and means of all rows are called, and those of a part, as *Subtotal M1* and *M1 Total*, in lower case."""
+_OTHERS = re.compile(
+    r"min(?:\.|imum)?|max(?:\.|imum)?|median|mediane?|std\.?(?: ?dev\.?)?|stdabw\.?|standardabweichung|"
+    r"standard deviation|sd|var(?:iance|ianz)?|count|anzahl|n|range|spannweite|cv|rsd"
+)
+"""What stands beside totals and means below a table, or above it."""
 _ROWS, _LAST = 4, 3
-"""Rows of a table in which the last may be none, and last rows among which one of totals or means is."""
+"""Rows of a table in which some may be no samples, and last rows among which one of totals or means is likely."""
 _ROUNDED = 1e-4
 """Relative difference from a sum that rounding of many numbers makes."""
-_COARSE = 0.25
-"""Half of the last decimal of a mean, in standard deviations of the column, beyond which being near it is by chance."""
+_COARSE, _COARSE_WITHIN = 0.25, 0.01
+"""Half of the last decimal of a mean, in standard deviations of the column, beyond which being near it is by chance;
+the latter in rows that are not among the last, where such a word may be any category."""
 _BELOW = re.compile(
     r"(?:export|generat|creat|print|download|source|note|report|legend|page\b|end of|erstell|gedruckt|quelle|stand\b|"
     r"hinweis|seite\b|ende\b|généré|créé|imprimé|©|\*|https?:)|"
@@ -37,41 +48,72 @@ _BELOW = re.compile(
 """How lines below a table begin."""
 _LINES = 5
 
+Rows = npt.NDArray[np.bool_]
+
 
 def check_no_totals(frame: pd.DataFrame, where: str) -> None:
-    """Refuse a last row that is called a total or mean, and is that of half of the columns of numbers or more.
+    """Refuse rows that are called a total or mean, and are that of half of the columns of numbers or more.
 
-    It may be the last but one or two, with deviations or medians below it. A word that other rows have in the same
-    column, as *average* beside *generous*, is a category.
+    They are those of all other rows, wherever they stand, or of those above since the last such row, as subtotals are.
+    A word that stands also in rows that are none, as *average* beside *generous*, is a category.
     """
     from pandas.api import types
 
+    if len(frame) < _ROWS:
+        return
     kinds = [types.is_integer_dtype(kind) or types.is_float_dtype(kind) for kind in frame.dtypes]
-    for below in range(min(_LAST, len(frame) - _ROWS + 1)):
-        cells = frame.iloc[-1 - below].tolist()
-        texts = {at: cell.strip() for at, cell in enumerate(cells) if isinstance(cell, str)}
-        for form, what in ((_TOTAL, "totals"), (_MEAN, "means")):
-            at, called = next(((at, text) for at, text in texts.items() if form.fullmatch(text.rstrip(":"))), (0, ""))
-            if not called or _rows_with(called, frame.iloc[:, at]) > 1:
-                continue
-            values = frame.iloc[: len(frame) - below, kinds].to_numpy(dtype=np.float64, na_value=np.nan)
-            if _are_of(what, values[:-1], values[-1]):
-                row = f"Row {len(frame) - below}" if below else "The last row"
-                them = "it and the rows below" if below else "it"
-                raise FedkinError(f"{row} of {mid_sentence(where)} is one of {what} ('{called}'); delete {them}.")
+    for at in np.flatnonzero(~np.array(kinds, dtype=bool)).tolist():
+        words = {word: _plain(word) for word in frame.iloc[:, at].unique() if isinstance(word, str)}
+        groups = [(what, called) for what in _CALLED for called in _called(what, set(words.values()))]
+        if not groups:
+            continue
+        cells = np.array([words.get(cell, "") for cell in frame.iloc[:, at].astype(object)], dtype=object)
+        none = np.isin(
+            cells, [*set().union(*(called for _, called in groups)), *filter(_OTHERS.fullmatch, words.values())]
+        )
+        values = frame.iloc[:, kinds].to_numpy(dtype=np.float64, na_value=np.nan)
+        for what, called in groups:
+            rows = np.flatnonzero(np.isin(cells, list(called)))
+            if all(_is_of(what, values, row, none, len(rows) > 1) for row in rows.tolist()):
+                raise FedkinError(_refused(rows, what, frame.iloc[rows[0], at].strip(), len(frame), where))
 
 
-def _rows_with(word: str, cells: pd.Series) -> int:
-    """Return in how many cells a word stands, in any case and with a colon or without."""
-    return sum(isinstance(cell, str) and _plain(cell) == _plain(word) for cell in cells)
+def _called(what: str, words: set[str]) -> Iterator[set[str]]:
+    """Yield each of the words that totals or means are called by, and together those that also name a part."""
+    whole, part = _CALLED[what]
+    yield from ({word} for word in sorted(words) if whole.fullmatch(word))
+    if parts := {word for word in words if part.fullmatch(word) and not whole.fullmatch(word)}:
+        yield parts
+
+
+def _is_of(what: str, values: npt.NDArray[np.float64], row: int, none: Rows, is_one_of_many: bool) -> bool:
+    """Return whether a row holds totals or means: of the rows above since one is `none`, of all above, or of all.
+
+    Of two rows a third may be the sum by chance, unless it `is_one_of_many` of which this is true.
+    """
+    at, since = np.arange(len(none)), np.flatnonzero(none[:row])
+    above = at < row
+    coarse = _COARSE if row >= len(none) - _LAST else _COARSE_WITHIN
+    least = 1 if is_one_of_many else _ROWS - 1
+    blocks = (above & (at > (since[-1] if len(since) else -1)), above, ~none)
+    return any(own.sum() >= least and _are_of(what, values[own], values[row], coarse) for own in blocks)
+
+
+def _refused(rows: npt.NDArray[np.intp], what: str, called: str, count: int, where: str) -> str:
+    """Return the sentence on rows of totals or means, of which the first is `called` so."""
+    first, below = int(rows[0]), count - 1 - int(rows[0])
+    row = f"Row {first + 1}" if below else "The last row"
+    many = f", and there are {len(rows)} such rows" if len(rows) > 1 else ""
+    them = "them" if many else "it" if not 0 < below < _LAST else "it and the rows below"
+    return f"{row} of {mid_sentence(where)} is one of {what} ('{called}'){many}; delete {them}."
 
 
 def _plain(word: str) -> str:
     return word.strip().rstrip(":").casefold()
 
 
-def _are_of(what: str, values: npt.NDArray[np.float64], known: npt.NDArray[np.float64]) -> bool:
-    """Return whether half of the numbers in a row, of those that are not 0, are totals or means of those above.
+def _are_of(what: str, values: npt.NDArray[np.float64], known: npt.NDArray[np.float64], too_coarse: float) -> bool:
+    """Return whether half of the numbers in a row, of those that are not 0, are totals or means of others.
 
     Means that are written too coarsely to be distinguished from other values do not count.
     """
@@ -83,7 +125,7 @@ def _are_of(what: str, values: npt.NDArray[np.float64], known: npt.NDArray[np.fl
             found = found / filled
             rounding = np.array([_half_a_digit(number) for number in known.tolist()])
             away = np.sqrt(np.nansum(np.square(values - found), axis=0) / filled)
-            coarse = (rounding > _COARSE * away) & (np.abs(found - known) <= rounding)
+            coarse = (rounding > too_coarse * away) & (np.abs(found - known) <= rounding)
         counted = ~np.isnan(known) & (known != 0) & ~coarse
         right = np.isclose(found[counted], known[counted], rtol=_ROUNDED, atol=rounding[counted])
     return bool(right.any() and 2 * right.sum() >= counted.sum())
