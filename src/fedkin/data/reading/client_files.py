@@ -26,12 +26,12 @@ from fedkin.data.reading.tables import read_table
 READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet": read_table}
 """Functions that read a file, by its suffix."""
 
-_SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
-_UNREAD_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".dta", ".sav", ".feather")
+SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
+UNREAD_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".dta", ".sav", ".feather")
 _SURE_CLIENTS = (".xlsx", ".xls", ".ods", ".dta", ".sav", ".feather", ".csv.gz", ".tsv.gz", ".csv.zip", ".tsv.zip")
 """Ends of the names of tables that hardly lie beside clients' files for another purpose."""
-_LIKELY_CLIENTS = (*_UNREAD_TABLES, ".csv.gz", ".tsv.gz", ".csv.zip", ".npy")
-_OTHER_TABLES = (*_UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
+OTHER_TABLES = (*UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
+"""Ends of the names of files that could be tables, in formats that are not read."""
 _OPENED = "~$"
 """Beginning of the name of a file beside a workbook that is open in Excel."""
 _ADVICE = {
@@ -48,7 +48,6 @@ _ADVICE = {
     ): "; read it with pandas, and give its DataFrame or save it as .parquet",
 }
 """What to do with a table of a kind that is not read, by its suffix."""
-_PAPERS = (".md", ".pdf", ".docx")
 
 
 def load_clients(
@@ -158,7 +157,9 @@ def _files_in(source: str) -> list[Path]:
     except OSError as error:
         raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
     if not paths:
-        raise FedkinError(f"'{source}' has no {', '.join(READERS)} files; one per client is needed{_others(folder)}.")
+        raise FedkinError(
+            f"'{source}' has no {', '.join(READERS)} files; one per client is needed{held_instead(folder)}."
+        )
     if unread := [name for name in ignored_in(folder) if name.lower().endswith(_SURE_CLIENTS)]:
         files, them = ("a table", "it") if len(unread) == 1 else ("tables", "them")
         ways = dict.fromkeys(_advice(Path(name).suffix) for name in unread)
@@ -169,7 +170,7 @@ def _files_in(source: str) -> list[Path]:
     return paths
 
 
-def _others(folder: Path) -> str:
+def held_instead(folder: Path) -> str:
     """Return what a folder without data files holds instead, as the end of an error message."""
     there = sorted(shown_in(folder))
     return f", and it holds only {listing(there, 3)}" if there else ", and it is empty"
@@ -181,7 +182,7 @@ def ignored_in(source: object) -> list[str]:
         return []
     names = shown_in(folder)
     folders = [name for name in names if name.lower().endswith(tuple(READERS)) and not (folder / name).is_file()]
-    others = [name for name in names if name.lower().endswith(_OTHER_TABLES) and not name.startswith(_OPENED)]
+    others = [name for name in names if name.lower().endswith(OTHER_TABLES) and not name.startswith(_OPENED)]
     return sorted([*folders, *others])
 
 
@@ -198,24 +199,6 @@ def folders_of_tables(source: object) -> list[str]:
         if own & READERS.keys() and ".toml" not in own:
             found.append(name)
     return found
-
-
-def only_other_tables(folder: Path) -> str | None:
-    """Return a sentence on a folder of nothing but tables in formats that are not read, else ``None``.
-
-    ``None``, too, if files are called like splits, as those of a data set in Hugging Face layout.
-    """
-    names = [name for name in sorted(shown_in(folder)) if not name.lower().endswith(_PAPERS)]
-    tables = [name for name in names if name.lower().endswith(_LIKELY_CLIENTS)]
-    if not tables or len(tables) < len(names) or any(map(_SPLIT.match, names)):
-        return None
-    arrays = all(name.lower().endswith(".npy") for name in tables)
-    way = (
-        "save each as .npz, with an array x, and labels y"
-        if arrays
-        else "unpack them, or save them as .csv or .parquet"
-    )
-    return f"'{folder}' has no {', '.join(READERS)} files; one per client is needed{_others(folder)}; {way}."
 
 
 def not_read(source: str, more: str = "") -> FedkinError:
@@ -243,7 +226,7 @@ def files_of_clients(source: str) -> list[str]:
     if source in EMBEDDED or source.startswith(HUB):
         return []
     names = holds_clients(source)
-    return names if any(not _SPLIT.match(name) for name in names) else []
+    return names if any(not SPLIT.match(name) for name in names) else []
 
 
 def read_file(

@@ -15,16 +15,17 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import Table
 from fedkin.data.reading.client_files import (
+    OTHER_TABLES,
     READERS,
     expanded,
     holds_clients,
     missing,
     not_read,
-    only_other_tables,
     read_file,
 )
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
+from fedkin.data.reading.folders_without_clients import only_folders_of_tables, only_other_tables
 from fedkin.data.reading.huggingface import read_huggingface
 from fedkin.data.reading.logarithms import on_their_scale
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
@@ -106,7 +107,7 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         return _read_kept(str(_below_fedkin_data(name) or name), source, label, split, cluster, options)
     path = expanded(source)
     if path.is_dir():
-        if (sentence := only_other_tables(path)) is not None:
+        if (sentence := only_other_tables(path) or only_folders_of_tables(source)) is not None:
             raise FedkinError(sentence)
         try:
             return _read_kept(str(path), source, label, split, cluster, options)
@@ -117,6 +118,8 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
                 raise FedkinError(
                     f"'{source}' holds no files; one ({', '.join(READERS)}) per client is needed."
                 ) from error
+            if (sentence := only_other_tables(path, OTHER_TABLES)) is not None:
+                raise FedkinError(sentence) from error
             raise type(error)(f"{error}{_of_clients(source)}") from error
     if path.suffix.lower() in READERS:
         _only_train(source, split)
