@@ -134,10 +134,11 @@ def frame_to_table(
         infinite = int(np.isinf(values[:, at]).sum())
         found.append(f"{_column(columns[at], where)} has {infinite} infinite values in {rows} rows.")
     for at, largest in _beyond_sums(values):
-        large = largest > 1
-        size = f"numbers as large as {largest:.0e}, too large" if large else f"no number above {largest:.0e}, too small"
+        large = abs(largest) > 1
+        size = f"numbers such as {largest!r}, too large" if large else f"no number above {largest:.0e}, too small"
+        missing = "if that stands for a missing value, name it in na_values, else " if large else ""
         found.append(
-            f"{_column(columns[at], where)} has {size} to add up; write them in another unit, or name "
+            f"{_column(columns[at], where)} has {size} to add up; {missing}write them in another unit, or name "
             "the column in categorical, if they are codes, or in drop."
         )
     if found:
@@ -193,11 +194,18 @@ def _read(
 
 
 def _beyond_sums(values: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
-    """Return columns whose sum overflows what may be sent, or whose squares underflow to 0, with their maximum."""
+    """Return columns whose sum overflows what may be sent, or whose squares underflow to 0.
+
+    With each is the number farthest from 0, without a sign where it is small.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        widest = np.abs(np.where(np.isfinite(values), values, 0.0)).max(0)
-        beyond = (widest > _LARGEST) | ((widest > 0) & (widest < _SMALLEST))
-    return [(at, float(widest[at])) for at in np.flatnonzero(beyond).tolist()]
+        finite = np.where(np.isfinite(values), values, 0.0)
+        widest = np.abs(finite).max(0)
+        large, small = widest > _LARGEST, (widest > 0) & (widest < _SMALLEST)
+    farthest = [
+        (at, float(finite[np.abs(finite[:, at]).argmax(), at])) for at in np.flatnonzero(large | small).tolist()
+    ]
+    return [(at, value if large[at] else abs(value)) for at, value in farthest]
 
 
 def as_frame(value: Any) -> pd.DataFrame | None:
