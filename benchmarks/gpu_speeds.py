@@ -5,9 +5,12 @@
 Prints values as one line of JSON: seconds of the same work on the device, there without recorded steps, on the
 processor and, where there is one, in a plain PyTorch loop on the device with torch's own settings, which on a GPU round
 convolutions to TF32; and how many times as long the others take. Of FedAvg there are also clients in turn instead of as
-a stack. Where the processor or the loop would take minutes, some of the clients or models are timed, and the time
-multiplied; on the processor so many that all cores are busy.
-Work that pays for starting comes first and is left out; the least of two times is kept.
+a stack. Of FedCRef and FedAvg there is also the speed of their products and convolutions, and its share of that of one
+large float32 product in the same process; those of CCFC are not counted. ``fedavg-flower`` times a round of FedAvg here
+and in Flower's simulation, whose processes share the device.
+Where the processor or the loop would take minutes, some of the clients or models are timed, and the time multiplied; on
+the processor so many that all cores are busy. Work that pays for starting comes first and is left out; the least of two
+times is kept.
 """
 
 from __future__ import annotations
@@ -15,15 +18,20 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from fedcref_iteration import synthetic_clients
+import engines
+from fedcref_iteration import synthetic_clients, training_operations
 from fedkin.core import Client, Method
 from fedkin.core.device import device_named, on
 from fedkin.core.seeds import derive_generator
@@ -35,24 +43,38 @@ from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.nn.modules import build
 from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
+from flower_fedavg.workload import Workload, write_data
 
 Values = dict[str, float]
 CLASSES = 10
 LONG = 2.0
 """Seconds of what is timed once."""
+BATCH = 32
+FEW = 40
+"""Samples of a client where it is to be tiny."""
 
 
 def rate(device: torch.device, tiny: bool) -> Values:
     """Matrix products in TFLOP/s."""
-    size = 256 if tiny else 8192
-    left, right = torch.rand(2, size, size, device=device)
     found = {}
     for name, precision in (("float32", "highest"), ("TF32", "high")):
         torch.set_float32_matmul_precision(precision)
-        seconds = min(timed(lambda: left @ right, device) for _ in range(5))
-        found[f"TFLOP/s, {name}"] = 2 * size**3 / seconds / 1e12
+        found[f"TFLOP/s, {name}"] = products(device, tiny)
     torch.set_float32_matmul_precision("highest")
     return found
+
+
+def products(device: torch.device, tiny: bool) -> float:
+    """TFLOP/s of the device's products of two large matrices, as torch is set."""
+    size = 256 if tiny else 8192
+    left, right = torch.rand(2, size, size, device=device)
+    return 2 * size**3 / min(timed(lambda: left @ right, device) for _ in range(5)) / 1e12
+
+
+def with_share(found: Values, operations: float, device: torch.device, tiny: bool) -> Values:
+    """The same with the speed of work of so many operations, and its share of that of matrix products, measured now."""
+    speed, most = operations / found["seconds"] / 1e12, products(device, tiny)
+    return found | {"TFLOP/s": speed, "TFLOP/s, matrix products": most, "share of matrix products": speed / most}
 
 
 def fedcref(device: torch.device, tiny: bool) -> Values:
@@ -75,7 +97,9 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     def plain(some: int) -> None:
         plain_autoencoders(halves[:some], shape, training, device)
 
-    return compared(exchange, device, Share(clients, clients), plain, Share(min(5, len(halves)), len(halves)))
+    found = compared(exchange, device, Share(clients, clients), plain, Share(min(5, len(halves)), len(halves)))
+    operations = sum(training_operations(shape.widths, len(half), asdict(training)) for half in halves)
+    return with_share(found, operations, device, tiny)
 
 
 def _clusters(client: Client) -> list[Tensor]:
@@ -102,13 +126,10 @@ def fedavg(
     """A round of FedAvg; on the processor of so many of the clients at least."""
 
     def part(device: torch.device, tiny: bool) -> Values:
-        count = 3 if tiny else clients
+        count, each = (3, min(FEW, samples)) if tiny else (clients, samples)
         rng = derive_generator(0, "benchmark")
-        x, y = (
-            torch.rand(count, samples, *shape, generator=rng),
-            torch.arange(count * samples).view(count, -1) % CLASSES,
-        )
-        method = FedAvgMethod(module=module, rounds=100, local_epochs=1, batch_size=32)
+        x, y = torch.rand(count, each, *shape, generator=rng), torch.arange(count * each).view(count, -1) % CLASSES
+        method = FedAvgMethod(module=module, rounds=100, local_epochs=1, batch_size=BATCH)
         made = [Client(i, x[i], y[i]) for i in range(count)]
 
         def round_of(where: torch.device, some: int = count, chunk: int | None = None) -> Callable[[], object]:
@@ -123,9 +144,16 @@ def fedavg(
         few, busy = Share(min(20, count), count), max(on_processor or count, 2 * cores())
         found = compared(round_of, device, Share(min(busy, count), count), plain, few)
         found["seconds, in turn"] = least(round_of(device, few.some, 1), device) * few.times
-        return with_ratios(found)
+        return with_share(with_ratios(found), count * each * operations_per_sample(network, shape), device, tiny)
 
     return part
+
+
+def operations_per_sample(network: nn.Module, shape: tuple[int, ...]) -> float:
+    """Operations of products and convolutions, forth and back, that train a network on a sample."""
+    with FlopCounterMode(display=False) as counter:
+        nn.functional.cross_entropy(network(torch.rand(BATCH, *shape)), torch.arange(BATCH) % CLASSES).backward()
+    return counter.get_total_flops() / BATCH
 
 
 def plain_fedavg(network: nn.Module, data: list[tuple[Tensor, Tensor]], device: torch.device) -> None:
@@ -134,12 +162,25 @@ def plain_fedavg(network: nn.Module, data: list[tuple[Tensor, Tensor]], device: 
     for x, y in data:
         model = copy.deepcopy(everyone)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        for rows in torch.randperm(len(x), device=device).split(32):
+        for rows in torch.randperm(len(x), device=device).split(BATCH):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
             optimizer.step()
         values = [parameter.detach() for parameter in model.parameters()]
         sums = values if sums is None else [total + value for total, value in zip(sums, values, strict=True)]
+
+
+def flower(device: torch.device, tiny: bool) -> Values:
+    """A round of FedAvg with LeNet-5 on files of images, and the same in Flower's simulation; without the first two."""
+    clients, samples = (3, FEW) if tiny else (100, 500)
+    with tempfile.TemporaryDirectory(prefix="gpu-") as temporary:
+        folder = Path(temporary)
+        work = Workload("epoch", str(folder / "images"), clients, 4, samples, device=str(device))
+        write_data(work)
+        method, fed = engines.federated(work)
+        found = {"seconds": least(next_step(method, list(fed.clients.values()), device), device)}
+        report = engines.in_processes("flower", work, folder, Path(sys.executable), timeout=500)
+    return with_ratios(found | {"seconds, Flower": min(report["seconds"][2:])})
 
 
 def ccfc(device: torch.device, tiny: bool) -> Values:
@@ -242,6 +283,7 @@ PARTS: dict[str, Callable[[torch.device, bool], Values]] = {
     "rate": rate,
     "fedcref": fedcref,
     "fedavg-lenet": fedavg("lenet5", (1, 28, 28), 100, 500),
+    "fedavg-flower": flower,
     "fedavg-resnet": fedavg("resnet18", (3, 32, 32), 100, 64, on_processor=4),
     "fedavg-small": fedavg("perceptron", (1, 8, 8), 10_000, 32),
     "ccfc": ccfc,

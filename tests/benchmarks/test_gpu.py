@@ -1,11 +1,26 @@
 """The list of what needs a GPU, on the processor."""
 
 import json
+import platform
+import re
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
+
+PAGE = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+COLUMNS = {
+    "GPU": "seconds",
+    "16 cores": "times as long, processor",
+    "plain loop, GPU": "times as long, plain loop",
+    "one client at a time, GPU": "times as long, in turn",
+    "without CUDA graphs": "times as long, not recorded",
+}
+"""What the columns of the page's table show, of a part's values."""
+ROWS = {"FedCRef": "fedcref", "FedAvg": "fedavg-lenet", "CCFC": "ccfc"}
 
 
 @pytest.fixture
@@ -54,6 +69,64 @@ def test_a_part_that_is_not_there_is_named(benchmark: ModuleType, capsys: pytest
     with pytest.raises(SystemExit):
         benchmark.main(["run", "abacus"])
     assert "no part is called abacus" in capsys.readouterr().err
+
+
+def test_a_real_part_runs_and_leaves_its_line(benchmark: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    benchmark.main(["run", "rate", "--device", "cpu", "--tiny", "--results", str(file)])
+    (line,) = (json.loads(line) for line in file.read_text().splitlines())
+    assert (line["part"], line["tiny"], line["failed"], line["output"]) == ("rate", True, "", "")
+    assert (line["torch"], line["python"]) == (torch.__version__, platform.python_version())
+    assert line["device"].startswith("cpu: ")
+    assert re.fullmatch(r"[0-9a-f]{7,}", line["commit"]) or not (benchmark.ROOT / ".git").exists()
+    assert 0 < line["seconds"] < benchmark.LONGEST
+    assert set(line["values"]) == {"TFLOP/s, float32", "TFLOP/s, TF32"}
+    assert min(line["values"].values()) > 0
+
+
+def on_gpu(benchmark: ModuleType) -> dict[str, dict[str, float]]:
+    """The values of the parts that ended on a GPU, by part; the last ones."""
+    lines = [line for line in benchmark.lines_of(benchmark.RESULTS) if not line["tiny"] and not line["failed"]]
+    return {line["part"]: line["values"] for line in lines if line["device"].startswith("cuda")}
+
+
+def test_the_table_of_the_page_has_the_figures_of_the_results(benchmark: ModuleType) -> None:
+    head, _, *rows = (
+        [cell.strip(" *") for cell in line.strip("|").split("|")]
+        for line in re.search(r"^\| \| GPU \|.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)[0].strip().splitlines()  # type: ignore[index]
+    )
+    assert head[1:] == list(COLUMNS)
+    assert [row[0].partition(":")[0] for row in rows] == list(ROWS)
+    for row, part in zip(rows, ROWS.values(), strict=True):
+        values = on_gpu(benchmark)[part]
+        for name, cell in zip(COLUMNS.values(), row[1:], strict=True):
+            shown = re.match(r"[\d.]+", cell)
+            assert (shown is None) == (name not in values), (part, name)
+            assert shown is None or float(shown[0]) == float(f"{values[name]:.2g}"), (part, name)
+
+
+def test_figures_in_sentences_of_the_page_are_those_of_the_results(benchmark: ModuleType) -> None:
+    values = on_gpu(benchmark)
+    rates = values["rate"]
+    text = " ".join(PAGE.split())
+    assert f"{rates['TFLOP/s, float32']:.0f} TFLOP/s in float32, {rates['TFLOP/s, TF32']:.0f} with TF32" in text
+    lenet = values["fedavg-lenet"]
+    assert f"at least 20 times as fast as a plain loop | {lenet['times as long, plain loop']:.0f} times |" in text
+    assert f"recorded steps brought {lenet['times as long, not recorded']:.1f} times" in text
+    (small,) = (line for line in benchmark.lines_of(benchmark.RESULTS) if line["part"] == "fedavg-small")
+    assert f"did not finish in {small['seconds']:.0f} seconds" in text
+    tests = [line for line in benchmark.lines_of(benchmark.RESULTS) if line["part"] == "tests"][-1]["values"]
+    assert f"{tests['passed']:.0f} of {sum(tests.values()):.0f} tests" in text
+
+
+def test_the_page_names_the_parts_that_never_ran_on_a_gpu(benchmark: ModuleType) -> None:
+    sentences = re.search(r"never ran to their end on a GPU.*?\n\* ", PAGE, re.DOTALL)
+    assert sentences
+    named = re.findall(r"`([^-`][^`]*)`", sentences[0])
+    parts, ended = {part.name for part in benchmark.PARTS}, {"tests", *on_gpu(benchmark)}
+    found = {part for part in parts if any(fnmatch(part, pattern) for pattern in named)}
+    assert found == parts - ended
+    assert all(any(fnmatch(part, pattern) for part in parts) for pattern in named)
 
 
 @pytest.mark.slow
