@@ -154,10 +154,11 @@ _QUESTION: Expected = {
 @client_task(
     takes=_QUESTION,
     holds={
-        "rows": whole(1), "members": whole("clusters"), "filled": whole("clusters", "columns"), "sum": doubles("clusters", "columns"),
-        "squares": doubles("clusters", "columns", minimum=0), "counts": whole("clusters", None),
-        "typical_filled": whole("clusters", "columns"), "typical_sum": doubles("clusters", "columns"),
-        "typical_counts": whole("clusters", None), "limited_sum": doubles("clusters", "columns"),
+        "rows": whole(1), "members": whole("clusters"), "filled": whole("clusters", "columns"),
+        "sum": doubles("clusters", "columns"), "squares": doubles("clusters", "columns", minimum=0),
+        "counts": whole("clusters", None), "typical_filled": whole("clusters", "columns"),
+        "typical_sum": doubles("clusters", "columns"), "typical_counts": whole("clusters", None),
+        "limited_sum": doubles("clusters", "columns"),
         "limited_squares": doubles("clusters", "columns", minimum=0),
     },
     may_be_empty=True,
@@ -233,7 +234,8 @@ def _shapes(columns: Sequence[SchemaColumn], n_clusters: int) -> dict[str, tuple
     cells = (n_clusters, len(columns))
     counts = (n_clusters, sum(count_lengths(columns)))
     typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
-    return {"rows": (1,), "members": (n_clusters,), "filled": cells, "sum": cells, "squares": cells, "counts": counts, **typical}
+    sums = {"filled": cells, "sum": cells, "squares": cells, "counts": counts}
+    return {"rows": (1,), "members": (n_clusters,), **sums, **typical}
 
 
 def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
