@@ -61,9 +61,28 @@ def test_codes_that_look_like_powers_of_ten_are_noted(tmp_path):
 def test_whole_numbers_that_are_months_are_noted(tmp_path):
     months = [202310 + at for at in range(3)] + [202401 + at for at in range(9)]
     said = (
-        "Column 'c' of north.csv holds numbers such as 202310, which seem to be months; write them as 2023-10 to "
+        "Column 'c' holds numbers such as 202310, which seem to be months; write them as 2023-10 to "
         "compare them as such."
     )
     assert notes(months * 5, tmp_path) == [said]
     assert notes([202400 + at for at in range(1, 13)] * 5) == []  # in one year they are even
     assert notes(RNG.permutation(201250 + 7 * np.arange(60))) == []
+
+
+def test_months_of_some_clients_are_those_of_the_first():
+    months = pd.DataFrame({"c": [202310 + at for at in range(3)] * 20 + [202401 + at for at in range(9)] * 5})
+    clients = load_clients({"a": months, "b": pd.DataFrame({"c": range(60)})}, "none")
+    [note] = notes_on_cells({one.name: one.table for one in clients})
+    assert note.startswith("Column 'c' of a holds numbers such as 202310, which seem to be months")
+
+
+@pytest.mark.parametrize("name", ["status", "PumpStatus", "Betriebsart", "alarm_nr", "error code"])
+def test_codes_of_states_are_noted(name):
+    def said(values, called=name):
+        table = pd.DataFrame({called: values, "d": RNG.normal(size=len(values))})
+        return notes_on_cells({one.name: one.table for one in load_clients({"a": table}, "none")})
+
+    note = f"Column '{name}' is called like a code, but holds numbers, so that near ones are alike; name it in "
+    assert said(np.resize([0, 16, 192, 64, 0], 60)) == [f"{note}categorical or drop."]
+    assert said(np.resize([1, 2, 3, 5, 4], 60)) == said(np.resize([0, 0, 1], 60)) == []
+    assert said(RNG.integers(0, 300, 60)) == said(np.resize([0, 16, 192, 64, 0], 60), "load") == []

@@ -19,6 +19,15 @@ _AT_LEAST = re.compile(r"(?:[>\u2265] ?=? ?)?(\d+)(?: ?\+| (?:or|and) (?:more|ov
 _EXPONENT = re.compile(r"\d+[eE]\d+", re.ASCII)
 _FIRST_MONTH, _LAST_MONTH, _MONTHS = 190001, 210012, 6
 """Numbers that may be months, and how many different ones have to be."""
+_STATE = re.compile(
+    r"(^|[_\W])(status|state|zustand|mode|modus|betriebsart"
+    r"|(status|alarm|fault|error|fehler|event)[_\W]?(code|nr|no|number|nummer|id))s?([_\W]?\d)?$|[a-z](?-i:Status|State|Mode)$",
+    re.IGNORECASE,
+)
+"""Names of columns of codes of states and events."""
+_STATES, _OFTEN, _SPREAD = (3, 20), 5, 2
+"""Different whole numbers that may be such codes, rows to each of them, and how much wider than their number they
+spread: answers from 1 to 5 and counts are close together."""
 
 Codes = npt.NDArray[np.int64]
 
@@ -46,9 +55,16 @@ def notes_on_number_texts(tables: Mapping[str, Table]) -> list[str]:
                         f"{float(column.written):,.15g}; name it in categorical if they are codes."
                     )
                 elif (month := _month_in(table.values[:, at].numpy())) is not None:
+                    own = [one for one in tables.values() if column.name in one.names]
+                    of = f" of {client}" if any(_month_in(one.of(column.name).numpy()) is None for one in own) else ""
                     notes[column.name] = (
-                        f"Column '{column.name}' of {client} holds numbers such as {month}, which seem to be months; "
+                        f"Column '{column.name}'{of} holds numbers such as {month}, which seem to be months; "
                         f"write them as {month // 100}-{month % 100:02} to compare them as such."
+                    )
+                elif _STATE.search(column.name) and _are_states(table.values[:, at].numpy(), column.name):
+                    notes[column.name] = (
+                        f"Column '{column.name}' is called like a code, but holds numbers, so that near ones are "
+                        "alike; name it in categorical or drop."
                     )
     return [*notes.values()]
 
@@ -86,3 +102,18 @@ def _month_in(values: npt.NDArray[np.float64]) -> int | None:
     if len(different) < _MONTHS or month.min() < 1 or month.max() > 12 or different[0] // 100 == different[-1] // 100:
         return None
     return int(filled[0])
+
+
+def _are_states(values: npt.NDArray[np.float64], name: str) -> bool:
+    """Return whether a column holds a few whole numbers far apart, as 0, 16, 64 and 192, each of them often.
+
+    Of equally many digits in a column called code, as 200, 301 and 404, the clients' reports show it.
+    """
+    different, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    fewest, most = _STATES
+    if not fewest <= len(different) <= most or (different % 1).any() or counts.sum() < _OFTEN * len(different):
+        return False
+    digits = {len(str(int(number))) for number in different}
+    if name.lower().rstrip("s").endswith("code") and len(digits) == 1 and different[0] > 0 and digits.pop() >= _FEW:
+        return False
+    return bool(different[-1] - different[0] + 1 > _SPREAD * len(different))
