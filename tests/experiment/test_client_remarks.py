@@ -57,6 +57,13 @@ def test_the_shared_test_set_and_labels_that_differ_are_explained_where_there_ar
     assert notes_on_clusters(line(0, 1, personal_accuracy=0.8, global_accuracy=0.79), 0.6, []) == []
 
 
+def test_fewer_clusters_than_were_asked_for_are_told() -> None:
+    said = ["3 clusters were asked for, and 1 has clients; another seed may end in more."]
+    assert notes_on_clusters(line(0, 0), None, [], 3) == said
+    assert notes_on_clusters(line(0, 2), None, [], 3) == [said[0].replace("1 has", "2 have")]
+    assert notes_on_clusters(line(0, 1), None, [], 2) == notes_on_clusters(line(0, 0), None, [], "auto") == []
+
+
 def test_the_outcome_names_the_clients_and_their_file(capsys: pytest.CaptureFixture[str]) -> None:
     last = line(0, 1, personal_accuracy=0.5, global_accuracy=0.5)
     outcome = RunOutcome(Path("runs/x"), State(), [last], load_config("ocfl"), ["north.csv", "south.csv"], [APART], 0.5)

@@ -35,15 +35,19 @@ def members(labels: Sequence[int], names: Sequence[str]) -> list[str]:
     return [*said, *([f"... and {pluralize(more, 'more cluster')}, in {CLIENTS}"] if more > 0 else [])]
 
 
-def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str]) -> list[str]:
+def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str], asked: object = None) -> list[str]:
     """Return sentences that a reader of the last record `line` of clusters of clients should not miss.
 
-    `guess` is the accuracy of always guessing a client's most frequent class, where it is known, and `notes` those on
-    the clients' data.
+    `guess` is the accuracy of always guessing a client's most frequent class, where it is known, `notes` those on the
+    clients' data, and `asked` the number of clusters that was given, if one was.
     """
-    several = len({label for label in line["values"].get("labels", []) if label >= 0}) > 1
+    found = len({label for label in line["values"].get("labels", []) if label >= 0})
+    several = found > 1
     own, shared = number(line, "personal_accuracy"), number(line, "global_accuracy")
     said = []
+    if isinstance(asked, int) and 0 < found < asked:
+        have = "1 has" if found == 1 else f"{found:,} have"
+        said.append(f"{pluralize(asked, 'cluster')} were asked for, and {have} clients; another seed may end in more.")
     if own is not None and guess is not None and own <= guess + AS_GUESSED:
         than = "worse" if own < guess - AS_GUESSED else "no better"
         said.append(

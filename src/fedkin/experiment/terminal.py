@@ -129,7 +129,8 @@ def print_outcome(outcome: RunOutcome) -> None:
     listed = members(outcome.records[-1]["values"].get("labels", []), outcome.clients) if of_clients else []
     for text in listed:
         print(sentence_text(text, "  "))
-    said = notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes) if of_clients else []
+    asked = getattr(outcome.config.method, "n_clusters", None)
+    said = notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, asked) if of_clients else []
     for text in [*method_remarks(outcome.records), *said]:
         print(sentence_text(f"Note: {text}", "  "))
     if listed:
