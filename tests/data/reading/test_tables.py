@@ -221,6 +221,21 @@ def test_whatever_arrow_says_of_a_damaged_schema_is_one_sentence(tmp_path, error
         read_table(tmp_path / "t.parquet")
 
 
+def test_a_parquet_file_with_two_columns_of_a_name_or_of_another_kind_is_refused_in_plain_words(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table([[1.0], [2.0], [3.0]], names=["a", "b", "a"]), tmp_path / "t.parquet")
+    with pytest.raises(FedkinError) as error:
+        read_table(tmp_path / "t.parquet")
+    assert str(error.value) == f"'{tmp_path}/t.parquet' has more than one column 'a'; each needs a name of its own."
+    with pytest.raises(FedkinError) as error:
+        read_table(write(tmp_path / "u.parquet", "a,b\n1,2\n"))
+    assert str(error.value) == (
+        f"'{tmp_path}/u.parquet' cannot be read as .parquet (it is damaged, or no Parquet file)."
+    )
+
+
 def test_numbers_whose_squares_are_nothing_are_refused() -> None:
     frame = pd.DataFrame({"a": [1e-200, 2e-200], "b": [1e-30, 2e-30]})
     with pytest.raises(

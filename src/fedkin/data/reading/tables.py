@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -249,4 +250,10 @@ def _read_parquet(path: Path, where: str) -> pd.DataFrame:
         return frame.reset_index(named) if named else frame  # they are columns of the file
     except Exception as error:  # whatever Arrow and pandas raise over damaged bytes
         reason = (str(error).splitlines() or ["empty"])[0]
+        if twice := re.match(r"Multiple matches for FieldRef\.Name\((.*)\) in ", reason):
+            raise FedkinError(
+                f"{where} has more than one column '{twice[1]}'; each needs a name of its own."
+            ) from error
+        if "magic bytes not found" in reason:
+            reason = "it is damaged, or no Parquet file"
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error

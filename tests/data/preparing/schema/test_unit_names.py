@@ -21,8 +21,8 @@ def note(*clients):
 )  # fmt: skip
 def test_columns_whose_names_differ_in_their_unit_are_noted(one, other):
     assert note(f"a {one}", f"a {other}", f"{one} b") == [
-        f"Columns '{one}' and '{other}' seem to be the same in different units, for no client has both; give them one "
-        "unit and one name."
+        f"Columns '{one}' and '{other}' seem to be the same, for their names differ in the unit alone and no client "
+        "has both; give them one unit and one name."
     ]
     assert note(f"a {one} {other}", f"a {other}") == [], "a client has both"
 
@@ -42,6 +42,7 @@ def test_a_column_in_another_unit_is_not_left_out_without_a_word_on_it():
     table = pd.DataFrame(np.random.default_rng(0).normal(9, 2, (50, 2)), columns=["flow", "Temp [°C]"])
     others = table.sample(frac=1, random_state=0).rename(columns={"Temp [°C]": "Temp [°F]"})
     with pytest.warns(
-        UserWarning, match=r"Columns 'Temp \[°C\]' and 'Temp \[°F\]' seem to be the same in different units"
+        UserWarning,
+        match=r"Columns 'Temp \[°C\]' and 'Temp \[°F\]' seem to be the same, for their names differ in the unit alone",
     ):
         fedkin.KFed(n_clusters=2, random_state=0).fit([table, others[:40]])

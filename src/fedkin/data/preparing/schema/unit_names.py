@@ -38,8 +38,8 @@ def note_on_units_in_names(names: Mapping[int, Collection[str]]) -> list[str]:
         return []
     quoted = listing([" and ".join(f"'{name}'" for name in own) for own in groups], _NAMED)
     return [
-        f"Columns {quoted} seem to be the same in different units, for no client has both; give them one unit and one "
-        "name."
+        f"Columns {quoted} seem to be the same, for their names differ in the unit alone and no client has both; give "
+        "them one unit and one name."
     ]
 
 
