@@ -32,6 +32,7 @@ def test_labels_of_any_plain_type_become_indices(values, indices, classes):
             [2.0, 1.5],
             "It has labels that are fractions, such as 1.5; labels must be classes, for regression is not supported.",
         ),
+        ([np.nan, np.nan], "It lacks all labels; leave out this client, or the labels of all."),
         ([1.0, np.nan], "It lacks 1 of 2 labels; leave out the rows without one, or the labels altogether."),
         (
             np.array(["a", None], dtype=object),

@@ -218,7 +218,24 @@ def test_all_problems_of_all_clients_are_in_one_error(tmp_path):
         f"Column 'a' of '{tmp_path}/c.csv' has 2 infinite values in 2 rows.",
     ]
     assert lines[5].startswith(f"'{tmp_path}/d.parquet' cannot be read as .parquet (")
-    assert len(lines) == 6
+    assert (
+        lines[6] == "Every client needs labels, or none; 1 client has some, so leave out those without, or the labels."
+    )
+    assert len(lines) == 7
+
+
+def test_clients_without_labels_are_told_what_to_do(tmp_path):
+    for name in "abcd":
+        (tmp_path / f"{name}.csv").write_text("a,kind\n1,u\n2,v\n" if name < "c" else "a\n1\n2\n")
+    with pytest.raises(FedkinError) as error:
+        load_clients(str(tmp_path), "kind")
+    assert str(error.value).splitlines() == [
+        f"'{tmp_path}/c.csv', '{tmp_path}/d.csv' have no column 'kind'; they have a.",
+        "Every client needs labels, or none; 2 clients have some, so leave out those without, or the labels.",
+    ]
+    with pytest.raises(FedkinError) as error:
+        load_clients(str(tmp_path), "kin")  # nobody has it
+    assert "Every client" not in str(error.value)
 
 
 def test_clients_are_files_frames_or_arrays_with_names(tmp_path):

@@ -185,7 +185,8 @@ def test_columns_taken_for_labels_are_told(tmp_path):
     built = ClientFiles(str(tmp_path)).build()
     assert built.notes == (
         "Column 'class' of a.csv is called like labels, but none are in b.csv, so it is left out and nothing is "
-        "compared with labels; if it is a feature, say data.label = 'none'.",
+        "compared with labels; if it is a feature, say data.label = 'none'; to use it, "
+        "leave out the clients without.",
     )
     assert (built.truth, built.features) == (None, ["v"])
 

@@ -51,7 +51,12 @@ def said_once(problems: Sequence[str], names: Sequence[str] = ()) -> list[str]:
 
 
 def _of_several(clients: Sequence[str], verb: str, rest: str) -> str:
-    theirs = rest.replace(" its ", " their ").replace("; it needs ", "; they need ").replace(" and has ", " and have ")
+    theirs = (
+        rest.replace(" its ", " their ")
+        .replace("; it needs ", "; they need ")
+        .replace("; it has ", "; they have ")
+        .replace(" and has ", " and have ")
+    )
     return f"{several_clients(clients)} {_PLURAL[verb]} {theirs}"
 
 

@@ -100,7 +100,7 @@ def load_clients(
             complete = False
     problems += _at_odds(clients, read, options, label, complete)
     if problems:
-        raise ClientsError(said_once(fractions_once(problems)), read)
+        raise ClientsError(_with_advice(said_once(fractions_once(problems)), clients, label), read)
     if label is None and (features := no_labels_after_all(of_files)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
     clients = with_one_code(clients)
@@ -120,6 +120,15 @@ def _at_odds(
     problems += mixed_images({_called(one.name): one.x for one in clients if one.table is None and one.x.ndim == 4})
     names = {name for one in read.values() for name in one.names}
     return problems + (options.unknown({*names, *([label] if label is not None else [])}) if complete else [])
+
+
+def _with_advice(problems: list[str], clients: Sequence[Dataset], label: str | None) -> list[str]:
+    """Return the problems, and what to do about clients without labels where `clients` have them."""
+    with_labels = sum(label is not None and client.label == label for client in clients)
+    if not with_labels or not any(f" no column '{label}';" in problem for problem in problems):
+        return problems
+    have = "1 client has" if with_labels == 1 else f"{with_labels} clients have"
+    return [*problems, f"Every client needs labels, or none; {have} some, so leave out those without, or the labels."]
 
 
 def _listed(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, str, Any]]:

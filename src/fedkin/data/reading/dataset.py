@@ -142,7 +142,13 @@ def are_whole(classes: Iterable[str]) -> bool:
 
 
 def lacking_labels(where: str, missing: int, rows: int) -> LackingLabelsError:
-    """Return the error on labels some of which are missing."""
+    """Return the error on labels some of which are missing, or all."""
+    if missing == rows:
+        return LackingLabelsError(
+            f"{where} lacks all labels; leave out this client, or the labels of all.",
+            f"{where} is called like labels, but all of its cells are empty; leave out this client, or set "
+            "label = 'none' to use no labels.",
+        )
     return LackingLabelsError(
         f"{where} lacks {missing} of {rows} labels; leave out the rows without one, or the labels altogether.",
         f"{where} is called like labels, but {missing} of {rows} cells are empty; leave out these rows, or set "

@@ -147,7 +147,8 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
     without = listing([site.name for site in sites if site.y is None], _LISTED)
     return features + [
         f"Column '{name}'{_of_some(own, sites)} is called like labels, but none are in {without}, so it is left "
-        "out and nothing is compared with labels; if it is a feature, say data.label = 'none'."
+        "out and nothing is compared with labels; if it is a feature, say data.label = 'none'; to use it, leave "
+        "out the clients without."
         for name, own in columns.items()
     ]
 
