@@ -1,7 +1,7 @@
 import torch
 
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.column_reports import reports_of
+from fedkin.data.preparing.column_reports import is_called_id, reports_of
 
 
 def reported(own_id: str) -> list[bool]:
@@ -30,6 +30,15 @@ def test_a_client_of_few_rows_does_not_make_an_id_a_feature() -> None:
     assert unique("patient_id", [7])
     assert not unique("patient_id", [1, 1, 2])
     assert not unique("age", [3, 1, 2])
+
+
+def test_numbers_to_call_by_are_no_features_and_no_ids() -> None:
+    for name in ("Konto", "phone", "home_tel", "EAN", "serial", "userPhone"):
+        assert unique(name, [10**8 + 7919 * at for at in range(40)]), name
+        assert not unique(name, [10**8 + at % 9 for at in range(40)]), name
+        assert not is_called_id(name)
+    assert not unique("balance", range(40))
+    assert not unique("phone", [at + 0.5 for at in range(40)])
 
 
 def test_ids_of_persons_may_come_again() -> None:

@@ -29,6 +29,10 @@ _ID_NAME = re.compile(
     r"|specimen|sample|record|animal|ticket|invoice|claim)|subjid|(patient|subject|study|case|row)(id|no|number)|nummer|nr"
     r")$|[a-z](I[dD]|No|Number|Nr|Key|Code)$"
 )
+_NUMBER_NAME = re.compile(
+    r"(?i:(^|[_\W])(konto|account|iban|phone|telephone|telefon|tel|fax|imei|ean|gtin|isbn|serial)$)|[a-z](Phone|Account)$"
+)
+"""Names of numbers that name something, of a row or of what it is about, but are no id that results go by."""
 _WHOSE_NAME = re.compile(
     r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn)|^(patient|subject|participant|person|respondent)"
     r"|subjid|(patient|subject|study|case)(id|no|number))$|[a-z]I[dD]$"
@@ -133,7 +137,8 @@ def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
     if not filled or 2 * filled < len(values) or column.kind not in ("category", "number"):
         return False
     own = values[~values.isnan()]
-    if column.kind == "number" and not (is_called_id(column.name) and bool((own == own.round()).all())):
+    named = is_called_id(column.name) or _NUMBER_NAME.search(column.name) is not None
+    if column.kind == "number" and not (named and bool((own == own.round()).all())):
         return False
     threshold, distinct = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1, len(own.unique())
     if is_called_whose(column.name) and distinct >= (3 if filled < _FEW_ROWS else _MIN_ROWS):

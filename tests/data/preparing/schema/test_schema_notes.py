@@ -237,7 +237,7 @@ def test_numbers_that_are_called_like_codes_are_mentioned():
         "Column '{}' is called like a code, but holds numbers, so that near ones are alike; name it in categorical or "
         "drop."
     )
-    for name in ("zip", "PLZ", "postal_code", "zipCode", "home_zip", "icd_code"):
+    for name in ("zip", "PLZ", "postal_code", "zipCode", "home_zip", "icd_code", "BLZ", "Filialnummer"):
         assert note(name, 10115, 80331, 20095) == [said.format(name)]
     for name, *values in (("zip", 1067, 80331), ("zip", 10115.5, 80331), ("code", 1, 2), ("price", 10115, 20095)):
         assert note(name, *values) == []

@@ -13,7 +13,8 @@ from fedkin.core.errors import listing
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_whose
 
 _CODE = re.compile(
-    r"(?i:(^|[_\W])(zip|plz|postleitzahl|(zip|post|postal)[_ -]?code|code|code[_ -]?postal)s?([_\W]?\d)?$)"
+    r"(?i:(^|[_\W])(zip|plz|postleitzahl|(zip|post|postal)[_ -]?code|code|code[_ -]?postal|mcc|blz|naics|filiale)s?"
+    r"([_\W]?\d)?$|[^\W\d_]{3}[_ -]?(nr|nummer|number)$)"
     r"|[a-z](Zip|Plz|PLZ|Code|Postcode)$"
 )
 _PERSON = re.compile(
