@@ -17,6 +17,7 @@ def note(*clients):
     [
         ("temp[°C]", "temp[°F]"), ("Temp(°C)", "temp"), ("weight_kg", "weight_lb"), ("flow(l/min)", "flow(m³/h)"),
         ("price_EUR", "price_pln"), ("height_cm", "height_in"), ("p[bar]", "p[psi]"), ("share[%]", "share"),
+        ("I[µA]", "I[uA]"), ("R[Ω]", "R[ohm]"), ("T[°C]", "T[degC]"),
     ],
 )  # fmt: skip
 def test_columns_whose_names_differ_in_their_unit_are_noted(one, other):

@@ -14,7 +14,7 @@ _NAMED, _SURE = 8, 2
 """Groups of columns that the note names; and units that they have at least, of which one in brackets counts twice: the
 last word of a single name, as of ``temp_min`` beside ``temp``, may be something else."""
 _MORE = ("°C", "°F", "C", "F", "K", "%", "‰", "psi", "in", "inch", "inches", "yd", "gal", "oz", "mi", "mph", "kn", "kt",
-         "U", "celsius", "fahrenheit", *"$€£¥")  # fmt: skip
+         "U", "degC", "degF", "um", "us", "celsius", "fahrenheit", *"$€£¥")  # fmt: skip
 _KNOWN = frozenset(unit.casefold() for unit in (*UNITS, *CURRENCIES, *_MORE)) - {"std", "std."}
 _POWERS = re.compile(r"[\d²³⁻¹^*·.\s-]+")
 _IN_BRACKETS = re.compile(r"(?P<stem>.+?)[\s_]*[\[(](?P<unit>[^\[\]()]{1,12})[\])]$")

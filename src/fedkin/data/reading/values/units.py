@@ -18,7 +18,8 @@ _LISTED = (
     "kg g mg µg μg ug ng lb lbs oz t km m cm mm µm μm nm ft mi l ml dl cl mL dL µl μl ms s sec min h hr hrs d w wk wks "
     "mo y yr yrs year years month months week weeks day days hour hours minutes seconds Jahr Jahre Monate Wochen Tage "
     "Stunden Std Std. Minuten Min Sekunden ans mois jours heures k mio mio. Mio Mio. Mrd Mrd. bn mn tsd Tsd Tsd. k€ T€ "
-    "Mio€ kW MW kWh MWh Wh mV kV mA Hz kHz MHz GHz Pa kPa hPa bar mbar kJ kcal cal mol mmol µmol nmol dB rpm bpm mmHg "
+    "Mio€ kW MW kWh MWh Wh mV kV µV μV mA kA µA μA uA Ω kΩ MΩ Ohm ohm kOhm kN Nm kNm MPa GPa kVA µS μS uS "
+    "Hz kHz MHz GHz Pa kPa hPa bar mbar kJ kcal cal mol mmol µmol nmol dB rpm bpm mmHg "
     "ppm ppb kB KB MB GB TB px pt mph kmh IU IE",
 )
 CURRENCIES, _ROUGHLY, UNITS = (frozenset(names.split()) for names in _LISTED)
