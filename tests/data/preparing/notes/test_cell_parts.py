@@ -1,5 +1,7 @@
 """Lists of answers and durations of several parts are noted, and texts with commas now and then are not."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -32,6 +34,14 @@ def test_several_answers_in_a_cell_are_noted_once(separator, ordered):
         "write a column of yes and no for each answer to compare samples by them."
     )
     assert notes(cells, categorical=["c"]) == []
+
+
+def test_lists_as_python_and_json_write_them_are_noted():
+    rng = np.random.default_rng(0)
+    pairs = [[str(one) for one in rng.choice(["app", "post", "visit", "phone"], 2, replace=False)] for _ in range(120)]
+    for cells in (list(map(str, pairs)), list(map(json.dumps, pairs))):
+        assert notes(cells)[0].startswith(f"Column 'c' holds several answers in a cell, such as '{cells[0][:2]}")
+    assert notes([json.dumps({"os": one, "app": other}) for one, other in pairs]) == []
 
 
 def test_numbers_of_answers_are_noted_too():

@@ -15,6 +15,7 @@ def read(cells):
     [
         (["yes", "N", "Y", "no", "0", "1"], ("no", "yes")), (["Yes", "No", "1"], ("No", "Yes")),
         (["TRUE", "no", "1"], ("no", "TRUE")), (["ja", "n", "J", "Nein"], ("Nein", "ja")), (["oui", "0"], ("0", "oui")),
+        (["Yes", "No", "ja", "nein", "1"], ("No", "Yes")), (["oui", "no"], ("no", "oui")),
     ],
 )  # fmt: skip
 def test_several_spellings_of_truth_values_are_one(cells, names):

@@ -56,7 +56,8 @@ def _list_in(texts: tuple[str, ...], codes: Codes) -> str | None:
     for separator in _SEPARATORS:
         if sum(separator in text for text in texts) < _TEXTS:
             continue
-        lists = [[part.strip() for part in text.split(separator) if part.strip()] for text in texts]
+        parts = [text.strip("[](){}").split(separator) for text in texts]
+        lists = [[bare for part in own if (bare := part.strip(" '\""))] for own in parts]
         several = np.array([len(own) > 1 for own in lists], dtype=bool)
         cells = int(several[codes].sum())
         if several.sum() < _TEXTS or cells < max(_CELLS, _PART * len(codes)):
@@ -70,7 +71,8 @@ def _list_in(texts: tuple[str, ...], codes: Codes) -> str | None:
         again = reused >= _REUSED * len(places) and moved >= _MOVED * len(places)
         few = _ANSWERS[0] <= len(places) <= min(_ANSWERS[1], len(texts))
         once = all(len(set(own)) == len(own) for own in lists)
-        if again and few and once and len({*map(len, lists)}) > 1:
+        is_list = all(text[0] in "[(" for text in texts)
+        if again and few and once and (is_list or len({*map(len, lists)}) > 1):
             return texts[max(range(len(texts)), key=lambda at: len(lists[at]))]
     return None
 

@@ -20,8 +20,12 @@ _MIXED = (
     (("no", "false", "n", "f", "0"), ("yes", "true", "y", "t", "1")),
     (("nein", "falsch", "false", "n", "0"), ("ja", "wahr", "true", "j", "1")),
     (("non", "faux", "false", "n", "0"), ("oui", "vrai", "true", "o", "1")),
+    (
+        ("no", "nein", "non", "false", "falsch", "faux", "n", "0"),
+        ("yes", "ja", "oui", "true", "wahr", "vrai", "y", "j", "1"),
+    ),
 )
-"""False and true in one language, as files that were put together have them side by side."""
+"""False and true in one language, or at last in any, as files that were put together have them side by side."""
 
 
 def is_enough(no: str, yes: str) -> bool:
