@@ -58,7 +58,7 @@ def test_means_beside_minima_and_maxima_are_refused(first):
     block = frame.drop(columns="machine").agg(["min", "max", "mean", "std"])
     block.insert(0, "machine", ["Min", "Max", "Mean", "Std"])
     both = pd.concat([block, frame] if first else [frame, block], ignore_index=True)
-    said = "Row 3 of It is one of means ('Mean'); delete it." if first else "('Mean'); delete it and the rows below."
+    said = f"is one of means ('Mean'); delete rows {'1 to 4' if first else '37 to 40'}."
     with pytest.raises(FedkinError) as error:
         frame_to_dataset(both, "f", "It")
     assert str(error.value).endswith(said)

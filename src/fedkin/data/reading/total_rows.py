@@ -32,6 +32,8 @@ _OTHERS = re.compile(
     r"standard deviation|sd|var(?:iance|ianz)?|count|anzahl|n|range|spannweite|cv|rsd"
 )
 """What stands beside totals and means below a table, or above it."""
+_BESIDE = 10
+"""Most of them above a mean."""
 _ROWS, _LAST = 4, 3
 """Rows of a table in which some may be no samples, and last rows among which one of totals or means is likely."""
 _ROUNDED = 1e-4
@@ -75,7 +77,7 @@ def check_no_totals(frame: pd.DataFrame, where: str) -> None:
         for what, called in groups:
             rows = np.flatnonzero(np.isin(cells, list(called)))
             if all(_is_of(what, values, row, none, len(rows) > 1) for row in rows.tolist()):
-                raise FedkinError(_refused(rows, what, frame.iloc[rows[0], at].strip(), len(frame), where))
+                raise FedkinError(_refused(rows, what, frame.iloc[rows[0], at].strip(), none, where))
 
 
 def _called(what: str, words: set[str]) -> Iterator[set[str]]:
@@ -99,12 +101,16 @@ def _is_of(what: str, values: npt.NDArray[np.float64], row: int, none: Rows, is_
     return any(own.sum() >= least and _are_of(what, values[own], values[row], coarse) for own in blocks)
 
 
-def _refused(rows: npt.NDArray[np.intp], what: str, called: str, count: int, where: str) -> str:
-    """Return the sentence on rows of totals or means, of which the first is `called` so."""
-    first, below = int(rows[0]), count - 1 - int(rows[0])
+def _refused(rows: npt.NDArray[np.intp], what: str, called: str, none: Rows, where: str) -> str:
+    """Return the sentence on rows of totals or means, the first of them `called` so, beside rows that are `none`."""
+    first, below = int(rows[0]), len(none) - 1 - int(rows[0])
     row = f"Row {first + 1}" if below else "The last row"
     many = f", and there are {len(rows)} such rows" if len(rows) > 1 else ""
     them = "them" if many else "it" if not 0 < below < _LAST else "it and the rows below"
+    before = int(np.argmin(np.append(none[:first][::-1], False)))
+    if not many and 0 < before <= _BESIDE:
+        after = int(np.argmin(np.append(none[first:], False))) - 1
+        them = f"rows {first - before + 1} to {first + (after if below >= _LAST else below) + 1}"
     return f"{row} of {mid_sentence(where)} is one of {what} ('{called}'){many}; delete {them}."
 
 
