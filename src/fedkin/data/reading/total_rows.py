@@ -34,6 +34,8 @@ _OTHERS = re.compile(
 """What stands beside totals and means below a table, or above it."""
 _BESIDE = 10
 """Most of them above a mean."""
+_SURELY = 2
+"""Numbers of one row that are right by chance hardly ever, where it may hold any category; of several it is one more."""
 _ROWS, _LAST = 4, 3
 """Rows of a table in which some may be no samples, and last rows among which one of totals or means is likely."""
 _ROUNDED = 1e-4
@@ -76,7 +78,9 @@ def check_no_totals(frame: pd.DataFrame, where: str) -> None:
         values = frame.iloc[:, kinds].to_numpy(dtype=np.float64, na_value=np.nan)
         for what, called in groups:
             rows = np.flatnonzero(np.isin(cells, list(called)))
-            if all(_is_of(what, values, row, none, len(rows) > 1) for row in rows.tolist()):
+            right = [_right_numbers(what, values, row, none, len(rows) > 1) for row in rows.tolist()]
+            is_last = len(rows) == 1 and rows[0] >= len(frame) - _LAST
+            if all(right) and sum(right) >= (1 if is_last else _SURELY + (len(rows) > 1)):
                 raise FedkinError(_refused(rows, what, frame.iloc[rows[0], at].strip(), none, where))
 
 
@@ -88,8 +92,8 @@ def _called(what: str, words: set[str]) -> Iterator[set[str]]:
         yield parts
 
 
-def _is_of(what: str, values: npt.NDArray[np.float64], row: int, none: Rows, is_one_of_many: bool) -> bool:
-    """Return whether a row holds totals or means: of the rows above since one is `none`, of all above, or of all.
+def _right_numbers(what: str, values: npt.NDArray[np.float64], row: int, none: Rows, is_one_of_many: bool) -> int:
+    """Return how many totals or means a row holds: of the rows above since one is `none`, of all above, or of all.
 
     Of two rows a third may be the sum by chance, unless it `is_one_of_many` of which this is true.
     """
@@ -98,7 +102,7 @@ def _is_of(what: str, values: npt.NDArray[np.float64], row: int, none: Rows, is_
     coarse = _COARSE if row >= len(none) - _LAST else _COARSE_WITHIN
     least = 1 if is_one_of_many else _ROWS - 1
     blocks = (above & (at > (since[-1] if len(since) else -1)), above, ~none)
-    return any(own.sum() >= least and _are_of(what, values[own], values[row], coarse) for own in blocks)
+    return max(_count_of(what, values[own], values[row], coarse) if own.sum() >= least else 0 for own in blocks)
 
 
 def _refused(rows: npt.NDArray[np.intp], what: str, called: str, none: Rows, where: str) -> str:
@@ -118,8 +122,8 @@ def _plain(word: str) -> str:
     return word.strip().rstrip(":").casefold()
 
 
-def _are_of(what: str, values: npt.NDArray[np.float64], known: npt.NDArray[np.float64], too_coarse: float) -> bool:
-    """Return whether half of the numbers in a row, of those that are not 0, are totals or means of others.
+def _count_of(what: str, values: npt.NDArray[np.float64], known: npt.NDArray[np.float64], too_coarse: float) -> int:
+    """Return how many numbers in a row are totals or means of others, if half of those that are not 0 are; else 0.
 
     Means that are written too coarsely to be distinguished from other values do not count.
     """
@@ -134,7 +138,7 @@ def _are_of(what: str, values: npt.NDArray[np.float64], known: npt.NDArray[np.fl
             coarse = (rounding > too_coarse * away) & (np.abs(found - known) <= rounding)
         counted = ~np.isnan(known) & (known != 0) & ~coarse
         right = np.isclose(found[counted], known[counted], rtol=_ROUNDED, atol=rounding[counted])
-    return bool(right.any() and 2 * right.sum() >= counted.sum())
+    return int(right.sum()) if 2 * right.sum() >= counted.sum() else 0
 
 
 def _half_a_digit(number: float) -> float:
