@@ -35,7 +35,7 @@ _OTHERS = re.compile(
 _BESIDE = 10
 """Most of them above a mean."""
 _SURELY = 2
-"""Numbers of one row that are right by chance hardly ever, where it may hold any category; of several it is one more."""
+"""Numbers of one row that are right by chance hardly ever, where it may hold any category; of several, one more."""
 _ROWS, _LAST = 4, 3
 """Rows of a table in which some may be no samples, and last rows among which one of totals or means is likely."""
 _ROUNDED = 1e-4

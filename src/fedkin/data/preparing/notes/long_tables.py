@@ -15,7 +15,8 @@ _MIN_KEYS, _MAX_LEVELS, _COMPLETE = 10, 50, 0.9
 """Samples from which on a table may be long, kinds of measurement up to which it may be, and the part of all
 measurements of all samples that it has."""
 _APART = 10
-"""Times that the kinds differ in standard deviation, as quantities in other units do and repeated measures hardly."""
+"""Times that the middle halves of the kinds differ in width, as quantities in other units do and repeated measures
+hardly."""
 _NAMED = 3
 
 Values = npt.NDArray[np.float64]
@@ -76,5 +77,6 @@ def _is_key(key: Values, kind: Values, levels: int) -> bool:
 def _are_other_quantities(numbers: Values, kind: Values) -> bool:
     """Return whether numbers scatter so differently from level to level that they are hardly one quantity."""
     own = [numbers[(kind == level) & ~np.isnan(numbers)] for level in np.unique(kind)]
-    deviations = [float(each.std()) for each in own if len(each) and each.std() > 0]
-    return len(deviations) > 1 and max(deviations) >= _APART * min(deviations)
+    widths = [float(np.subtract(*np.quantile(each, (0.75, 0.25)))) for each in own if len(each)]
+    wide = [width for width in widths if width > 0]
+    return len(wide) > 1 and max(wide) >= _APART * min(wide)
