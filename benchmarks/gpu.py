@@ -10,7 +10,8 @@ measured or why it failed. Runs of the papers' cells go on where they stopped. `
 
 Parts are the tests of every method on the device; speeds of the device beside the processor, a plain loop and Flower's
 simulation on the same device, and the device's rate of matrix products; and cells of the papers at full size. With
-``--device cpu --tiny`` all parts run at a size of seconds, which shows that they work and measures nothing.
+``--device cpu --tiny`` parts run at a small size, papers' tables at ``--scale quick``, which takes minutes; that shows
+that they work and measures nothing.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--minutes", type=float, default=28.0, help="no part begins after these")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--tiny", action="store_true", help="at a size of seconds; measures nothing")
+    parser.add_argument("--tiny", action="store_true", help="at a small size; measures nothing")
     given = parser.parse_args(arguments)
     names = {part.name for part in PARTS}
     if unknown := set(given.parts) - names:
