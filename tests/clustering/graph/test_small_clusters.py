@@ -20,10 +20,13 @@ def clouds(number: int, each: int, width: float = 0.3) -> torch.Tensor:
     return torch.from_numpy(np.repeat(centres, each, axis=0) + width * rng.standard_normal((number * each, 3))).float()
 
 
-def found_in(points: torch.Tensor, number: int | None = None, graph: int = 2) -> tuple[torch.Tensor, dict[str, object]]:
-    """Clusters of points, of which the graph shows `graph` in the order of the points."""
+def found_in(
+    points: torch.Tensor, number: int | None = None, graph: int = 2, by_density: bool = True
+) -> tuple[torch.Tensor, dict[str, object]]:
+    """Clusters of points, of which the graph, or the density, shows `graph` in the order of the points."""
     clusters, counts = torch.arange(len(points)) * graph // len(points), torch.arange(len(points), 0, -1) + 4
-    return small_clusters(points, counts, NEIGHBOURS, number, clusters, GRAPH, torch.Generator().manual_seed(0))
+    evidence = GRAPH if by_density else {**GRAPH, "by_density": False}
+    return small_clusters(points, counts, NEIGHBOURS, number, clusters, evidence, torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("each", [3, 5, 8])
@@ -53,6 +56,15 @@ def test_other_points_stay_what_the_graph_shows(points: torch.Tensor) -> None:
     clusters, evidence = found_in(points)
     assert clusters.tolist() == [int(2 * at >= len(points)) for at in range(len(points))]
     assert evidence is GRAPH
+
+
+def test_clusters_that_touch_count_if_they_are_stable_and_density_shows_no_others() -> None:
+    points = clouds(20, 6, 0.8)  # of the nearest nodes 0.90 are of the own cluster, whose silhouette is 0.53
+    assert found_in(points)[1] is GRAPH
+    clusters, evidence = found_in(points, by_density=False)
+    assert evidence["linkage"] == "ward"
+    assert adjusted_rand(clusters, torch.arange(20).repeat_interleave(6)) > 0.8
+    assert "linkage" not in found_in(clouds(20, 6, 0.85), by_density=False)[1]  # the silhouette is lower
 
 
 def test_as_many_clusters_of_the_graph_stay() -> None:

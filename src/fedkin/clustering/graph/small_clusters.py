@@ -30,6 +30,11 @@ _OWN, _NEAR = 0.93, 5
 """Minimum fraction of a node's nearest nodes, up to five and as many as its cluster has, that are of its cluster.
 Pieces of a cloud or of a curved cluster have 0.7 to 0.91, though some are stable to 0.9."""
 
+_CLEAR_OWN, _CLEAR_SILHOUETTE, _CLEAR_STABLE = 0.89, 0.53, 0.9
+"""The same, silhouette and stability from which clusters count, too, unless density shows others. Where clients have
+few rows of a cluster, some nodes hold rows of several, and fewer of the nearest are of one cluster. No single cloud of
+197 had all three."""
+
 _FEWEST_NODES = 3
 """Nodes of a cluster, on average at least."""
 
@@ -59,7 +64,8 @@ def small_clusters(
     is greater, and they are neither pieces of larger clusters nor places of a grid:
 
     * their stability without a fifth of the nodes is 0.85, see `stability_without_some`;
-    * of each node's nearest nodes, at most five and as many as its cluster has, 0.93 are of its cluster on average;
+    * of each node's nearest nodes, at most five and as many as its cluster has, 0.93 are of its cluster on average; or
+      0.89, if the silhouette is 0.53, the stability 0.9, and `clusters` are not those of the density;
     * at most one node in twenty lies where another does.
 
     `points` are ``(m, d)``, and `counts`, int64 ``(m,)``, the samples of each; `neighbours` is the number of nearest
@@ -79,14 +85,18 @@ def small_clusters(
     if found is None or found.max() <= int(clusters.max()):
         return clusters, evidence
     reached = silhouette(distances, found, "precomputed")
-    if reached <= max(silhouette(distances, clusters.numpy(), "precomputed"), 0.0) or not _are_apart(distances, found):
+    if reached <= max(silhouette(distances, clusters.numpy(), "precomputed"), 0.0) or _are_places(distances):
+        return clusters, evidence
+    own = _own_nearest(distances, found)
+    is_clear = own >= _CLEAR_OWN and reached >= _CLEAR_SILHOUETTE and not evidence["by_density"]
+    if own < _OWN and not is_clear:
         return clusters, evidence
     numbers = np.random.default_rng(draw_seed(rng))
     orders = (numbers.permutation(len(x)) for _ in count())
     stability = stability_without_some(
         found, orders, lambda kept: cut_of(tree_of(x[kept]), len(np.unique(found[kept])))
     )
-    if stability < STABLE:
+    if stability < (STABLE if own >= _OWN else _CLEAR_STABLE):
         return clusters, evidence
     how = {"linkage": "ward", "silhouette": reached, "stability": stability, "by_density": False}
     return as_found(found, counts, evidence, **how)
@@ -107,12 +117,16 @@ def _most_separate(tree: Points, distances: Points, neighbours: int) -> ClusterL
     return best if np.bincount(best).max() <= neighbours else None
 
 
-def _are_apart(distances: Points, labels: ClusterLabels) -> bool:
-    """Return whether nodes have their own cluster's around them, and are not in the places of a grid."""
+def _are_places(distances: Points) -> bool:
+    """Return whether nodes are in the places of a grid."""
     away = distances + np.diag(np.full(len(distances), np.inf))
-    if np.mean(away.min(axis=1) <= _SAME_PLACE * np.median(distances)) > _MOST_IN_PLACES:
-        return False
+    return bool(np.mean(away.min(axis=1) <= _SAME_PLACE * np.median(distances)) > _MOST_IN_PLACES)
+
+
+def _own_nearest(distances: Points, labels: ClusterLabels) -> float:
+    """Return the mean fraction of a node's nearest nodes that are of its cluster."""
+    away = distances + np.diag(np.full(len(distances), np.inf))
     nearest = labels[away.argsort(axis=1)[:, :_NEAR]] == labels[:, None]
     looked_at = np.arange(_NEAR) < np.minimum(np.bincount(labels)[labels] - 1, _NEAR)[:, None]
     own = (nearest & looked_at).sum(axis=1) / np.maximum(looked_at.sum(axis=1), 1)
-    return bool(own.mean() >= _OWN)
+    return float(own.mean())
