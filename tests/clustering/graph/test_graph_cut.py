@@ -105,18 +105,19 @@ def test_the_less_stable_the_best_is_the_less_its_lead_counts(stability, n_clust
 
 
 @pytest.mark.parametrize(
-    ("first", "run", "flat", "chosen"),
+    ("first", "run", "nodes", "flat", "chosen"),
     [
-        (0.94, 5, False, 3),  # the most stable of those with two
-        (0.96, 5, False, 0),
-        (0.94, 4, False, 0),
-        (0.94, 5, True, 0),
+        (0.94, 5, 99, False, 3),  # the most stable of those with two
+        (0.96, 5, 99, False, 0),
+        (0.94, 4, 99, False, 0),
+        (0.94, 5, 100, False, 0),
+        (0.94, 5, 99, True, 0),
     ],
 )
-def test_a_number_that_lasts_comes_before_a_single_community_that_is_not_certain(first, run, flat, chosen):
+def test_a_number_that_lasts_comes_before_a_single_community_that_is_not_certain(first, run, nodes, flat, chosen):
     found = [1, 1, *[2] * run, 3, 3]
     stability = [first, 0.5, 0.4, 0.7, *[0.6] * (run - 2), 0.5, 0.6]
-    assert graph_cut._choose(levels(found, stability), None, 100, flat) == chosen
+    assert graph_cut._choose(levels(found, stability), None, nodes, flat) == chosen
 
 
 @pytest.mark.parametrize(("n_clusters", "expected"), [(2, [0, 0, 1, 1]), (3, [0, 0, 1, 2])])

@@ -21,6 +21,7 @@ from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS, join_simil
 from fedkin.clustering.graph.community_scales import largest_first, scales_of
 from fedkin.clustering.graph.community_stability import at_resolutions, consensus, stabilities
 from fedkin.clustering.graph.dense_nodes import density_clusters
+from fedkin.clustering.graph.few_nodes import TOO_FEW_NODES
 from fedkin.clustering.graph.louvain import CommunityLabels, condensed, louvain
 from fedkin.core.seeds import draw_seed
 
@@ -37,7 +38,7 @@ of amounts, dozens of small ones are often a little more stable than a few."""
 
 _LASTS = 5
 """Adjacent resolutions with the same number of communities, of 17, from which the number counts where a single one is
-not certain. In 31 dimensions one cloud had at most four."""
+not certain. Of 236 single clouds those that were not certain had at most four."""
 
 _STABLE = 0.85
 """Minimum stability of flat points: communities that are only stretches of a sheet have less."""
@@ -74,8 +75,8 @@ def communities(
     is subtracted. The most stable resolution is chosen; of those that are about as stable, within 0.01 or what the best
     lacks to 0.85 (at most 0.1), the lowest. Resolutions that leave every node single are excluded, since they are
     always stable. So is, in a sense, a single community: any graph is one at a low enough resolution. If one is chosen
-    with a stability below 0.95, and two or more communities are found at five adjacent resolutions, the most stable of
-    these is chosen instead, unless points are flat.
+    among fewer than 100 nodes with a stability below 0.95, and two or more communities are found at five adjacent
+    resolutions, the most stable of these is chosen instead, unless points are flat.
 
     If `resolution` is given, its communities are the clusters, neither joined nor divided.
 
@@ -222,7 +223,7 @@ def _choose(levels: _Levels, n_clusters: int | None, nodes: int, flat: bool) -> 
     best = max(stability[i] for i in fitting)
     lacks = 0.0 if flat or n_clusters is not None else min(_CLEAR - best, _MOST_AS_STABLE)
     chosen = next(i for i in fitting if stability[i] >= best - max(_AS_STABLE, lacks))
-    if flat or n_clusters is not None or found[chosen] > 1 or stability[chosen] >= _CERTAIN:
+    if flat or n_clusters is not None or nodes >= TOO_FEW_NODES or found[chosen] > 1 or stability[chosen] >= _CERTAIN:
         return chosen
     return max(_lasting(found), key=stability.__getitem__, default=chosen)
 
