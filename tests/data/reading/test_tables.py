@@ -74,6 +74,10 @@ def test_a_header_of_positions_is_a_header(tmp_path):
 
 
 UNNAMED = (
+    "Rows of '{}' hold one cell more than its first line has names (2); it must name all columns, or be written "
+    "without names of rows (in R row.names = FALSE)."
+)
+TITLED = (
     "Rows of '{}' hold more cells than its first line has names (2); it must name the columns (a title above them? "
     "delete it)."
 )
@@ -107,7 +111,7 @@ UNNAMED = (
         (",a\n1,1\n1,1\n", None, f"Column 1 of '{{}}' {INDEX}"),
         ("a,b\n1,10,100\n2,20,200\n", None, UNNAMED),
         ("a,b\n0,10,100\n1,20,200\n", None, UNNAMED),
-        ("a,b\nx,1,10,100\ny,2,20,200\n", None, UNNAMED),
+        ("a,b\nx,1,10,100\ny,2,20,200\n", None, TITLED),
         ("a,a\n0,1\n", None, "'{}' has more than one column 'a'; each needs a name of its own."),
         ("a ,a\n0,1\n", None, "'{}' has more than one column 'a'; each needs a name of its own."),
         ("a, ,b\n0,1,2\n", None, "Column 2 of '{}' has no name; the first line must name the columns."),

@@ -64,3 +64,16 @@ def test_a_hint_is_no_warning(recwarn):
     ):
         assert any("name them in ordinal" in note for note in model.preparation_.notes)
     assert not [one for one in recwarn if "ordinal" in str(one.message)]
+
+
+def test_marks_of_schools_have_an_order_if_some_have_signs():
+    assert in_usual_order(["A-", "B", "B+", "C-", "A"]) == ["C-", "B", "B+", "A-", "A"]
+    assert in_usual_order(["1-", "2+", "3", "1"]) == ["3", "2+", "1-", "1"]
+    for other in (
+        ["A", "B", "C"],
+        ["A+", "A-", "B+", "B-"],
+        ["A+", "A-", "B+", "O-"],
+        ["1+", "2+", "3+"],
+        ["A+", "1-", "2"],
+    ):
+        assert in_usual_order(other) is None

@@ -78,12 +78,42 @@ def test_columns_apart_by_blanks(tmp_path):
 
 def test_why_a_file_cannot_be_read(tmp_path):
     for text, reason in (
-        ("a,b\n1,2\n1,2,3,4\n", "line 3 has 4 cells, but the first line names 2 columns"),
+        ("a,b\n1,2\n1,2,3,4\n1,2\n", "line 3 has 4 cells, but the first line names 2 columns"),
+        (
+            "Station X\nDate\na,b,c\n1,2,3\n4,5,6\n",
+            "line 3 has 3 cells, but the first line names 1 column; if the names are in line 3, delete the lines above",
+        ),
+        (
+            "Station,X12\nDate,2024-05-01\na,b,c,d\n1,2,3,4\n5,6,7,8\n",
+            "line 3 has 4 cells, but the first line names 2 columns; if the names are in line 3, delete the lines "
+            "above",
+        ),
         ('a,b\n1,"x\n2,y\n', "a quotation mark in row 1 is never closed"),
     ):
         with pytest.raises(FedkinError) as error:
             read_csv(write(tmp_path / "t.csv", text), "It")
         assert str(error.value) == f"It cannot be read as .csv ({reason})."
+
+
+def test_names_of_rows_that_r_writes_have_no_name(tmp_path):
+    for text in ('"a" "b"\n"1" 2.5 "New York"\n"2" 3 "Ulm"\n', "a,b\nP1,2.5,x\nP2,3,y\n"):
+        with pytest.raises(FedkinError, match=r"^Rows of It hold one cell more .* names of rows \(in R row.names = FA"):
+            read_csv(write(tmp_path / "t.csv", text), "It")
+    with pytest.raises(FedkinError, match=r"^Rows of It hold more cells .* \(a title above them\? delete it\)"):
+        read_csv(write(tmp_path / "t.csv", "a,b\n1,2.5,x\n1,3,y\n"), "It")
+    quoted = read_csv(write(tmp_path / "t.csv", '"a" "b"\n2.5 "New York"\n3 "Ulm"\n'), "It")
+    assert quoted.to_dict("list") == {"a": [2.5, 3.0], "b": ["New York", "Ulm"]}
+
+
+def test_bytes_of_0_are_refused_and_the_end_of_dos_files_is_no_row(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"a,b\n1,2\n" + b"\0" * 512)
+    with pytest.raises(FedkinError, match=r"^It has bytes of 0 in line 3 \(a damaged copy, or UTF-16 without a byte"):
+        read_csv(tmp_path / "t.csv", "It")
+    (tmp_path / "t.csv").write_bytes("a,ü\n1,2\n".encode("utf-16-le"))
+    with pytest.raises(FedkinError, match=r"^It has bytes of 0 in line 1"):
+        read_csv(tmp_path / "t.csv", "It")
+    assert len(read_csv(tmp_path / "t.csv", "It", encoding="utf-16-le")) == 1
+    assert len(read_csv(write(tmp_path / "t.csv", "a,b\n1,2\n\x1a"), "It")) == 1
 
 
 def test_numbers_with_leading_zeros_are_codes(tmp_path):

@@ -1,8 +1,10 @@
+import numpy as np
 import pandas as pd
 import pytest
 
 from fedkin.data.reading.columns import read_column
 from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.values.date_texts import as_dates
 from fedkin.data.reading.values.logged_dates import in_iso_form
 
 WANTED = 19787 + 14.5 / 24
@@ -28,3 +30,12 @@ def test_dates_of_logs_mails_and_databases_are_read(form):
 )
 def test_other_texts_stay_as_they_are(form):
     assert in_iso_form(form) == form
+
+
+def test_a_weekday_before_a_date_does_not_count():
+    words = np.array(
+        ["Friday, 13 March 2020", "Sun, March 1, 2020", "Mi. 04.03.2020", "Samstag, 7. März 2020", "jeudi 5 mars 2020"],
+        dtype=object,
+    )
+    assert as_dates(words).dt.day.tolist() == [13, 1, 4, 7, 5]
+    assert as_dates(np.array(["Friday, 13 o'clock", "Monday, 5"], dtype=object)) is None

@@ -57,6 +57,8 @@ _SCALES = (
 _PLACES = [{word: float(place) for place, words in enumerate(scale) for word in words.split("|")} for scale in _SCALES]
 _LEAST = 3
 """Levels that a column has at least: of two, the order says nothing."""
+_GRADE = re.compile(r"(?P<mark>[A-F1-6])(?P<sign>[+-]?)")
+_SIGNS = ("-", "", "+")
 _RANGE = re.compile(r"(?P<low>\d+) ?(?:-|–|to|bis) ?(?P<high>\d+)")
 _BELOW = re.compile(r"(?:<|<=|≤|under|below|unter) ?(?P<high>\d+)", re.IGNORECASE)
 _ABOVE = re.compile(r"(?:>|>=|≥|over|above|über) ?(?P<low>\d+)|(?P<from>\d+) ?(?:\+| and over| or more)", re.IGNORECASE)
@@ -65,8 +67,8 @@ _ABOVE = re.compile(r"(?:>|>=|≥|over|above|über) ?(?P<low>\d+)|(?P<from>\d+) 
 def in_usual_order(texts: Collection[str]) -> list[str] | None:
     """Return texts in the order that they usually have; ``None`` if they have none, or are fewer than three.
 
-    They are answers of one scale, in English, German or French, or ranges that follow each other, as 18-25, 26-35 and
-    36+.
+    They are answers of one scale, in English, German or French, marks of schools with signs, as B+ and C-, or ranges
+    that follow each other, as 18-25, 26-35 and 36+.
     """
     if len(texts) < _LEAST:
         return None
@@ -76,7 +78,20 @@ def in_usual_order(texts: Collection[str]) -> list[str] | None:
             found = sorted(texts, key=lambda text: places[words[text]])
             apart = all(places[words[one]] < places[words[other]] for one, other in pairwise(found))
             return found if apart else None
-    return _ranges_in_order(texts)
+    return _grades_in_order(texts) or _ranges_in_order(texts)
+
+
+def _grades_in_order(texts: Collection[str]) -> list[str] | None:
+    """Return marks of schools, such as A-, B+ and C or 1-, 2 and 3+, from the worst to the best.
+
+    There are three letters or numbers or more, some with a plus and some with a minus, for A and B may be anything.
+    """
+    found = {text: _GRADE.fullmatch(text) for text in texts}
+    marks = [(text, grade["mark"], grade["sign"]) for text, grade in found.items() if grade]
+    few = len({mark for _, mark, _ in marks}) < _LEAST or not {"+", "-"} <= {sign for *_, sign in marks}
+    if few or len(marks) < len(texts) or len({mark.isdigit() for _, mark, _ in marks}) > 1:
+        return None
+    return [text for text, *_ in sorted(marks, key=lambda one: (-ord(one[1]), _SIGNS.index(one[2])))]
 
 
 def _ranges_in_order(texts: Collection[str]) -> list[str] | None:

@@ -16,15 +16,18 @@ from fedkin.core.errors import FedkinError
 from fedkin.data.reading.columns import DASHES
 from fedkin.data.reading.csv.csv_cells import restore_dashes, restore_levels, restore_texts
 from fedkin.data.reading.csv.csv_headers import (
+    beyond_names,
     check_is_header,
     check_names,
     check_no_title,
     check_no_units,
     header_of,
     is_nameless,
+    lines_above_names,
     without_comments,
 )
 from fedkin.data.reading.csv.csv_thousands import check_thousands
+from fedkin.data.reading.csv.csv_wrapped import unwrapped
 from fedkin.data.reading.csv.csv_written import written_in
 from fedkin.data.reading.table_options import NONE
 
@@ -52,6 +55,8 @@ _WEB_PAGE = re.compile(
 """How HTML begins, but not a header such as ``<p>,<h1>``."""
 _QUOTED_COMMA = re.compile(r'"[+-]?(?:\d+|\d{1,3}(?:[.\' ]\d{3})+),\d+(?:[eE][+-]?\d+)?"', re.ASCII)
 _INDEX = " (if pandas has written its index there, write the file with index=False)"
+_END_OF_FILE = "\x1a"
+"""What DOS ends files with."""
 _EMPTY_CELLS = [
     "?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>", "\\N", "#NULL!", "#DIV/0!", "#NUM!"
 ]  # fmt: skip
@@ -86,7 +91,7 @@ def read_csv(
     text, said = _text(path, where, encoding), None
     if first := re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE):  # as spreadsheets write it
         text, said = text[first.end() :], first[1]
-    text = without_comments(text)
+    text = unwrapped(without_comments(text))
     header, separator = header_of(text, said)
     check_names(header, where)
     if separator == "," and not _QUOTED_COMMA.search(text):
@@ -144,12 +149,9 @@ def _typed(
                 restore_dashes(frame, cells.as_texts)
             restore_levels(frame, cells.as_texts, kept, NONE in cells.text)
     except pd.errors.ParserWarning as error:
-        raise FedkinError(
-            f"Rows of {where} hold more cells than its first line has names ({names}); it must name the columns "
-            "(a title above them? delete it)."
-        ) from error
+        raise FedkinError(f"Rows of {where} hold {beyond_names(cells.text, cells.separator, names)}.") from error
     except (ValueError, csv.Error) as error:
-        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({_reason(error)}).") from error
+        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({_reason(error, cells)}).") from error
     if names and frame.shape[1] != names:  # without a first line, a cell is longer than Python's reader takes
         found = f"its first line names {names} columns, but its rows have {frame.shape[1]} cells"
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({found}).")
@@ -205,12 +207,15 @@ def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.D
     return frame
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, cells: _Cells) -> str:
     """Return why pandas could not read a file, in plain words for the usual reasons."""
     said = (str(error).splitlines() or ["empty"])[0]
     if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", said):
-        expected, line, seen = found.groups()
-        return f"line {line} has {seen} cells, but the first line names {expected} columns"
+        expected, line, seen = map(int, found.groups())
+        cause = f"line {line:,} has {seen} cells, but the first line names {expected} column{'s' * (expected != 1)}"
+        if not lines_above_names(cells.text, cells.separator, line, seen):
+            return cause
+        return f"{cause}; if the names are in line {line}, delete the lines above"
     if found := re.search(r"EOF inside string starting at row (\d+)", said):
         return f"a quotation mark in row {int(found[1])} is never closed"
     return "the file is empty" if "No columns to parse" in said else said
@@ -226,8 +231,14 @@ def _text(path: Path, where: str, encoding: str) -> str:
     if other := "a web page" if _WEB_PAGE.match(begin) else other:
         raise FedkinError(f"{where} is no {path.suffix.lower()[1:].upper()} text, but {other}; save the table as CSV.")
     used = _encoding_of(content, encoding)
+    if b"\0" in content and used.startswith("utf-8"):
+        line = content[: content.index(b"\0")].count(b"\n") + 1
+        raise FedkinError(
+            f"{where} has bytes of 0 in line {line:,} (a damaged copy, or UTF-16 without a byte order mark?); copy it "
+            "again, or save it as UTF-8."
+        )
     try:
-        text = content.decode(used)
+        text = content.decode(used).rstrip(_END_OF_FILE)
         return text if "\n" in text else text.replace("\r", "\n")
     except UnicodeError as error:
         line = content[: getattr(error, "start", 0)].count(b"\n") + 1

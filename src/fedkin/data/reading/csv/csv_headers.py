@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _SEPARATORS = ",;\t|"
 _COMMENTS = re.compile(r"(?:#[^\n]*\n)+")
+_BLANKS = r"\s+"
+"""The separator of cells with blanks between them, as pandas reads it."""
 _PROBE = 1 << 18
 """Characters that the separator is recognised in."""
 _PROBED_ROWS, _UNIT_ROWS, _TITLED = 200, 3, 2
@@ -34,14 +36,23 @@ def header_of(text: str, said: str | None) -> tuple[list[str], str]:
         score = (fitting / max(1, len(rows) - 1), width)
         if score > best:
             best, found, chosen = score, rows[0], separator
-    if len(found) == 1 and said is None and _has_blanks_between(lines := [row[0].split() for row in _rows(text, ",")]):
-        return lines[0], r"\s+"
+    if len(found) == 1 and said is None and _has_blanks_between(rows := _rows_by_blanks(text)):
+        return rows[0], _BLANKS
     return [name.strip() for name in found], chosen
 
 
+def _rows_by_blanks(text: str) -> list[list[str]]:
+    """Return the first rows of a file whose cells are separated by blanks, without empty lines."""
+    return _rows(re.sub(r"(?m)^[ \t]+|[ \t]+$", "", text[: 2 * _PROBE]).replace("\t", " "), " ")
+
+
 def _has_blanks_between(lines: list[list[str]]) -> bool:
-    """Return whether blanks separate the columns: all lines have as many words, and some of the second are numbers."""
-    if len(lines) < 2 or len(lines[0]) < 2 or len({len(line) for line in lines}) > 1:
+    """Return whether blanks separate the columns: all lines have as many words, and some of the second are numbers.
+
+    All but the first may have one more, as R writes names of rows.
+    """
+    widths = {len(line) for line in lines[1:]}
+    if len(widths) != 1 or len(lines[0]) < 2 or min(widths) - len(lines[0]) not in (0, 1):
         return False
     return any(re.fullmatch(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?", word) for word in lines[1])
 
@@ -59,6 +70,26 @@ def _rows(text: str, separator: str) -> list[list[str]]:
     except csv.Error:
         pass
     return rows
+
+
+def beyond_names(text: str, separator: str, names: int) -> str:
+    """Return that rows hold more cells than the `names` of the first line, with the likely cause."""
+    rows = _rows_by_blanks(text) if separator == _BLANKS else _rows(text, separator)
+    firsts = [row[0].strip() for row in rows[1:]]
+    if names > 1 and all(len(row) == names + 1 for row in rows[1:]) and len(set(firsts)) == len(firsts):
+        return (
+            f"one cell more than its first line has names ({names}); it must name all columns, or be written without "
+            "names of rows (in R row.names = FALSE)"
+        )
+    return (
+        f"more cells than its first line has names ({names}); it must name the columns (a title above them? delete it)"
+    )
+
+
+def lines_above_names(text: str, separator: str, line: int, cells: int) -> bool:
+    """Return whether a file's names seem to be in this line, counted from 1: most rows from there on have `cells`."""
+    below = _rows("\n".join(text.split("\n")[line - 1 :]), separator)
+    return 2 * sum(len(row) == cells for row in below) > len(below)
 
 
 def without_comments(text: str) -> str:

@@ -50,6 +50,13 @@ _WITH_NAME = (
     re.compile(rf"{_NAME}[ -](?P<year>{_YEAR})", re.ASCII),
     re.compile(rf"(?P<year>{_YEAR})[ -]{_NAME}", re.ASCII),
 )
+_WEEKDAY = re.compile(
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tue|wed|thu|fri|sat|sun|(?:mon|diens|donners|frei|sams|sonn)tag|"
+    r"mittwoch|sonnabend|mo|di|mi|do|fr|sa|so|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche|lun|mer|jeu|ven|sam|dim)"
+    r"\.?,? (?=\d|[^\W\d_]+ \d{1,2}, \d{4}$)",
+    re.IGNORECASE,
+)
+"""English, German and French names of weekdays before a date."""
 _WEEK = re.compile(rf"{_YEAR}-?W(0[1-9]|[1-4]\d|5[0-3])(?:-?([1-7]))?", re.ASCII)
 _QUARTER = re.compile(rf"{_YEAR}[ -]?Q([1-4])|Q([1-4])[ -]?{_YEAR}", re.ASCII)
 _FIRST_DATE, _LAST_DATE = 19000101, 21001231
@@ -121,8 +128,10 @@ def compact_dates(numbers: Values) -> Any | None:
 def _as_usual(word: str) -> str:
     """Return a date without AM or PM, or one with the name of a month as in 31 Dec 2024; other texts unchanged.
 
-    One with the name of a month and a time of day is returned in ISO's form.
+    A weekday before it is left out. One with the name of a month and a time of day is returned in ISO's form.
     """
+    if begin := _WEEKDAY.match(word):
+        word = word[begin.end() :]
     if (parts := _NAMED_CLOCK.fullmatch(word)) and (month := _MONTH_OF.get(parts[2].lower())):
         return f"{parts[3]}-{_MONTHS.index(month) + 1:02}-{parts[1]:0>2}T{parts[4]:0>2}:{parts[5]}"
     for form in _WITH_NAME:

@@ -46,7 +46,7 @@ _MINUS_BEHIND = re.compile(r"([$€£]? ?[\d.,' ]*\d[.,]\d\d)[-\u2212]", re.ASCI
 """Negative amounts as SAP writes them, with two decimals, for grades such as 2- are none."""
 CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
 _WITH_UNIT = re.compile(
-    r"-?(?P<before>[$€£¥<>≤≥~]?) ?[+-]?\d[\d.,']* ?"
+    r"-?(?P<before>[$€£¥<>≤≥~']?) ?[+-]?\d[\d.,']* ?"
     r"(?P<after>%|‰|[$€£¥]|°[CFNSEWO]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
 )
 _LIMIT = re.compile(r"[<>≤≥]=? ?([+-]?\d[\d.,']*)", re.ASCII)
