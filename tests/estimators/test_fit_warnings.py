@@ -99,3 +99,12 @@ def test_names_of_columns_that_may_mean_the_same_are_asked_about() -> None:
     clients = [meters(0), meters(1).assign(Day=range(60)), meters(2)]
     with pytest.warns(UserWarning, match="'day' and 'Day' differ in spelling alone and count as different"):
         fedkin.KFed(n_clusters=2, random_state=0).fit(clients)
+
+
+def test_fewer_clusters_of_clients_than_were_asked_for_are_a_warning_where_fit_is_called() -> None:
+    rng = np.random.default_rng(0)
+    alike = [(meters(seed), rng.integers(0, 2, 60)) for seed in range(2)]
+    with pytest.warns(UserWarning, match="^3 clusters were asked for, and [12] ha(s|ve) clients; another seed") as said:
+        model = fedkin.IFCA(n_clusters=np.int64(3), rounds=1, random_state=0).fit(alike)
+    assert [one.filename for one in said] == [__file__]
+    assert len(set(model.client_labels_)) < model.n_clusters_

@@ -65,6 +65,7 @@ def test_a_graph_is_cut_again_without_the_client() -> None:
     assert set(common.labels_[3].tolist()) == {-1}
 
 
+@pytest.mark.filterwarnings("ignore:.* clusters were asked for")
 def test_clusters_of_clients_are_found_again() -> None:
     model = fedkin.IFCA(n_clusters=2, rounds=2, random_state=0).fit(LABELLED, eval=0.2)
     certificate = model.forget("client 1", LABELLED, eval=0.2)

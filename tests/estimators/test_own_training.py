@@ -93,6 +93,7 @@ def test_cross_entropy_of_ones_own_is_the_same(loss: Any, plain: Tensor) -> None
     assert torch.allclose(models(module=Net, loss=loss), plain, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.* clusters were asked for")
 def test_a_loss_of_ones_own_is_learned_by_and_chosen_by() -> None:
     seen: list[float] = []
 

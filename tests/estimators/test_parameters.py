@@ -5,6 +5,7 @@ import inspect
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkin
@@ -84,6 +85,9 @@ def test_a_subclass_keeps_parameters() -> None:
         ({"initial": "given"}, "method.initial = 'given', but client 0 has no given labels."),
         ({"associations": "perfect"}, "method.associations = 'perfect' needs the true classes"),
         ({"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
+        ({"scaling": None}, "scaling is None; allowed: auto, none, standard."),
+        ({"imputation": "mean"}, "Unknown imputation 'mean'; did you mean 'median'?"),
+        ({"indicator": "yes"}, "indicator is 'yes'; it should be true or false."),
     ],
 )
 def test_parameters_for_samples_that_cannot_be_used_are_refused(options: dict[str, Any], sentence: str) -> None:
@@ -119,3 +123,11 @@ def test_parameters_for_clients_that_cannot_be_used_are_refused(
     with pytest.raises(FedkinError) as raised:
         getattr(fedkin, name)(**options).fit(CLIENTS, y=[np.arange(20) % 2] * 3)
     assert str(raised.value) == sentence
+
+
+def test_truth_values_and_numbers_of_numpy_are_as_good_as_pythons() -> None:
+    tables = [pd.DataFrame({"a": [*range(9), None], "b": range(10)}) for _ in range(2)]
+    fitted = [fedkin.KFed(n_clusters=2, indicator=own, random_state=0).fit(tables) for own in (np.True_, True)]
+    assert fitted[0].labels_[0].tolist() == fitted[1].labels_[0].tolist()
+    with pytest.raises(FedkinError, match=r"^n_clusters is 21, but all clients together hold 20 samples\.$"):
+        fedkin.KFed(n_clusters=np.int64(21)).fit(tables)

@@ -30,6 +30,11 @@ PLAIN = "they should be integers, booleans or strings"
         ({None: (A, B)}, "A client is called None; names are texts, numbers, dates or truth values."),
         ([A, A], "Client 0 has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of"),
         ([(A, B), (A, B, B)], f"Client 1 is a tuple of 3; a client's data are {FORMS}."),
+        (
+            list(pd.DataFrame({"site": ["x", "y"], "a": [1, 2]}).groupby("site")),
+            "Clients 0 and 1 are a pair of a key and a table, as list(groupby) has them; give the groupby itself, or a "
+            "dict",
+        ),
         ([(A, B), object()], f"Client 1 is of type object; a client's data are {FORMS}."),
         (
             [(A, B), (A, None)],

@@ -78,6 +78,7 @@ def test_a_modules_architecture_is_taken_and_its_weights_are_drawn_anew() -> Non
     assert type(given[3]) is nn.Dropout
 
 
+@pytest.mark.filterwarnings("ignore:.* clusters were asked for")
 def test_models_of_several_clusters_do_not_start_alike() -> None:
     model = fedkin.IFCA(module=net(), n_clusters=3, rounds=1, learning_rate=1e-9, random_state=0).fit(CLIENTS)
     assert len({tuple(row.tolist()) for row in model.result_["models"]}) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Number
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,6 +75,12 @@ class ByClient(list[Any]):
             return super().__getitem__(fitted_position(at, self.names) if isinstance(at, str) else at)
         except IndexError:
             raise IndexError(no_client(at, self.names)) from None
+
+    def __contains__(self, item: object) -> bool:
+        """Return whether a text is a client's name, or the list has something else, which may be an array."""
+        if isinstance(item, str):
+            return item in self.names
+        return any(one is item or bool(np.array_equal(one, cast(Any, item))) for one in self)
 
     def keys(self) -> list[str]:
         """Return the clients' names."""

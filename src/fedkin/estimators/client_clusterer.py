@@ -26,6 +26,7 @@ from fedkin.estimators.other_libraries import ATTRIBUTES_OF_CLIENTS
 from fedkin.estimators.own_metrics import Metric, own_metrics
 from fedkin.estimators.own_training import TRAINING_KINDS, TrainingOptions, loss_function, own_options
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
+from fedkin.experiment.client_remarks import fewer_clusters
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.modules import LogitsError
 
@@ -140,9 +141,10 @@ class ClientClusterer(ClientPredictor):
             raise FedkinError(f"{error} The labels of all clients have {len(classes)} classes: {found}.") from error
         outcome = outcome.noted([*given.notes, *written, *notes], [*given.notes, *questions])
         warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
-        for entry in outcome.history:
-            if "warning" in entry:
-                warnings.warn(entry["warning"], stacklevel=3)
+        count = len({label for label in outcome.result["labels"].tolist() if label >= 0})
+        said = [str(entry["warning"]) for entry in outcome.history if "warning" in entry]
+        for text in [*said, *fewer_clusters(count, getattr(self, "n_clusters", None))]:
+            warnings.warn(text, stacklevel=3)
         self._remember(outcome, made, names)
         self._architecture, self._recipe, self._seed, self._label = architecture, recipe, outcome.seed, given.label
         self.classes_ = classes

@@ -111,7 +111,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         callbacks: Followers = (),
     ) -> Self:  # fmt: skip
         n_clusters, samples = options.get("n_clusters"), sum(map(len, clients))
-        if isinstance(n_clusters, int) and n_clusters > samples:
+        if isinstance(n_clusters, int | np.integer) and n_clusters > samples:
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         tests = None
         if held_out is not None:

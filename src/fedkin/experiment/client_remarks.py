@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fedkin.core.errors import listing
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import short_names
@@ -35,6 +37,14 @@ def members(labels: Sequence[int], names: Sequence[str]) -> list[str]:
     return [*said, *([f"... and {pluralize(more, 'more cluster')}, in {CLIENTS}"] if more > 0 else [])]
 
 
+def fewer_clusters(found: int, asked: object) -> list[str]:
+    """Return a sentence if fewer clusters of clients were found than the number that was given, if one was."""
+    if not isinstance(asked, int | np.integer) or not 0 < found < asked:
+        return []
+    have = "1 has" if found == 1 else f"{found:,} have"
+    return [f"{pluralize(int(asked), 'cluster')} were asked for, and {have} clients; another seed may end in more."]
+
+
 def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str], asked: object = None) -> list[str]:
     """Return sentences that a reader of the last record `line` of clusters of clients should not miss.
 
@@ -45,9 +55,7 @@ def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str
     several = found > 1
     own, shared = number(line, "personal_accuracy"), number(line, "global_accuracy")
     said = []
-    if isinstance(asked, int) and 0 < found < asked:
-        have = "1 has" if found == 1 else f"{found:,} have"
-        said.append(f"{pluralize(asked, 'cluster')} were asked for, and {have} clients; another seed may end in more.")
+    said += fewer_clusters(found, asked)
     if own is not None and guess is not None and own <= guess + AS_GUESSED:
         than = "worse" if own < guess - AS_GUESSED else "no better"
         said.append(

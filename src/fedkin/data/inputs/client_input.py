@@ -86,7 +86,7 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
 
 def is_pair(value: Any, any_labels: bool = False) -> bool:
     """Return whether a value is a pair of samples and their labels; `any_labels` accepts anything as the labels."""
-    if not isinstance(value, list | tuple) or len(value) != 2:
+    if not isinstance(value, list | tuple) or len(value) != 2 or given_instead(value) is not None:
         return False
     first, second = value
     if not (is_form(first) or dimensions(first) > 1):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
-from fedkin.core.errors import RefusalError, listing, refuse, unknown_name
+from fedkin.core.errors import RefusalError, listing, refuse
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.core.table import LOGARITHMS, Kind
@@ -60,8 +60,6 @@ from fedkin.data.preparing.schema.schema_notes import (
 from fedkin.data.reading.arrays import common_shape
 from fedkin.secure_aggregation.sums import check_enough
 
-_SCALINGS = ("auto", "standard", "none")
-
 
 def prepare(fed: Federation, options: PreparingOptions | None = None, names: Sequence[str] = ()) -> Preparation:
     """Prepare all clients' data in the same way, as if they had been pooled; call it once per federation.
@@ -77,8 +75,6 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     already. Of tables, all problems are reported at once, one in a line.
     """
     options = options or PreparingOptions()
-    if options.scaling not in _SCALINGS:
-        raise unknown_name("scaling", options.scaling, _SCALINGS)
     if fed.secure_sums and options.scaling == "auto":
         raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}

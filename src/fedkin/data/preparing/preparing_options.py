@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+import numpy as np
+
+from fedkin.core.errors import FedkinError, listing, unknown_name
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.reading.table_options import AUTO
 
 Imputation = Literal["neighbours", "median"]
+_CHOICES = {
+    "scaling": ("auto", "none", "standard"),
+    "lacking": ("drop", "impute"),
+    "imputation": ("median", "neighbours"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,18 @@ class PreparingOptions:
     imputation: Imputation = "neighbours"
     indicator: bool = False
     min_members: int = MIN_MEMBERS
+
+    def __post_init__(self) -> None:
+        """Check the options. Raises FedkinError if one has another type or is unknown."""
+        for name, choices in _CHOICES.items():
+            given = getattr(self, name)
+            if not isinstance(given, str):
+                raise FedkinError(f"{name} is {given!r}; allowed: {listing(choices)}.")
+            if given not in choices:
+                raise unknown_name(name, given, choices)
+        if not isinstance(self.indicator, bool | np.bool_):
+            raise FedkinError(f"indicator is {self.indicator!r}; it should be true or false.")
+        object.__setattr__(self, "indicator", bool(self.indicator))
 
     def of(self, *, private: bool) -> Self:
         """Return the options for a method that is differentially private for one sample, or is not."""

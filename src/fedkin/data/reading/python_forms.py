@@ -12,7 +12,8 @@ from scipy.sparse import issparse
 def given_instead(value: Any) -> str | None:
     """Return what a client's data are and what to give instead, as the end of a sentence; ``None`` of other forms.
 
-    Known are lists of dicts, structured arrays, dicts of columns, and the Bunch of scikit-learn's data sets.
+    Known are lists of dicts, structured arrays, dicts of columns, pairs of ``groupby``, and the Bunch of scikit-learn's
+    data sets.
     """
     if issparse(value):  # one form of them is a mapping
         return None
@@ -20,6 +21,8 @@ def given_instead(value: Any) -> str | None:
         return "a Bunch; give its DataFrame, as load_iris(as_frame=True).frame, or the pair (data, target)"
     if isinstance(value, list | tuple) and value and all(isinstance(row, Mapping) for row in value):
         return "a list of dicts; give it as a DataFrame, pandas.DataFrame(rows)"
+    if isinstance(value, tuple) and [hasattr(one, "columns") for one in value] == [False, True]:
+        return "a pair of a key and a table, as list(groupby) has them; give the groupby itself, or a dict of them"
     if isinstance(value, np.ndarray) and value.dtype.names:
         return "a structured array; give it as a DataFrame, pandas.DataFrame(rows)"
     if isinstance(value, Mapping) and value and all(map(_is_column, value.values())):
