@@ -114,6 +114,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.pages
+@pytest.mark.filterwarnings("ignore:.* clusters were asked for")  # a reader sees it, and the page says so
 @pytest.mark.parametrize("page", [page for page in NOTEBOOKS if page.stem not in LONG], ids=named)
 def test_cells_of_notebooks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in this process, which has imported what they need; a slow test has Sphinx run them."""
