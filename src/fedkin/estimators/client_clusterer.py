@@ -141,9 +141,8 @@ class ClientClusterer(ClientPredictor):
             raise FedkinError(f"{error} The labels of all clients have {len(classes)} classes: {found}.") from error
         outcome = outcome.noted([*given.notes, *written, *notes], [*given.notes, *questions])
         warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
-        count = len({label for label in outcome.result["labels"].tolist() if label >= 0})
         said = [str(entry["warning"]) for entry in outcome.history if "warning" in entry]
-        for text in [*said, *fewer_clusters(count, getattr(self, "n_clusters", None))]:
+        for text in [*said, *fewer_clusters(outcome.result["labels"].tolist(), getattr(self, "n_clusters", None))]:
             warnings.warn(text, stacklevel=3)
         self._remember(outcome, made, names)
         self._architecture, self._recipe, self._seed, self._label = architecture, recipe, outcome.seed, given.label

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -37,12 +37,20 @@ def members(labels: Sequence[int], names: Sequence[str]) -> list[str]:
     return [*said, *([f"... and {pluralize(more, 'more cluster')}, in {CLIENTS}"] if more > 0 else [])]
 
 
-def fewer_clusters(found: int, asked: object) -> list[str]:
-    """Return a sentence if fewer clusters of clients were found than the number that was given, if one was."""
+def fewer_clusters(labels: Iterable[int], asked: object) -> list[str]:
+    """Return a sentence if fewer clusters have clients than the number that was given, if one was.
+
+    `labels` are the clients' clusters; those below 0 are none.
+    """
+    found = _used(labels)
     if not isinstance(asked, int | np.integer) or not 0 < found < asked:
         return []
     have = "1 has" if found == 1 else f"{found:,} have"
     return [f"{pluralize(int(asked), 'cluster')} were asked for, and {have} clients; another seed may end in more."]
+
+
+def _used(labels: Iterable[int]) -> int:
+    return len({label for label in labels if label >= 0})
 
 
 def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str], asked: object = None) -> list[str]:
@@ -51,11 +59,10 @@ def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str
     `guess` is the accuracy of always guessing a client's most frequent class, where it is known, `notes` those on the
     clients' data, and `asked` the number of clusters that was given, if one was.
     """
-    found = len({label for label in line["values"].get("labels", []) if label >= 0})
-    several = found > 1
+    labels = line["values"].get("labels", [])
+    several = _used(labels) > 1
     own, shared = number(line, "personal_accuracy"), number(line, "global_accuracy")
-    said = []
-    said += fewer_clusters(found, asked)
+    said = fewer_clusters(labels, asked)
     if own is not None and guess is not None and own <= guess + AS_GUESSED:
         than = "worse" if own < guess - AS_GUESSED else "no better"
         said.append(

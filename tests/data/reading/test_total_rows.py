@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.data.reading.tables import frame_to_dataset
+from fedkin.data.reading.tables import frame_to_dataset, frame_to_table, read_table
 
 VACATION = ["generous", "Average", "below", "generous", "below"]
 FRAME = pd.DataFrame({"wage": [2.5, 4.0, 5.5, 3.0, 3.0], "hours": [40, 38, 35, 40, 37], "vacation": VACATION})
@@ -70,3 +70,62 @@ def test_samples_that_are_called_like_totals_of_parts_stay():
     once = machines()
     once.loc[7, "machine"], once.loc[20, "machine"] = "average", "Total loss"
     assert len(frame_to_dataset(once, "f", "It")) == 36
+
+
+@pytest.mark.parametrize("word", ["Total", "SUM", "Summe:", "Grand Total"])
+def test_a_row_of_totals_is_one_sentence(tmp_path, word):
+    frame = pd.DataFrame({"ward": list("abcde"), "id": range(5), "age": [3.5] * 5, "sex": list("mfmfm"), "n": range(5)})
+    total = {"ward": word, "age": 17.5, "n": 10}
+    with_total = pd.concat([frame, pd.DataFrame([total])])
+    with_total.to_csv(tmp_path / "t.csv", index=False)
+    said = f"'{tmp_path / 't.csv'}' is one of totals ('{word}'); delete it."
+    with pytest.raises(FedkinError) as error:
+        read_table(tmp_path / "t.csv")
+    assert str(error.value) == f"The last row of {said}"
+    beyond = with_total.assign(age=[1e308] * 5 + [2.0], n=[np.inf, -np.inf, 1, 2, 3, 9])
+    with pytest.raises(FedkinError, match="has 2 infinite values"):
+        frame_to_table(beyond, "It")
+    pd.concat([frame, pd.DataFrame([{**total, "age": 3.5, "n": 2}])]).to_csv(tmp_path / "t.csv", index=False)
+    assert len(read_table(tmp_path / "t.csv")) == 6
+    pd.concat([frame, pd.DataFrame([{**total, "ward": "f"}])]).to_csv(tmp_path / "t.csv", index=False)
+    assert len(read_table(tmp_path / "t.csv")) == 6
+
+
+@pytest.mark.parametrize("word", ["Mean", "average:", "Mittelwert", "Durchschnitt", "Ø"])
+def test_a_row_of_means_is_one_sentence(word):
+    frame = pd.DataFrame({"ward": list("abcde"), "age": [30, 41, 52, 60, 70], "crp": [0.001, 0.002, 0.0, 0.004, 0.1]})
+    means = pd.DataFrame([{"ward": word, "age": 50.6, "crp": 0.021}])
+    rows = pd.concat([frame, means])
+    with pytest.raises(FedkinError) as error:
+        frame_to_dataset(rows, "f", "It")
+    assert str(error.value) == f"The last row of It is one of means ('{word}'); delete it."
+    deviations = pd.DataFrame([{"ward": "SD", "age": 15.6, "crp": 0.044}])
+    with pytest.raises(FedkinError, match=r"^Row 6 of It is one of means \('.*'\); delete it and the rows below\.$"):
+        frame_to_dataset(pd.concat([rows, deviations]), "f", "It")
+    assert len(frame_to_dataset(pd.concat([frame, means.assign(age=51.6, crp=0.5)]), "f", "It")) == 6
+    assert len(frame_to_dataset(pd.concat([frame, means.assign(ward="f")]), "f", "It")) == 6
+
+
+@pytest.mark.parametrize(
+    ("first", "line"),
+    [
+        (["p1", "p2", "p3", "p4"], "Exported by LIMS on 2024-05-01"),
+        (["Anna Bell", "Max Frey", "Ada Lund", "Jo Ott"], "(4 rows)"),
+        (["1", "2", "3", "4"], "EOF"),
+    ],
+)
+def test_a_line_of_text_below_a_table_is_one_sentence(tmp_path, first, line):
+    rows = "".join(f"{name},{at},\n" if at else f"{name},,x\n" for at, name in enumerate(first))
+    path = tmp_path / "t.csv"
+    path.write_text(f"id,age,sex\n{rows}\n{line}\n")
+    with pytest.raises(FedkinError) as error:
+        read_table(path)
+    assert str(error.value) == (
+        f"The last row of '{path}' holds '{line}' alone, as a line below a table does; delete it."
+    )
+    path.write_text(f"id,age,sex\n{rows}\n{line}\n,,\nPage 1 of 3\n")
+    with pytest.raises(FedkinError, match=r"^Row 5 of .* alone, as .*; delete it and the rows below\.$"):
+        read_table(path)
+    for text in (f"{rows}{first[0]}9,,\n", f"{rows}{first[1]},,\n", f"{rows}x,,\n{line},3,\n", f"x,,\n{rows}{line}\n"):
+        path.write_text(f"id,age,sex\n{text}")
+        read_table(path)

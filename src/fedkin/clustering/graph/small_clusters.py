@@ -85,9 +85,12 @@ def small_clusters(
     if found is None or found.max() <= int(clusters.max()):
         return clusters, evidence
     reached = silhouette(distances, found, "precomputed")
-    if reached <= max(silhouette(distances, clusters.numpy(), "precomputed"), 0.0) or _are_places(distances):
+    if reached <= max(silhouette(distances, clusters.numpy(), "precomputed"), 0.0):
         return clusters, evidence
-    own = _own_nearest(distances, found)
+    away = distances + np.diag(np.full(len(x), np.inf))
+    if _are_places(away, float(np.median(distances))):
+        return clusters, evidence
+    own = _own_nearest(away, found)
     is_clear = own >= _CLEAR_OWN and reached >= _CLEAR_SILHOUETTE and not evidence["by_density"]
     if own < _OWN and not is_clear:
         return clusters, evidence
@@ -117,15 +120,16 @@ def _most_separate(tree: Points, distances: Points, neighbours: int) -> ClusterL
     return best if np.bincount(best).max() <= neighbours else None
 
 
-def _are_places(distances: Points) -> bool:
-    """Return whether nodes are in the places of a grid."""
-    away = distances + np.diag(np.full(len(distances), np.inf))
-    return bool(np.mean(away.min(axis=1) <= _SAME_PLACE * np.median(distances)) > _MOST_IN_PLACES)
+def _are_places(away: Points, usual: float) -> bool:
+    """Return whether nodes, so far `away` from each other and endlessly from themselves, are in the places of a grid.
+
+    `usual` is the median distance.
+    """
+    return bool(np.mean(away.min(axis=1) <= _SAME_PLACE * usual) > _MOST_IN_PLACES)
 
 
-def _own_nearest(distances: Points, labels: ClusterLabels) -> float:
+def _own_nearest(away: Points, labels: ClusterLabels) -> float:
     """Return the mean fraction of a node's nearest nodes that are of its cluster."""
-    away = distances + np.diag(np.full(len(distances), np.inf))
     nearest = labels[away.argsort(axis=1)[:, :_NEAR]] == labels[:, None]
     looked_at = np.arange(_NEAR) < np.minimum(np.bincount(labels)[labels] - 1, _NEAR)[:, None]
     own = (nearest & looked_at).sum(axis=1) / np.maximum(looked_at.sum(axis=1), 1)

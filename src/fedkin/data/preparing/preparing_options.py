@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.reading.table_options import AUTO
 
 Imputation = Literal["neighbours", "median"]
+_Scaling = Literal["auto", "standard", "none"]
+_Lacking = Literal["drop", "impute"]
 _CHOICES = {
-    "scaling": ("auto", "none", "standard"),
-    "lacking": ("drop", "impute"),
-    "imputation": ("median", "neighbours"),
+    name: sorted(get_args(of))
+    for name, of in (("scaling", _Scaling), ("lacking", _Lacking), ("imputation", Imputation))
 }
 
 
@@ -37,9 +38,9 @@ class PreparingOptions:
     category needs for its name to leave the client; others are pooled.
     """
 
-    scaling: Literal["auto", "standard", "none"] = "auto"
+    scaling: _Scaling = "auto"
     id: str = AUTO
-    lacking: Literal["drop", "impute"] = "drop"
+    lacking: _Lacking = "drop"
     imputation: Imputation = "neighbours"
     indicator: bool = False
     min_members: int = MIN_MEMBERS
