@@ -104,6 +104,7 @@ PARTS = (
     Part("fedavg-resnet", "a round of FedAvg, 100 clients with ResNet-18", speed("fedavg-resnet")),
     Part("fedavg-small", "a round of FedAvg, 10,000 clients with a perceptron", speed("fedavg-small")),
     Part("ccfc", "a round of CCFC's views, ten clients", speed("ccfc")),
+    Part("executions", "rounds of FedAvg and CCFC with compiled steps, and with products", speed("executions")),
     Part("fedcref/table-12", "FedCRef to convergence, by the number of clients", cell("fedcref/table-12")),
     Part("ccfc/table-1", "CCFC and its rivals by p", cell("ccfc/table-1", seeds=1)),
     *(

@@ -33,7 +33,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import engines
 from fedcref_iteration import synthetic_clients, training_operations
 from fedkin.core import Client, Method
-from fedkin.core.device import device_named, on
+from fedkin.core.device import Execution, device_named, on
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation, cores
 from fedkin.methods.clients.fedavg import FedAvgMethod
@@ -127,10 +127,7 @@ def fedavg(
 
     def part(device: torch.device, tiny: bool) -> Values:
         count, each = (3, min(FEW, samples)) if tiny else (clients, samples)
-        rng = derive_generator(0, "benchmark")
-        x, y = torch.rand(count, each, *shape, generator=rng), torch.arange(count * each).view(count, -1) % CLASSES
-        method = FedAvgMethod(module=module, rounds=100, local_epochs=1, batch_size=BATCH)
-        made = [Client(i, x[i], y[i]) for i in range(count)]
+        made, method = fedavg_work(module, shape, count, each)
 
         def round_of(where: torch.device, some: int = count, chunk: int | None = None) -> Callable[[], object]:
             return next_step(method, made[:some], where, chunk)
@@ -138,7 +135,7 @@ def fedavg(
         network = build(module, shape, CLASSES)
 
         def plain(some: int) -> None:
-            there = [(x[i].to(device), y[i].to(device)) for i in range(some)]
+            there = [(client.x.to(device), client.y.to(device)) for client in made[:some] if client.y is not None]
             plain_fedavg(network, there, device)
 
         few, busy = Share(min(20, count), count), max(on_processor or count, 2 * cores())
@@ -147,6 +144,14 @@ def fedavg(
         return with_share(with_ratios(found), count * each * operations_per_sample(network, shape), device, tiny)
 
     return part
+
+
+def fedavg_work(module: str, shape: tuple[int, ...], count: int, each: int) -> tuple[list[Client], Method]:
+    """Clients with so many samples each, and FedAvg for them."""
+    rng = derive_generator(0, "benchmark")
+    x, y = torch.rand(count, each, *shape, generator=rng), torch.arange(count * each).view(count, -1) % CLASSES
+    method = FedAvgMethod(module=module, rounds=100, local_epochs=1, batch_size=BATCH)
+    return [Client(i, x[i], y[i]) for i in range(count)], method
 
 
 def operations_per_sample(network: nn.Module, shape: tuple[int, ...]) -> float:
@@ -185,21 +190,44 @@ def flower(device: torch.device, tiny: bool) -> Values:
 
 def ccfc(device: torch.device, tiny: bool) -> Values:
     """A round of views."""
-    samples = 32 if tiny else 512
-    x = torch.rand(10, samples, 1, 28, 28, generator=derive_generator(0, "benchmark"))
+    clients, method = ccfc_work(tiny)
+
+    def round_of(where: torch.device, some: int = 10) -> Callable[[], object]:
+        return next_step(method, clients[:some], where)
+
+    return compared(round_of, device, Share(len(clients), len(clients)))
+
+
+def ccfc_work(tiny: bool) -> tuple[list[Client], Method]:
+    """Ten clients with images, and CCFC for them."""
+    x = torch.rand(10, 32 if tiny else 512, 1, 28, 28, generator=derive_generator(0, "benchmark"))
     method = CCFCMethod(pretrain_rounds=100, cluster_rounds=1, batch_size=16 if tiny else 128)
+    return [Client(i, part) for i, part in enumerate(x)], method
 
-    def round_of(where: torch.device, some: int = len(x)) -> Callable[[], object]:
-        return next_step(method, [Client(i, part) for i, part in enumerate(x)][:some], where)
 
-    return compared(round_of, device, Share(len(x), len(x)))
+def executions(device: torch.device, tiny: bool) -> Values:
+    """The rounds of ``fedavg-lenet`` and ``ccfc`` there with other settings of their steps, compiled on a GPU alone."""
+    works = {"FedAvg": fedavg_work("lenet5", (1, 28, 28), *((3, FEW) if tiny else (100, 500))), "CCFC": ccfc_work(tiny)}
+    settings = {"FedAvg": ("FedAvg", Execution()), "FedAvg, products": ("FedAvg", Execution(convolutions="products"))}
+    if device.type == "cuda":
+        settings["FedAvg, compiled"] = "FedAvg", Execution(compile=True)
+        settings["CCFC"], settings["CCFC, compiled"] = ("CCFC", Execution()), ("CCFC", Execution(compile=True))
+    found = {}
+    for name, (work, execution) in settings.items():
+        clients, method = works[work]
+        found[f"seconds, {name}"] = least(next_step(method, clients, device, execution=execution), device)
+    return found
 
 
 def next_step(
-    method: Method, clients: list[Client], where: torch.device, chunk: int | None = None
+    method: Method,
+    clients: list[Client],
+    where: torch.device,
+    chunk: int | None = None,
+    execution: Execution | None = None,
 ) -> Callable[[], object]:
     """What takes a method's next step there, each time it is called, so many clients at a time."""
-    with on(where):
+    with on(where, execution=execution):
         fed = LocalFederation(clients, chunk=chunk)
     state = method.init(fed)
 
@@ -233,7 +261,7 @@ def compared(
     """Seconds there, there without recorded steps, on the processor, and of a plain loop there; and the ratios."""
     found = {"seconds": least(work(device), device)}
     if device.type == "cuda":
-        with on(device, cuda_graphs=False):
+        with on(device, execution=Execution(cuda_graphs=False)):
             found["seconds, not recorded"] = least(work(device), device)
     processor = torch.device("cpu")
     found["seconds, processor"] = least(work(processor, on_processor.some), processor) * on_processor.times
@@ -287,6 +315,7 @@ PARTS: dict[str, Callable[[torch.device, bool], Values]] = {
     "fedavg-resnet": fedavg("resnet18", (3, 32, 32), 100, 64, on_processor=4),
     "fedavg-small": fedavg("perceptron", (1, 8, 8), 10_000, 32),
     "ccfc": ccfc,
+    "executions": executions,
 }
 
 

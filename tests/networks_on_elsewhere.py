@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import second_device
-from fedkin.core.device import on, placed
+from fedkin.core.device import Execution, on, placed
 from fedkin.methods.samples.ccfc.augmentation import augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import Backbone, Design
 from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
@@ -162,6 +162,29 @@ def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], de
         assert loss == pytest.approx(our_loss, rel=1e-3)
 
 
+@pytest.mark.parametrize(("module", "shape"), [("lenet5", IMAGES), (NORMED, COLOURS)])
+@pytest.mark.parametrize("execution", [Execution(convolutions="products"), Execution(convolutions="faster")])
+def test_convolutions_in_another_form_train_the_same(execution: Execution, module: str, shape: tuple[int, ...]) -> None:
+    descent = Descent(epochs=2, batch_size=8)
+    alone = [job.alone() for job in jobs(module, shape, descent)]
+    with on(ELSEWHERE, execution=execution):
+        together = descend_all(jobs(module, shape, descent))
+    for (model, loss), (ours, our_loss) in zip(alone, together, strict=True):
+        assert torch.allclose(model, ours, rtol=0, atol=max(second_device.TOLERANCE, 1e-5))
+        assert loss == pytest.approx(our_loss, rel=1e-3)
+
+
+@pytest.mark.skipif(not second_device.REAL, reason="nothing is compiled for a stand-in")
+def test_compiled_steps_train_the_same() -> None:
+    descent = Descent(epochs=8, batch_size=8)
+    alone = [job.alone() for job in jobs("lenet5", IMAGES, descent)]
+    with on(ELSEWHERE, execution=Execution(compile=True)):
+        together = descend_all(jobs("lenet5", IMAGES, descent))
+    for (model, loss), (ours, our_loss) in zip(alone, together, strict=True):
+        assert torch.allclose(model, ours, rtol=0, atol=second_device.TOLERANCE)
+        assert loss == pytest.approx(our_loss, rel=1e-3)
+
+
 def test_what_memory_does_not_hold_together_trains_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     with on(ELSEWHERE):
         together = descend_all(jobs("perceptron", VECTORS, Descent(batch_size=8)))
@@ -179,7 +202,7 @@ def test_recorded_steps_are_the_same_to_the_bit(module: str) -> None:
     long = Descent(epochs=epochs, batch_size=8, momentum=0.9)
     found = []
     for cuda_graphs in (True, False):
-        with on(ELSEWHERE, cuda_graphs=cuda_graphs):
+        with on(ELSEWHERE, execution=Execution(cuda_graphs=cuda_graphs)):
             found.append([descend_all(jobs(module, shape, long)) for _ in range(times)])
     for ours, theirs in zip(found[0], found[1], strict=True):
         for (model, loss), (other, other_loss) in zip(ours, theirs, strict=True):

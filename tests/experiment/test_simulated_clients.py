@@ -99,6 +99,8 @@ def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path
         ("engine.drop_rate=0.1", "'engine.drop_rate' is for the local engine"),
         ("engine.tf32=true", "'engine.tf32' is for the local engine"),
         ("engine.cuda_graphs=false", "'engine.cuda_graphs' is for the local engine"),
+        ("engine.compile=true", "'engine.compile' is for the local engine"),
+        ("engine.convolutions=products", "'engine.convolutions' is for the local engine"),
         ("engine.chunk=3", "'engine.chunk' is for the local engine"),
         ("engine.failures=[[1, 1]]", "'engine.failures' is for the local engine"),
     ],

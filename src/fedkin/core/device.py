@@ -11,7 +11,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from importlib.util import find_spec
+from shutil import which
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,9 +31,30 @@ ONE_AT_A_TIME = threading.RLock()
 """Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
 enough, and one thread's work would get into the steps that another records."""
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
-_cuda_graphs: ContextVar[bool] = ContextVar("cuda_graphs", default=True)
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 _copies: dict[torch.device, _Copies] = {}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How training steps are executed; see `fedkin.nn.recording` and `fedkin.nn.stacked_gradients`.
+
+    Attributes
+    ----------
+    cuda_graphs : bool
+        Whether an NVIDIA GPU may record steps and replay them.
+    compile : bool
+        Whether `torch.compile` makes one operation of several in a step that could be recorded.
+    convolutions : {"grouped", "products", "faster"}
+        How convolutions of a stack of clients' models are computed.
+    """
+
+    cuda_graphs: bool = True
+    compile: bool = False
+    convolutions: Literal["grouped", "products", "faster"] = "grouped"
+
+
+_execution: ContextVar[Execution] = ContextVar("execution", default=Execution())  # noqa: B039 it is frozen
 
 
 def device() -> torch.device:
@@ -39,31 +63,29 @@ def device() -> torch.device:
 
 
 @contextmanager
-def on(where: torch.device, tf32: bool | None = None, cuda_graphs: bool | None = None) -> Iterator[None]:
+def on(where: torch.device, tf32: bool | None = None, execution: Execution | None = None) -> Iterator[None]:
     """Set the device that this thread's networks compute on, inside the context.
 
     A thread that is started inside begins with the processor.
 
     `tf32` says whether an NVIDIA GPU may round the factors of products to TF32, for the whole process: by default, as
     `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
-    `cuda_graphs` says whether it may record training steps and replay them, see `fedkin.nn.recording`; by default, as
-    outside of the context: yes.
+    `execution` says how training steps are executed; by default, as outside of the context.
     """
     if where.type == "cuda":
         _settle(tf32)
-    recorded = _cuda_graphs.get() if cuda_graphs is None else cuda_graphs
-    token, other = _device.set(where), _cuda_graphs.set(recorded)
+    token, other = _device.set(where), _execution.set(execution or _execution.get())
     try:
         with _stream(where):
             yield
     finally:
         _device.reset(token)
-        _cuda_graphs.reset(other)
+        _execution.reset(other)
 
 
-def cuda_graphs() -> bool:
-    """Return whether this thread's training steps may be recorded as CUDA graphs: yes, unless `on` says no."""
-    return _cuda_graphs.get()
+def execution() -> Execution:
+    """Return how this thread's training steps are executed: as by default, unless `on` says otherwise."""
+    return _execution.get()
 
 
 def _stream(where: torch.device) -> AbstractContextManager[Any]:
@@ -144,6 +166,16 @@ def device_named(name: str, option: str) -> torch.device:
     if name not in there:
         raise FedkinError(f"{option} is '{name}'; it should be auto or a device of this machine: {', '.join(there)}.")
     return there[name]
+
+
+def check_compiler(where: torch.device) -> None:
+    """Raise FedkinError if `torch.compile` has nothing here to compile with for the device."""
+    if where.type == "cuda" and not find_spec("triton"):
+        raise FedkinError("'engine.compile' needs Triton on an NVIDIA GPU, which is not installed.")
+    if where.type == "cpu" and not any(map(which, (os.environ.get("CXX", "g++"), "clang++"))):
+        raise FedkinError("'engine.compile' needs a C++ compiler on a processor, and neither g++ nor clang++ is here.")
+    if where.type not in ("cpu", "cuda"):
+        raise FedkinError(f"'engine.compile' is for an NVIDIA GPU and for processors, not for '{where}'.")
 
 
 def _accelerators() -> list[torch.device]:

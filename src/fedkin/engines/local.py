@@ -19,7 +19,7 @@ import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
 from fedkin.core.contract import carried_out
-from fedkin.core.device import cuda_graphs, device, on
+from fedkin.core.device import device, execution, on
 from fedkin.core.seeds import derive_bytes, derive_generator
 
 _MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
@@ -110,7 +110,7 @@ class LocalFederation(Federation):
         self.clients = {client.id: client for client in clients}
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")
-        self.device, self.cuda_graphs = device(), cuda_graphs()
+        self.device, self.execution = device(), execution()
         self.chunk = chunk
         self.workers = workers or (cores() if self.device.type == "cpu" else min(cores(), _AT_ONCE))
         # One pool for all exchanges: new threads would fault all their memory in again.
@@ -135,7 +135,7 @@ class LocalFederation(Federation):
                 self.clients[i].noise = self.clients[i].rng
                 self.clients[i].secret = partial(self._secret, i)
             spent = -time.thread_time()
-            with on(self.device, cuda_graphs=self.cuda_graphs):
+            with on(self.device, execution=self.execution):
                 replies = carried_out(task, [self.clients[i] for i in ids], [payloads[i] for i in ids])
             spent += time.thread_time()
             with self._clock:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import Federation, FedkinError
-from fedkin.core.device import device_named, on
+from fedkin.core.device import check_compiler, device_named, on
 from fedkin.core.errors import raised_by, refuse
 from fedkin.core.extras import require
 from fedkin.core.files import LOCK, folder_lock
@@ -156,7 +156,9 @@ def open_federation(
     """
     engine = config.engine
     device = None if read_only else device_named(engine.device, "'engine.device'")
-    with nullcontext() if device is None else on(device, engine.tf32, engine.cuda_graphs):
+    if device is not None and engine.compile:
+        check_compiler(device)
+    with nullcontext() if device is None else on(device, engine.tf32, engine.execution):
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         with _reached(config, population, folder, progress, read_only) as fed:

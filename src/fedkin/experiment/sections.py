@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt, Interval, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
 from pydantic_core import PydanticCustomError
 
+from fedkin.core.device import Execution
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.preparing_options import Imputation, PreparingOptions
 from fedkin.data.reading.asked_columns import COLUMN_KEYS
@@ -148,6 +149,13 @@ class EngineSection(BaseModel):
     cuda_graphs : bool
         Whether an NVIDIA GPU may record training steps as CUDA graphs and replay them: the same results in less time,
         and more memory. On the local engine only.
+    compile : bool
+        Whether `torch.compile` joins operations of the training steps of `ccfc`, `scfc`, and clients' stacks. The first
+        step takes up to minutes, and results are rounded otherwise. On the local engine only.
+    convolutions : {"grouped", "products", "faster"}
+        How a stack computes its clients' convolutions: as grouped ones, as matrix products of patches, which take more
+        memory, or as is faster, which is measured at the first step of a stack. Results are rounded otherwise, so that
+        with "faster" the clock decides on their last digits. On the local engine only.
     workers : int or "auto"
         Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four.
     chunk : int or "auto"
@@ -188,6 +196,8 @@ class EngineSection(BaseModel):
     device: _Name = "cpu"
     tf32: bool = False
     cuda_graphs: bool = True
+    compile: bool = False
+    convolutions: Literal["grouped", "products", "faster"] = "grouped"
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
     drop_rate: Annotated[float, Interval(ge=0, lt=1)] = 0.0
@@ -203,6 +213,11 @@ class EngineSection(BaseModel):
     quorum: Annotated[float, Interval(gt=0, le=1)] = 1.0
     late: Literal["refuse", "count"] = "refuse"
     min_clients: PositiveInt = 2
+
+    @property
+    def execution(self) -> Execution:
+        """How training steps are executed."""
+        return Execution(self.cuda_graphs, self.compile, self.convolutions)
 
 
 class FederationSection(BaseModel):

@@ -124,7 +124,7 @@ def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
 
 
 def _check(engine: EngineSection, population: Population, scenario: str) -> None:
-    for name in ("tf32", "cuda_graphs", "chunk", "drop_rate", "failures"):
+    for name in ("tf32", "cuda_graphs", "compile", "convolutions", "chunk", "drop_rate", "failures"):
         if getattr(engine, name) != EngineSection.model_fields[name].default:
             raise FedkinError(f"'engine.{name}' is for the local engine; leave it out with engine.name = \"flower\".")
     if population.drift is not None or population.arrivals is not None:

@@ -12,26 +12,26 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
-from torch import Tensor
-from torch.func import functional_call, grad_and_value, vmap
+from torch import Tensor, nn
 
-from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
+from fedkin.core.device import ONE_AT_A_TIME, Execution, device, execution, placed, stack_memory
 from fedkin.nn.architecture import Architecture
 from fedkin.nn.descent import Descent, UpdateRule, batch_orders, descend, steps_of
 from fedkin.nn.layers import Dropout
+from fedkin.nn.product_convolution import is_plain
 from fedkin.nn.recording import Recorded
-from fedkin.nn.resident import Resident
+from fedkin.nn.stacked_gradients import StackedGradients
 
 _FLOAT = 4
 _PER_OUTPUT = 4
 """Numbers in memory per output of a layer: the output, its gradient, and what the layer keeps to compute that."""
 _MOST_KEPT = 4
-_KEPT: OrderedDict[tuple[Architecture, Descent, int, torch.device], _Models] = OrderedDict()
+_KEPT: OrderedDict[tuple[Architecture, Descent, int, torch.device, Execution], _Models] = OrderedDict()
 """Memory of the stacks trained last, for the next ones of their kind."""
 
 Trained = tuple[Tensor, float]
@@ -109,7 +109,7 @@ def _together(jobs: Sequence[Job]) -> list[Trained]:
 
 def _models_for(jobs: Sequence[Job]) -> _Models:
     """Return memory for the models of as many leading jobs as fit, that of before if it is of the same kind."""
-    kind = (jobs[0].architecture, jobs[0].descent, len(jobs), device())
+    kind = (jobs[0].architecture, jobs[0].descent, len(jobs), device(), execution())
     if kind in _KEPT:
         _KEPT.move_to_end(kind)
         return _KEPT[kind]
@@ -128,7 +128,8 @@ def _models_for(jobs: Sequence[Job]) -> _Models:
 def _fitting(jobs: Sequence[Job]) -> int:
     """Return the number of leading jobs that fit in the free memory of the device together, at least 1."""
     architecture, descent = jobs[0].architecture, jobs[0].descent
-    model = UpdateRule.copies(descent) * architecture.size + _PER_OUTPUT * descent.batch_size * _outputs(architecture)
+    outputs = _outputs(architecture, execution().convolutions != "grouped")
+    model = UpdateRule.copies(descent) * architecture.size + _PER_OUTPUT * descent.batch_size * outputs
     left = stack_memory()
     for count, job in enumerate(jobs):
         left -= _FLOAT * (model + 2 * job.x.numel())  # kept for the next round, and joined for this one
@@ -138,12 +139,19 @@ def _fitting(jobs: Sequence[Job]) -> int:
 
 
 @lru_cache(maxsize=32)
-def _outputs(architecture: Architecture) -> int:
-    """Return the number of outputs of all layers together for one sample."""
+def _outputs(architecture: Architecture, patches: bool) -> int:
+    """Return the number of outputs of all layers together for one sample, and of `patches` of convolutions if asked."""
     counts: list[int] = []
+
+    def count(part: nn.Module, _x: object, y: object) -> None:
+        if isinstance(y, Tensor):
+            counts.append(y.numel())
+            if patches and isinstance(part, nn.Conv2d) and is_plain(part):
+                counts.append(y.numel() // part.out_channels * part.weight[0].numel())
+
     module = architecture.module(torch.zeros(architecture.size))
     for part in module.modules():
-        part.register_forward_hook(lambda _part, _x, y: counts.append(y.numel() if isinstance(y, Tensor) else 0))
+        part.register_forward_hook(count)
     with torch.no_grad():
         module(torch.zeros(1, *architecture.shape))
     return sum(counts)
@@ -156,11 +164,10 @@ class _Models:
     """
 
     def __init__(self, count: int, architecture: Architecture, descent: Descent) -> None:
-        resident = architecture.new_resident()
-        self.count, self.where, self.needs_pairs = count, resident.device, resident.needs_pairs
+        self._gradients = StackedGradients(architecture, (count, descent.batch_size))
+        self.count, self.where, self.needs_pairs = count, device(), self._gradients.needs_pairs
         self.trainable = architecture.parameters
         self.values = torch.zeros(count, architecture.size, device=self.where)
-        self._gradients = _StackedGradients(resident)
         self.rule = UpdateRule(self.values[:, : self.trainable].clone(), descent, self._gradients.frozen)
         self.step_all, self.step_some = Recorded(self._step_all), Recorded(self._step_some)
 
@@ -262,58 +269,3 @@ class _ClientStack:
         learnt = counts > 1 if self.needs_pairs else counts > 0
         losses, counts = (part[learnt][-self.per_epoch[k] :] for part in (losses[: len(counts)], counts))
         return float((losses * counts).sum() / counts.sum()) if len(counts) else math.nan
-
-
-class _StackedGradients:
-    """Gradients of many models of one module, computed together by `vmap`."""
-
-    def __init__(self, resident: Resident) -> None:
-        self.module, criterion = resident.module.train(), resident.criterion
-        self.parameters = _places(self.module.named_parameters())
-        named = self.module.named_parameters()
-        self.frozen = [self.parameters[name].where for name, parameter in named if not parameter.requires_grad]
-        by_kind = sorted(self.module.named_buffers(), key=lambda named: not named[1].is_floating_point())
-        self.buffers = _places(by_kind, at=sum(part.numel() for part in self.module.parameters()))
-
-        def loss(params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-            return criterion(functional_call(self.module, (params, buffers), (x,)), y)
-
-        self.of = vmap(grad_and_value(loss))
-
-    def __call__(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``; buffers change in place.
-
-        `x` is ``(k, batch, *shape)``, and `y` ``(k, batch)`` or ``(k, batch, outputs)``.
-        """
-        params = {name: place.of(models) for name, place in self.parameters.items()}
-        buffers = {name: place.copy_of(models) for name, place in self.buffers.items()}
-        grads, losses = self.of(params, buffers, x, y)
-        for name, place in self.buffers.items():
-            models[:, place.where] = buffers[name].reshape(len(models), -1).to(models.dtype)
-        return torch.cat([grads[name].reshape(len(models), -1) for name in self.parameters], dim=1), losses
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Position and shape of one of a module's tensors within the flat vector of its model."""
-
-    where: slice
-    shape: torch.Size
-    dtype: torch.dtype
-
-    def of(self, models: Tensor) -> Tensor:
-        """Return views of this tensor in models ``(k, size)``."""
-        return models[:, self.where].view(len(models), *self.shape)
-
-    def copy_of(self, models: Tensor) -> Tensor:
-        """Return a contiguous copy, in which `vmap` can update batch-norm statistics in place."""
-        return self.of(models).to(self.dtype).clone(memory_format=torch.contiguous_format)
-
-
-def _places(parts: Iterable[tuple[str, Tensor]], at: int = 0) -> dict[str, _Place]:
-    """Return the positions of tensors laid one after another from `at`, by name."""
-    places = {}
-    for name, part in parts:
-        places[name] = _Place(slice(at, at + part.numel()), part.shape, part.dtype)
-        at += part.numel()
-    return places

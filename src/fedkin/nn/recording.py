@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fedkin.core.device import cuda_graphs, device
+from fedkin.core.device import device, execution
 
 Step = Callable[..., Tensor]
 Kind = tuple[tuple[torch.Size, torch.dtype], ...]
@@ -41,7 +41,7 @@ class Recorded:
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """Return what the step returns; a copy, if it was replayed."""
-        if device().type != "cuda" or self._uses < _ENOUGH or not cuda_graphs():
+        if device().type != "cuda" or self._uses < _ENOUGH or not execution().cuda_graphs:
             return self._step(*inputs)
         kind = tuple((part.shape, part.dtype) for part in inputs)
         if kind not in self._recordings:

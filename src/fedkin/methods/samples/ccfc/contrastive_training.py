@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
-from fedkin.core.device import device
+from fedkin.core.device import device, execution
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, Views
 from fedkin.methods.samples.ccfc.contrastive import (
     ContrastiveNetwork,
@@ -223,13 +223,15 @@ class _Step:
     def __init__(self, resident: Resident, training: ContrastiveTraining, loss: Callable[..., Tensor]) -> None:
         self.moments = AdamMoments.like(resident.params)
         self._resident, self._training, self._loss = resident, training, loss
+        self._compiled = torch.compile(loss, dynamic=False) if execution().compile else loss
         self.take = Recorded(self._taken)
 
     def _taken(self, *inputs: Tensor) -> Tensor:
         """Take a step on a batch; return its loss."""
         self._resident.grad.zero_()
+        usual = len(inputs[0]) == self._training.batch_size  # each other length would be compiled anew
         with self._training.products():
-            loss = self._loss(_network(self._resident), *inputs)
+            loss = (self._compiled if usual else self._loss)(_network(self._resident), *inputs)
         loss.backward()
         self.moments.step(self._resident.params, self._resident.grad, self._training.learning_rate)
         return loss.detach()
@@ -247,7 +249,7 @@ def _joined(draws: Sequence[Draws]) -> Draws:
 
 def _step_of(resident: Resident, training: ContrastiveTraining, objective: _Objective) -> _Step:
     """Return the resident's step for this training and objective, the one of before if there was one."""
-    kind = (training, objective.kind)
+    kind = (training, objective.kind, execution())
     if kind not in resident.steps:
         resident.steps.clear()  # a GPU keeps the memory of recorded steps
         resident.steps[kind] = _Step(resident, training, objective.loss)
