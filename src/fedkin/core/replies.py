@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import torch
@@ -26,6 +26,8 @@ MAX_CLASSES = 2**15
 MAX_TEXT = 4096
 """Maximum number of characters of a text that may be sent."""
 _MAX_NAME = 256
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half a character, which no encoding has."""
 _BEYOND = re.escape(f"{-MAX_UPDATE:g} to {MAX_UPDATE:g}")
 _DIVERGED = re.compile(rf"'(updates?|models?)' is not (finite|within {_BEYOND})")
 
@@ -236,7 +238,7 @@ def text_objection(text: str) -> str | None:
     """Return why a text must not be sent, or ``None`` if it may."""
     if len(text) > MAX_TEXT:
         return f"is a text of more than {MAX_TEXT} characters"
-    return "is no valid text" if any("\ud800" <= letter <= "\udfff" for letter in text) else None
+    return "is no valid text" if _HALF.search(text) else None
 
 
 def tells_of_divergence(reason: str) -> bool:
@@ -246,7 +248,7 @@ def tells_of_divergence(reason: str) -> bool:
 
 def are_finite(*numbers: float) -> bool:
     """Return whether no number is NaN or infinite."""
-    return all(number == number and abs(number) != float("inf") for number in numbers)
+    return all(map(isfinite, numbers))
 
 
 def extremes(tensor: Tensor) -> tuple[float, float]:

@@ -74,7 +74,8 @@ class Means:
         if cluster not in self.sums:
             self.sums[cluster] = torch.zeros(self.size, dtype=torch.float64)
         self.sums[cluster].add_(update, alpha=weight)
-        self._common.add_(update[: self.shared], alpha=weight)
+        if self.shared:
+            self._common.add_(update[: self.shared], alpha=weight)
 
     def of(self, cluster: int) -> Tensor:
         """Return the cluster's average ``(size,)`` in float32; zeros if the cluster has no updates."""

@@ -98,7 +98,8 @@ class Architecture(ABC):
         """Yield `resident` with the model of `vector` loaded (see `Resident.load`), in evaluation or training mode."""
         with self.resident() as resident:
             resident.load(vector, rng)
-            resident.module.train(training)
+            if resident.module.training != training:
+                resident.module.train(training)
             yield resident
 
     def new_resident(self) -> Resident:

@@ -10,7 +10,6 @@ then the last batches, length by length.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -206,57 +205,60 @@ class _ClientStack:
         models.load([job.start for job in jobs])
         descent = jobs[0].descent
         self.x, self.y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
+        self.batch_size = descent.batch_size
         self.batches: list[list[Tensor]] = []
         self.per_epoch: list[int] = []
         first = 0
         for job in jobs:
             total, per_epoch = steps_of(len(job.x), descent)
             orders = batch_orders(len(job.x), total, job.rng, descent.batch_size)
-            batches = [first + rows for order in orders for rows in order.split(descent.batch_size)]
-            self.batches.append(batches)
+            self.batches.append([rows for order in orders for rows in (first + order).split(descent.batch_size)])
             self.per_epoch.append(per_epoch)
             first += len(job.x)
         self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=self.where)
+        self.counts = torch.zeros(self.losses.shape)  # samples of each batch, 0 if nothing was learnt from it
 
     def train(self) -> list[Trained]:
         """Train all models to the end; return each with its mean loss in the last epoch."""
         for members, steps, rows in self._schedule():
             self._step(members, steps, rows)
-        losses = self.losses.cpu()
-        return [(model, self._mean_loss(k, losses[k])) for k, model in enumerate(self.models.values.cpu())]
+        return list(zip(self.models.values.cpu(), self._mean_losses(), strict=True))
 
     def _schedule(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield, for every common step, the models ``(k,)``, their step counts ``(k,)`` and batch rows ``(k, batch)``.
 
         All are sent to the device in one transfer.
         """
-        done = [0] * len(self.batches)
         shapes: list[tuple[int, int]] = []
         parts: list[Tensor] = []
-        while group := self._next(done):
-            steps = [done[k] for k in group]
-            rows = torch.stack([self.batches[k][step] for k, step in zip(group, steps, strict=True)])
-            for k in group:
-                done[k] += 1
-            if rows.shape[1] == 1 and self.needs_pairs:  # a batch norm cannot learn from one sample
-                continue
-            shapes.append((len(group), rows.shape[1]))
-            parts += [torch.tensor(group), torch.tensor(steps), rows.flatten()]
+        for group in self._groups():
+            rows = torch.cat([self.batches[k][step] for k, step in group])
+            members, steps = torch.tensor(group).unbind(1)
+            models, batch = len(group), len(rows) // len(group)
+            self.counts[members, steps] = batch
+            shapes.append((models, batch))
+            parts += [members, steps, rows]
         there = torch.cat(parts).to(self.where) if parts else torch.empty(0)
         at = 0
         for models, batch in shapes:
-            members, steps_done, taken = there[at : at + models * (batch + 2)].split([models, models, models * batch])
-            yield members, steps_done, taken.view(models, batch)
+            members, steps, rows = there[at : at + models * (batch + 2)].split([models, models, models * batch])
+            yield members, steps, rows.view(models, batch)
             at += models * (batch + 2)
 
-    def _next(self, done: Sequence[int]) -> list[int]:
-        """Return the models that step next: of those in the earliest epoch, the ones with the longest batches."""
-        waiting = [k for k, batches in enumerate(self.batches) if done[k] < len(batches)]
-        epochs = {k: done[k] // self.per_epoch[k] for k in waiting}
-        earliest = min(epochs.values(), default=0)
-        lengths = {k: len(self.batches[k][done[k]]) for k in waiting if epochs[k] == earliest}
-        longest = max(lengths.values(), default=0)
-        return [k for k, length in lengths.items() if length == longest]
+    def _groups(self) -> list[list[tuple[int, int]]]:
+        """Return what models step together, in order: for every common step, pairs of a model and its step count.
+
+        In an epoch models take their full batches first, then their last ones, the longest first.
+        """
+        groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        for k, batches in enumerate(self.batches):
+            for step, length in enumerate(map(Tensor.numel, batches)):
+                if length == 1 and self.needs_pairs:  # a batch norm cannot learn from one sample
+                    continue
+                epoch, at = divmod(step, self.per_epoch[k])
+                turn = at if length == self.batch_size else 0
+                groups.setdefault((epoch, -length, turn), []).append((k, step))
+        return [groups[when] for when in sorted(groups)]
 
     def _step(self, members: Tensor, steps: Tensor, rows: Tensor) -> None:
         x, y = self.x[rows], self.y[rows]
@@ -264,8 +266,10 @@ class _ClientStack:
         losses = self.models.step_all(x, y) if everyone else self.models.step_some(members, x, y)
         self.losses[members, steps] = losses
 
-    def _mean_loss(self, k: int, losses: Tensor) -> float:
-        counts = torch.tensor([len(rows) for rows in self.batches[k]], dtype=torch.float32)
-        learnt = counts > 1 if self.needs_pairs else counts > 0
-        losses, counts = (part[learnt][-self.per_epoch[k] :] for part in (losses[: len(counts)], counts))
-        return float((losses * counts).sum() / counts.sum()) if len(counts) else math.nan
+    def _mean_losses(self) -> list[float]:
+        """Return each model's mean loss in the last epoch that it has learnt from, or NaN if there is none."""
+        left = (self.counts > 0).flip(1).cumsum(1).flip(1)  # batches to learn from, with the present one
+        last = left <= torch.tensor(self.per_epoch).unsqueeze(1)
+        losses, counts = self.losses.cpu().where(last, 0.0), self.counts.where(last, 0.0)
+        means: list[float] = ((losses * counts).sum(1) / counts.sum(1)).tolist()
+        return means

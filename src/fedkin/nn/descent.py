@@ -117,10 +117,7 @@ def descend(
     """
     with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)
-        if descent.recipe is None:
-            optimizer = _Optimizer(resident, start[: architecture.parameters], descent)
-        else:
-            optimizer = _ByRecipe(resident, start[: architecture.parameters], descent, rng)
+        optimizer = _Optimizer(resident, descent) if descent.recipe is None else _ByRecipe(resident, descent, rng)
         total, per_epoch = steps_of(len(x), descent)
         epochs = [
             optimizer.through(x, y, order, descent.batch_size)
@@ -144,11 +141,11 @@ def batch_orders(n: int, total: int, rng: torch.Generator, batch_size: int) -> I
 
 
 class _Optimizer:
-    """Optimiser steps on the trainable part of a resident's vector."""
+    """Optimiser steps on the trainable part of a resident's vector, from the model that is loaded."""
 
-    def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
+    def __init__(self, resident: Resident, descent: Descent) -> None:
         self.resident, self.params, self.grad, self.descent = resident, resident.params, resident.grad, descent
-        self.rule = UpdateRule(resident.laid_out(start), descent, resident.frozen)
+        self.rule = UpdateRule(resident.params.clone(), descent, resident.frozen)
 
     def through(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int) -> Losses:
         """Take one step on every batch of `order`, as `Resident.descend` does."""
@@ -172,8 +169,8 @@ class _Optimizer:
 class _ByRecipe(_Optimizer):
     """Optimiser steps by a recipe's own optimiser and augmentation, on the module's own parameters."""
 
-    def __init__(self, resident: Resident, start: Tensor, descent: Descent, rng: torch.Generator) -> None:
-        super().__init__(resident, start, descent)
+    def __init__(self, resident: Resident, descent: Descent, rng: torch.Generator) -> None:
+        super().__init__(resident, descent)
         assert descent.recipe is not None
         self.rule.is_plain, self.rng, self.recipe = False, rng, recipe_of(descent.recipe)
         self.own = self.recipe.optimizer_for(resident.module, descent.learning_rate)

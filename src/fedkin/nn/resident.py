@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from fedkin.core.device import device
 from fedkin.core.seeds import draw_seed, seeded_globally
 from fedkin.nn.cheap_layers import with_cheap_layers
-from fedkin.nn.layers import set_generator, with_own_dropout
+from fedkin.nn.layers import Dropout, set_generator, with_own_dropout
 
 Losses = tuple[Tensor, Tensor]
 """Mean losses of some batches, and their numbers of samples."""
@@ -55,6 +55,7 @@ class Resident:
         self.channels_last, self.criterion = channels_last, criterion
         self._rng: torch.Generator | None = None
         self._draws = None if self.device.type == "cpu" else False
+        self._has_dropout = any(isinstance(part, Dropout) for part in self.module.modules())
         self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
         floating = [part for part in parts_of(self.module) if part.is_floating_point()]
         self._counters = [part for part in parts_of(self.module) if not part.is_floating_point()]
@@ -88,8 +89,9 @@ class Resident:
         ):
             counter.copy_(value.view_as(counter))
         if rng is not None:
-            set_generator(self.module, rng)
             self._rng = rng
+            if self._has_dropout:
+                set_generator(self.module, rng)
 
     def vector(self) -> Tensor:
         """Return a copy of the present model as one vector ``(size,)``, on the CPU."""

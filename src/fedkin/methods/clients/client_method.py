@@ -18,7 +18,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, State
 from fedkin.core.contract import check_labels
 from fedkin.core.method import Count, Positive, display_name, refuse_unused
-from fedkin.core.replies import reals, updates
+from fedkin.core.replies import reals
 from fedkin.data.reading.arrays import common_shape
 from fedkin.methods.clients.client_tasks import describe, labels_of, losses, lowest_loss, train
 from fedkin.methods.clients.round_record import UNKNOWN
@@ -194,7 +194,7 @@ class ClientMethod(Method[Any]):
         self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]
     ) -> Iterator[tuple[int, Payload]]:
         """Have clients train `starts`, their models by client; yield (client, reply of `client_tasks.train`)."""
-        return fed.stream(train, self.training(state, starts), {"update": updates(state.models.shape[1])})
+        return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor], **more: Any) -> dict[int, Payload]:
         """Return payloads of `client_tasks.train` by client; clients that start from the same model share one."""
