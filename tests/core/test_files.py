@@ -10,12 +10,14 @@ from fedkin.core import FedkinError
 from fedkin.core.files import (
     LOCK,
     append,
+    ending_of,
     file_lock,
     folder_lock,
     make_private,
     read_json,
     read_tables,
     similar_path,
+    stem_of,
     write_atomically,
 )
 from fedkin.core.trees import load_tree
@@ -210,3 +212,18 @@ def test_a_pipe_is_no_toml_file_and_is_not_waited_for(tmp_path: Path) -> None:
         read_tables(tmp_path / "x.toml")
     with pytest.raises(FedkinError, match="it is no regular file, but a directory"):
         read_tables(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "ending"),
+    [
+        ("north.CSV", "north", ".csv"),
+        ("north.v2.csv.gz", "north.v2", ".csv"),
+        ("sites/a.TSV.GZ", "a", ".tsv"),
+        ("a.npz.gz", "a.npz", ".gz"),
+        ("csv.gz", "csv", ".gz"),
+        ("north", "north", ""),
+    ],
+)
+def test_names_end_in_what_a_file_holds(name: str, stem: str, ending: str) -> None:
+    assert (stem_of(name), ending_of(Path(name))) == (stem, ending)

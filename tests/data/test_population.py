@@ -102,6 +102,8 @@ def test_somebody_must_be_left():
 
 def test_short_names_stay_different():
     assert short_names(["a.csv", "b.v2", "a.npz"]) == ["a.csv", "b.v2", "a.npz"]
+    assert short_names(["a.csv", "b.csv.gz"]) == ["a", "b"]
+    assert short_names(["a.csv", "a.csv.gz"]) == ["a.csv", "a.csv.gz"]
 
 
 def test_a_client_without_a_name_is_called_by_its_id():

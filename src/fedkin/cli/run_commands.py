@@ -178,11 +178,12 @@ def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
 
 def _new_folder(config: Config) -> Path:
     """``runs/<method>-<data>-seed<seed>``, with a counter if it is taken; a file is called without its suffix."""
+    from fedkin.core.files import ending_of, stem_of
     from fedkin.data.reading.client_files import READERS
     from fedkin.experiment import registry
 
     source = Path(config.data.source)
-    name = source.stem if source.suffix.lower() in READERS else source.name
+    name = stem_of(source) if ending_of(source) in READERS else source.name
     data = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "data"
     first = Path("runs") / f"{registry.file_name(config.method_name)}-{data}-seed{config.seed}"
     folder, count = first, 1

@@ -151,6 +151,23 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def ending_of(name: str | Path) -> str:
+    """Return a file's suffix in small letters; of a compressed table that of the table: ``.csv`` of ``a.csv.gz``."""
+    path = Path(name)
+    return path.suffix.lower() if (inner := _compressed(path)) is None else Path(inner).suffix.lower()
+
+
+def stem_of(name: str | Path) -> str:
+    """Return a file's name without the suffix, of a compressed table without both: ``a`` of ``a.csv.gz``."""
+    return Path(_compressed(Path(name)) or name).stem
+
+
+def _compressed(path: Path) -> str | None:
+    """Return the name of the table in a compressed file, None if the file is not called like one."""
+    is_one = path.suffix.lower() == ".gz" and path.stem.lower().endswith((".csv", ".tsv"))
+    return path.stem if is_one else None
+
+
 def similar_path(path: Path, others: Mapping[str, str] | None = None) -> str:
     """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar.
 

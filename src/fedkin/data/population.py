@@ -7,13 +7,13 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
+from fedkin.core.files import ending_of, stem_of
 from fedkin.core.seeds import derive_generator
 from fedkin.data.preparing.preparation import Preparation
 
@@ -188,7 +188,7 @@ def _emptied(client: Client) -> Client:
 
 def short_names(names: Sequence[str]) -> list[str]:
     """Shorten the clients' names to file names without suffix, except where two would become equal."""
-    short = [Path(name).stem if name.lower().endswith(_SUFFIXES) else name for name in names]
+    short = [stem_of(name) if ending_of(name) in _SUFFIXES else name for name in names]
     times = Counter(name.lower() for name in short)
     return [own if own and times[own.lower()] == 1 else name for own, name in zip(short, names, strict=True)]
 

@@ -9,15 +9,15 @@ from fedkin.data.reading.sources import load
 
 
 def test_folders_of_other_tables_are_refused_and_those_of_splits_are_not(tmp_path):
-    for name in ("a.csv.gz", "b.csv.gz", "README.md"):
+    for name in ("a.csv.zip", "b.csv.zip", "README.md"):
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(FedkinError) as error:
         load(str(tmp_path))
     assert str(error.value) == (
         f"'{tmp_path}' has no .npz, .csv, .tsv, .parquet files; one per client is needed, and it holds only README.md, "
-        "a.csv.gz, b.csv.gz; unpack them."
+        "a.csv.zip, b.csv.zip; unpack them."
     )
-    (tmp_path / "a.csv.gz").rename(tmp_path / "train.csv.gz")
+    (tmp_path / "a.csv.zip").rename(tmp_path / "train.csv.zip")
     (tmp_path / "arrays").mkdir()
     np.save(tmp_path / "arrays" / "a.npy", np.zeros(2))
     way = "save (each|it) as .npz, with an array x, and labels y\\.$"
@@ -27,7 +27,7 @@ def test_folders_of_other_tables_are_refused_and_those_of_splits_are_not(tmp_pat
     (tmp_path / "arrays" / "a.npy").unlink()
     (tmp_path / "arrays").rmdir()
     assert only_other_tables(tmp_path) is None
-    (tmp_path / "train.csv.gz").rename(tmp_path / "a.csv")
+    (tmp_path / "train.csv.zip").rename(tmp_path / "a.csv")
     assert only_other_tables(tmp_path) is None
 
 

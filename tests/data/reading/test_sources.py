@@ -1,3 +1,4 @@
+import gzip
 import os
 
 import numpy as np
@@ -301,7 +302,7 @@ def test_an_empty_folder_is_called_one(tmp_path):
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["b.csv.gz"], "b.csv.gz, a table in a format that fedkin does not read; unpack it, or move it"),
+        (["b.csv.zip"], "b.csv.zip, a table in a format that fedkin does not read; unpack it, or move it"),
         (
             ["b.xlsx", "c.XLSX"],
             "b.xlsx, c.XLSX, tables in a format that fedkin does not read; save its sheet as",
@@ -317,6 +318,17 @@ def test_tables_of_other_formats_beside_clients_files_are_refused(tmp_path, name
     with pytest.raises(FedkinError) as error:
         load_clients(tmp_path)
     assert f"' also has {said}" in str(error.value)
+
+
+def test_clients_tables_may_be_compressed(tmp_path):
+    (tmp_path / "a.csv").write_text("x,diagnosis\n1,u\n2,v\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,diagnosis\n3,v\n4,u\n"))
+    first, second = load_clients(tmp_path, label="diagnosis")
+    assert (first.name, second.name) == ("a.csv", "b.csv.gz")
+    assert second.x.tolist() == [[3], [4]]
+    assert second.y.tolist() == [1, 0]
+    assert load(str(tmp_path / "b.csv.gz"), label="diagnosis").x.tolist() == [[3], [4]]
+    assert files_of_clients(str(tmp_path)) == ["a.csv", "b.csv.gz"]
 
 
 def test_files_of_splits_are_no_clients(tmp_path, monkeypatch):

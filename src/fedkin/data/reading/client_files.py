@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core.errors import FedkinError, listing, raised_by
-from fedkin.core.files import shown_in, similar_path
+from fedkin.core.files import ending_of, shown_in, similar_path
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
@@ -28,7 +28,7 @@ READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet":
 
 SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
 UNREAD_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".dta", ".sav", ".feather")
-_SURE_CLIENTS = (".xlsx", ".xls", ".ods", ".dta", ".sav", ".feather", ".csv.gz", ".tsv.gz", ".csv.zip", ".tsv.zip")
+_SURE_CLIENTS = (".xlsx", ".xls", ".ods", ".dta", ".sav", ".feather", ".csv.zip", ".tsv.zip")
 """Ends of the names of tables that hardly lie beside clients' files for another purpose."""
 OTHER_TABLES = (*UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
 """Ends of the names of files that could be tables, in formats that are not read."""
@@ -62,7 +62,8 @@ def load_clients(
     Parameters
     ----------
     source : str, Path, sequence or mapping
-        A folder with ``.npz``, ``.csv``, ``.tsv`` and ``.parquet`` files, taken in order of file name; others are
+        A folder with ``.npz``, ``.csv``, ``.tsv`` and ``.parquet`` files, those of text perhaps compressed, as
+        ``.csv.gz``, taken in order of file name; others are
         ignored, but tables in other formats are refused; or the data of each client, in order or by the client's name:
         the path of a file, a DataFrame, or an array as `fedkin.data.reading.arrays.as_tensor` takes it.
     label : str, optional
@@ -162,7 +163,7 @@ def _files_in(source: str) -> list[Path]:
         raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or wanted}")
     try:
         shown = [path for path in folder.iterdir() if not path.name.startswith(".")]  # as of other systems' copies
-        paths = sorted(path for path in shown if path.suffix.lower() in READERS and path.is_file())
+        paths = sorted(path for path in shown if ending_of(path) in READERS and path.is_file())
     except OSError as error:
         raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
     if not paths:
@@ -190,9 +191,9 @@ def ignored_in(source: object) -> list[str]:
     if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
         return []
     names = shown_in(folder)
-    folders = [name for name in names if name.lower().endswith(tuple(READERS)) and not (folder / name).is_file()]
-    others = [name for name in names if name.lower().endswith(OTHER_TABLES) and not name.startswith(_OPENED)]
-    return sorted([*folders, *others])
+    folders = [name for name in names if ending_of(name) in READERS and not (folder / name).is_file()]
+    others = [name for name in names if name.lower().endswith(OTHER_TABLES) and ending_of(name) not in READERS]
+    return sorted([*folders, *(name for name in others if not name.startswith(_OPENED))])
 
 
 def folders_of_tables(source: object) -> list[str]:
@@ -204,7 +205,7 @@ def folders_of_tables(source: object) -> list[str]:
         return []
     found = []
     for name in sorted(shown_in(folder)):
-        own = {Path(one).suffix.lower() for one in shown_in(folder / name)} if (folder / name).is_dir() else set()
+        own = {ending_of(one) for one in shown_in(folder / name)} if (folder / name).is_dir() else set()
         if own & READERS.keys() and ".toml" not in own:
             found.append(name)
     return found
@@ -227,7 +228,7 @@ def holds_clients(source: str) -> list[str]:
     """Return the names of data files directly in a folder, each perhaps one client's; empty if there is no folder."""
     folder = expanded(source)
     names = shown_in(folder) if folder.is_dir() else []
-    return sorted(name for name in names if Path(name).suffix.lower() in READERS and (folder / name).is_file())
+    return sorted(name for name in names if ending_of(name) in READERS and (folder / name).is_file())
 
 
 def files_of_clients(source: str) -> list[str]:
@@ -241,17 +242,17 @@ def files_of_clients(source: str) -> list[str]:
 def read_file(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
-    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file.
+    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file; those of text may be compressed, as ``.csv.gz``.
 
     Raises FedkinError if it is none of these, or cannot be used.
     """
-    if path.suffix.lower() not in READERS:
+    if ending_of(path) not in READERS:
         raise not_read(str(path))
     if not path.exists():
         raise missing(str(path), path)
     if not path.is_file():
         raise FedkinError(f"'{path}' is no regular file, but {'a directory' if path.is_dir() else 'a pipe or device'}.")
-    return READERS[path.suffix.lower()](path, label, cluster, options)
+    return READERS[ending_of(path)](path, label, cluster, options)
 
 
 def expanded(source: str) -> Path:
@@ -269,7 +270,7 @@ def missing(source: str, path: Path) -> FedkinError:
     """Return an error for a name or path that does not exist, which suggests the nearest one that does."""
     root = os.environ.get("FEDKIN_DATA")
     near = similar_path(path, {name: name for name in (*EMBEDDED, *(shown_in(expanded(root)) if root else ()))})
-    if path.suffix.lower() in READERS or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
+    if ending_of(path) in READERS or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         wanted = near or "give a file, a directory or the name of a data set."
         return FedkinError(f"'{source}' does not exist; {wanted}")
     places = f"neither embedded ({', '.join(EMBEDDED)}) nor a path nor below FEDKIN_DATA"

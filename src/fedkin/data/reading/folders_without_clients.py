@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedkin.core.errors import listing
-from fedkin.core.files import shown_in
+from fedkin.core.files import shown_in, stem_of
 from fedkin.data.reading.client_files import (
     READERS,
     SPLIT,
@@ -17,7 +17,7 @@ from fedkin.data.reading.client_files import (
     holds_clients,
 )
 
-_LIKELY_CLIENTS = (*UNREAD_TABLES, ".csv.gz", ".tsv.gz", ".csv.zip", ".npy")
+_LIKELY_CLIENTS = (*UNREAD_TABLES, ".csv.zip", ".npy")
 _ADVICE = {".npy": "save each as .npz, with an array x, and labels y"}
 _ADVICE |= dict.fromkeys((".gz", ".zip", ".bz2", ".xz"), "unpack them")
 _ADVICE |= dict.fromkeys((".xlsx", ".xls", ".ods"), "save their sheets as .csv")
@@ -52,7 +52,7 @@ def only_folders_of_tables(source: str) -> str | None:
     has_splits = any(map(SPLIT.match, files)) or any(SPLIT.match(f"{name}.") for name in found)
     if len(found) < 2 or has_layout or has_splits or holds_clients(source):
         return None
-    one = folder / f"{found[0].rpartition('=')[2]}{Path(files[0]).suffix}"
+    one = folder / f"{found[0].rpartition('=')[2]}{files[0].removeprefix(stem_of(files[0]))}"
     return (
         f"'{source}' has no file of a client itself, but folders with some: {listing(found, 3)}; put one file per "
         f"client into one folder, such as '{one}'."

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, refuse, unknown_name
+from fedkin.core.files import ending_of
 from fedkin.core.table import Table
 from fedkin.data.reading.client_files import (
     OTHER_TABLES,
@@ -121,7 +122,7 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
             if (sentence := only_other_tables(path, OTHER_TABLES)) is not None:
                 raise FedkinError(sentence) from error
             raise type(error)(f"{error}{_of_clients(source)}") from error
-    if path.suffix.lower() in READERS:
+    if ending_of(path) in READERS:
         _only_train(source, split)
         return read_file(path, label, cluster, options)
     if path.exists():

@@ -16,6 +16,7 @@ import torch
 
 from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_column
 from fedkin.core.extras import require
+from fedkin.core.files import ending_of
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
@@ -45,13 +46,13 @@ _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
 def read_table(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
-    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file.
+    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file; those of text may be compressed.
 
     Raises FedkinError if it cannot be read, has no rows or no header, or a column cannot be used; a line for each such
     column.
     """
     where = f"'{path}'"
-    if path.suffix.lower() in (".csv", ".tsv"):
+    if ending_of(path) in (".csv", ".tsv"):
         frame = read_csv(path, where, options.decimal, options.encoding, options.kept, options.categorical)
         options = replace(options, decimal=frame.attrs["decimal"])
         if options.decimal == ",":

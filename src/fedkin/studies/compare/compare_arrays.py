@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedkin.core import FedkinError, Method
 from fedkin.core.extras import require
-from fedkin.core.files import write_atomically
+from fedkin.core.files import ending_of, stem_of, write_atomically
 from fedkin.core.keywords import checked_keywords
 from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
@@ -174,7 +174,8 @@ def _files(clients: Any, y: Any) -> tuple[dict[str, _Content], str | None]:
             raise FedkinError(f"y of client {key} has the shape {own.shape}; it should be ({len(read)},).")
         name = key if named else f"client-{key:0{width}}"
         if isinstance(x, str | Path):
-            files[f"{name if named else Path(x).stem}{Path(x).suffix.lower()}"] = expanded(str(x)).read_bytes()
+            ending = Path(x).name.removeprefix(stem_of(x)).lower()
+            files[f"{name if named else stem_of(x)}{ending}"] = expanded(str(x)).read_bytes()
         elif (frame := as_frame(x)) is None:
             files[f"{name}.npz"] = {"x": read.x.numpy()} | ({} if own is None else {"y": own})
         else:
@@ -220,7 +221,7 @@ def _write(files: Mapping[str, _Content], folder: Path) -> list[Path]:
     Raises FedkinError if the folder holds other clients, or a table has cells that no file can hold; nothing is written
     then.
     """
-    known = sorted(path.name for path in folder.glob("*") if path.suffix in READERS)
+    known = sorted(path.name for path in folder.glob("*") if ending_of(path) in READERS)
     if extra := [name for name in known if name not in files]:
         raise FedkinError(f"{folder} holds {extra[0]} of another comparison; give another out.")
     if (folder.parent / PLAN).exists() and len(known) < len(files):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import FedkinError
+from fedkin.core.files import ending_of
 from fedkin.data.reading.columns import DASHES
 from fedkin.data.reading.csv.csv_cells import restore_dashes, restore_levels, restore_texts
 from fedkin.data.reading.csv.csv_headers import (
@@ -38,7 +41,6 @@ _LEADING_ZERO = r" *[+-]?0\d"
 _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive, such as an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an Excel workbook or another Office file",
-    b"\x1f\x8b": "a gzip archive",
     b"PAR1": "a Parquet file",
     b"%PDF": "a PDF file",
     b"<?xml": "an XML file",
@@ -47,6 +49,7 @@ _OTHER_FORMATS = {
 """How files begin that are often called .csv."""
 _SIGN_IN_WORD = re.compile(r"(?<=[^\W\d_])[³¹¿£¥¯¼¾º](?=[^\W\d_])")
 """What is left of Polish letters, and of others of central Europe, where they are read as western ones: z³oty."""
+_GZIP = b"\x1f\x8b"
 _WEB_PAGE = re.compile(
     rb"<(?:!doctype|!--|(?:html|head|body|meta|style|script|div|table|thead|tbody|caption|center|span|p|h\d)"
     rb"(?:\s|>(?!\s*[,;\t|])))",
@@ -151,10 +154,10 @@ def _typed(
     except pd.errors.ParserWarning as error:
         raise FedkinError(f"Rows of {where} hold {beyond_names(cells.text, cells.separator, names)}.") from error
     except (ValueError, csv.Error) as error:
-        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({_reason(error, cells)}).") from error
+        raise FedkinError(f"{where} cannot be read as {ending_of(path)} ({_reason(error, cells)}).") from error
     if names and frame.shape[1] != names:  # without a first line, a cell is longer than Python's reader takes
         found = f"its first line names {names} columns, but its rows have {frame.shape[1]} cells"
-        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({found}).")
+        raise FedkinError(f"{where} cannot be read as {ending_of(path)} ({found}).")
     return frame
 
 
@@ -223,13 +226,15 @@ def _reason(error: Exception, cells: _Cells) -> str:
 
 def _text(path: Path, where: str, encoding: str) -> str:
     try:
-        content = path.read_bytes()
+        content = _unpacked(path.read_bytes())
     except OSError as error:
-        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({error.strerror}).") from error
+        raise FedkinError(f"{where} cannot be read as {ending_of(path)} ({error.strerror or error}).") from error
+    except (EOFError, zlib.error) as error:
+        raise FedkinError(f"{where} is a damaged gzip archive ({error}); copy it again.") from error
     begin = content.removeprefix(codecs.BOM_UTF8)[:256].lstrip()
     other = next((what for sign, what in _OTHER_FORMATS.items() if begin.startswith(sign)), None)
     if other := "a web page" if _WEB_PAGE.match(begin) else other:
-        raise FedkinError(f"{where} is no {path.suffix.lower()[1:].upper()} text, but {other}; save the table as CSV.")
+        raise FedkinError(f"{where} is no {ending_of(path)[1:].upper()} text, but {other}; save the table as CSV.")
     used = _encoding_of(content, encoding)
     if b"\0" in content and used.startswith("utf-8"):
         line = content[: content.index(b"\0")].count(b"\n") + 1
@@ -247,8 +252,13 @@ def _text(path: Path, where: str, encoding: str) -> str:
             advice = "nor is the file UTF-8; another encoding fits it"
         called = "UTF-8" if used in ("utf-8", "utf-8-sig") else used
         raise FedkinError(
-            f"{where} cannot be read as {path.suffix.lower()} (line {line} is no {called}); {advice}."
+            f"{where} cannot be read as {ending_of(path)} (line {line} is no {called}); {advice}."
         ) from error
+
+
+def _unpacked(content: bytes) -> bytes:
+    """Return the bytes of a file, unpacked if it is a gzip archive, whatever it is called."""
+    return gzip.decompress(content) if content.startswith(_GZIP) else content
 
 
 def _likely(content: bytes) -> str:
