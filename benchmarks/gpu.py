@@ -105,6 +105,7 @@ PARTS = (
     Part("fedavg-small", "a round of FedAvg, 10,000 clients with a perceptron", speed("fedavg-small")),
     Part("ccfc", "a round of CCFC's views, ten clients", speed("ccfc")),
     Part("executions", "rounds of FedAvg and CCFC with compiled steps, and with products", speed("executions")),
+    Part("kin-graph", "kin-graph, a million rows and 200,000 images at ten clients", speed("kin-graph")),
     Part("fedcref/table-12", "FedCRef to convergence, by the number of clients", cell("fedcref/table-12")),
     Part("ccfc/table-1", "CCFC and its rivals by p", cell("ccfc/table-1", seeds=1)),
     *(

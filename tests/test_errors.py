@@ -120,6 +120,10 @@ def write_inputs(folder: Path) -> None:
             "--set method.name=ccfc --set engine.device=abacus",
             "'engine.device' is 'abacus'; it should be auto or a device of this machine: cpu",
         ),
+        (
+            "--set method.name=kin-graph --set engine.device=abacus",
+            "'engine.device' is 'abacus'; it should be auto or a device of this machine: cpu",
+        ),
         # more than there is
         ("--set scenario.n_classes=11", "n_classes is 11; allowed: 1 to 10, the number of classes in 'digits'."),
         ("--data wine --set scenario.n_classes=4", "n_classes is 4; allowed: 1 to 3, the number of classes in 'wine'."),

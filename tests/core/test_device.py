@@ -97,14 +97,16 @@ def test_without_an_accelerator_there_is_the_processor(monkeypatch: pytest.Monke
         device_named("cuda", "'device'")
 
 
-def test_estimators_have_a_device_if_their_networks_use_it() -> None:
+def test_estimators_have_a_device_if_they_use_it() -> None:
     made = {name: getattr(fedkin, name) for name in fedkin.__all__ if hasattr(getattr(fedkin, name), "fit")}
     with_one = {name for name, one in made.items() if "device" in one().get_params()}
-    assert set(made) - with_one == {
-        *("AFCL", "FFCM", "FedDPKMeans", "FuzzyCMeans", "KFed", "KMeans", "KinGraph", "MUFC")
-    }
+    assert set(made) - with_one == {*("AFCL", "FFCM", "FedDPKMeans", "FuzzyCMeans", "KFed", "KMeans", "MUFC")}
     with pytest.raises(FedkinError, match="'device' is 'abacus'; it should be"):
         fedkin.CCFC(device="abacus").fit([torch.rand(20, 3)] * 2)
+    with pytest.raises(FedkinError, match="'device' is 'abacus'; it should be"):
+        fedkin.KinGraph(device="abacus").fit([torch.rand(20, 3)] * 2)
+    with pytest.raises(TypeError, match="KFed has no parameter 'device'"):
+        fedkin.KFed(device="cuda")
 
 
 @pytest.mark.long

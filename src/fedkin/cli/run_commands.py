@@ -102,7 +102,9 @@ def run(
 @app.command(section=_SECTION)
 @shared_options.folder()
 @click.option(
-    "--device", metavar="NAME", help="Where networks compute from here on, such as cuda; by default, as the run began."
+    "--device",
+    metavar="NAME",
+    help="Where networks and kin-graph's large searches compute from here on, such as cuda; by default, as before.",
 )
 @shared_options.as_json
 @shared_options.quiet

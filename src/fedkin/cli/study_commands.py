@@ -98,7 +98,7 @@ def compare(
     metavar="NAME",
     default="cpu",
     show_default=True,
-    help="Where networks compute, such as cuda; runs on another device are other runs.",
+    help="Where networks and kin-graph's large searches compute, such as cuda; runs on another device are other runs.",
 )
 @click.option("--show", is_flag=True, help="Run nothing; write the tables of existing runs.")
 @click.option("--markdown", is_flag=True, help="Print tables as Markdown.")

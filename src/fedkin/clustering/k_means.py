@@ -14,7 +14,8 @@ from torch import Tensor
 
 from fedkin.clustering.k_means_on_device import TOLERANCE, best_of_starts
 from fedkin.clustering.nearest import drop_duplicates, nearest_centroids, pairwise_distances
-from fedkin.core.device import device
+from fedkin.clustering.search_device import place_of_search
+from fedkin.core.device import device, placed
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
@@ -108,14 +109,19 @@ def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations:
 
     Centres ``(k, width)`` that lose all their points stay where they were. `lloyd` has a step of its own: it
     adds up in double precision about the points' mean, so that one step for both would change the digits of either.
+    Large ones run on the thread's device, see `place_of_search`, where the points are sent once.
     """
-    weighted = points * weights[:, None]
-    for _ in range(iterations):
-        labels = nearest_centroids(points, centres)
-        mass = torch.zeros(len(centres)).index_add_(0, labels, weights)
-        sums = torch.zeros_like(centres).index_add_(0, labels, weighted)
-        centres = torch.where(mass[:, None] > 0, sums / mass[:, None].clamp_min(1e-30), centres)
-    return centres
+    with place_of_search(len(points), len(centres), held=2 * points.nbytes) as where:
+        if where.type != "cpu":
+            points = placed(points)
+        weights, centres = weights.to(where), centres.to(where)
+        weighted = points * weights[:, None]
+        for _ in range(iterations):
+            labels = nearest_centroids(points, centres)
+            mass = torch.zeros(len(centres), device=where).index_add_(0, labels, weights)
+            sums = torch.zeros_like(centres).index_add_(0, labels, weighted)
+            centres = torch.where(mass[:, None] > 0, sums / mass[:, None].clamp_min(1e-30), centres)
+        return centres.cpu()
 
 
 def _nearest(points: Tensor, centres: Tensor) -> Tensor:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from fedkin.clustering.search_device import place_of_search, rows_at_once, sent
 
 ROUNDING = 4 * torch.finfo(torch.float32).eps
 """Distances below this part of the lengths, and their squares of the squares, are rounding."""
@@ -34,33 +37,48 @@ def nearest_centroids(points: Tensor, centroids: Tensor) -> Tensor:
     """Return the nearest row of `centroids` ``(k, width)`` to each of `points` ``(n, width)``, int64 ``(n,)``.
 
     Ties go to the lowest row. Both are centred on the centroids' mean, where rounding is smallest. The points' own
-    lengths do not matter for which is nearest, and are left out. Distances are computed in batches that fit a
-    processor's cache.
+    lengths do not matter for which is nearest, and are left out. On the processor distances are computed in batches
+    that fit its cache. Many are computed on the thread's device, see `place_of_search`. If both are there already, so
+    is the result.
     """
     if not len(points):
         return torch.zeros(0, dtype=torch.int64)
+    on_processor = points.device.type == "cpu"
+    if on_processor:
+        with place_of_search(len(points), len(centroids)) as where:
+            if where.type != "cpu":
+                there = centroids.to(where)
+                parts = sent(points, rows_at_once(len(centroids), points))
+                return torch.cat([nearest_centroids(part, there).cpu() for part in parts])
     middle = centroids.mean(0)
     centroids = centroids - middle
     lengths, products = centroids.square().sum(1), -2 * centroids.T.contiguous()
-    batches = points.split(max(1, _CACHED // len(centroids)))
-    return torch.cat([((part - middle) @ products).add_(lengths).min(1).indices for part in batches])
+    rows = max(1, _CACHED // len(centroids)) if on_processor else rows_at_once(len(centroids), points)
+    distances = (((part - middle) @ products).add_(lengths) for part in points.split(rows))
+    if not on_processor:
+        return torch.cat([part.argmin(1) for part in distances])
+    # NumPy finds the least number of a long row several times as fast as torch.
+    return torch.from_numpy(np.concatenate([part.numpy().argmin(1) for part in distances]))
 
 
 def nearest_neighbours(points: Tensor, rows: Tensor, among: Tensor, neighbours: int) -> Tensor:
     """Return the positions in `among` of the nearest neighbours of each point in `rows`: int64 ``(r, neighbours)``.
 
-    A point is not among its own neighbours.
+    A point is not among its own neighbours. Many distances are computed on the thread's device, see `place_of_search`.
     """
-    others = points[among]
-    lengths = others.square().sum(1)
     place = torch.full((len(points),), -1)
     place[among] = torch.arange(len(among))
-    found = []
-    for part in rows.split(max(1, PAIRS // len(among))):
-        distances = lengths - 2 * points[part] @ others.T
-        known = (place[part] >= 0).nonzero()[:, 0]
-        distances[known, place[part][known]] = torch.inf
-        found.append(distances.topk(neighbours, largest=False).indices)
+    with place_of_search(len(rows), len(among)) as where:
+        others = points[among].to(where)
+        lengths = others.square().sum(1)
+        most = max(1, PAIRS // len(among)) if where.type == "cpu" else rows_at_once(len(among), points)
+        room = others.new_empty(min(most, len(rows)), len(among))  # new memory for each part would take as long again
+        found = []
+        for part in rows.split(most):
+            distances = torch.mm(-2 * points[part].to(where), others.T, out=room[: len(part)]).add_(lengths)
+            known = (place[part] >= 0).nonzero()[:, 0]
+            distances[known, place[part][known]] = torch.inf
+            found.append(distances.topk(neighbours, largest=False).indices.cpu())
     return torch.cat(found)
 
 

@@ -1,7 +1,7 @@
-"""Devices that networks compute on: the processor, or an accelerator such as a GPU.
+"""Devices that networks and large searches compute on: the processor, or an accelerator such as a GPU.
 
 A client's data, its state and what is transmitted are always in the processor's memory. Code that trains or
-applies a network moves what it needs to `device()`, and its results back.
+applies a network, or compares many points, moves what it needs to `device()`, and its results back.
 """
 
 from __future__ import annotations

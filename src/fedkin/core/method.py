@@ -109,7 +109,7 @@ class Method(ABC, Generic[S]):
     cost : {"cheap", "costly"}
         Whether a comparison tries many numbers of clusters with it, or the likeliest only.
     has_device : bool
-        Whether its networks compute on `fedkin.core.device.device`.
+        Whether its networks, or its searches of many points, compute on `fedkin.core.device.device`.
     has_local_clusters : bool
         Whether clients keep local clusters, as ``state["labels"]``, that the server associates.
     sends_bits : bool

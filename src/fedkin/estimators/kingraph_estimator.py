@@ -111,7 +111,8 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
             raise FedkinError("Give either n_clusters or resolution.")
         cut = copy.copy(self)
         cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto")
-        return cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
+        with cut._on_device():
+            return cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
 
     def _cut_again(self, wanted: Mapping[str, Any]) -> KinGraph:
         method: Any = self._made(**wanted)

@@ -22,7 +22,7 @@ _FIRST_SECTION = re.compile(r"^(?=\w+\n-{3,}\n)|\Z", re.MULTILINE)
 
 @dataclass(frozen=True)
 class EstimatorOptions:
-    """Parameters of every estimator beside its method's; `device` only where the method trains networks.
+    """Parameters of every estimator beside its method's; `device` only where the method uses one.
 
     Attributes
     ----------
@@ -52,7 +52,8 @@ class EstimatorOptions:
     random_state : int, RandomState or None
         Seed; the same number gives the same result.
     device : str or torch.device
-        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
+        Where networks and kin-graph's large searches compute: "cpu", what torch calls a GPU, such as "cuda", or "auto",
+        a GPU if there is one.
     verbose : bool
         Whether to show progress on stderr.
     """

@@ -108,7 +108,8 @@ def resume(
 ) -> RunOutcome:
     """Resume the run in `folder` from its last checkpoint; the results of a finished run are written again.
 
-    `device` is where networks compute from here on, if not as ``config.toml`` says, which stays as it is.
+    `device` is where networks and large searches compute from here on, if not as ``config.toml`` says, which stays as
+    it is.
 
     Raises
     ------

@@ -141,8 +141,8 @@ class EngineSection(BaseModel):
     name : {"local", "flower"}
         Whether clients run in this process, or as nodes of Flower.
     device : str
-        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one. On a
-        real site, its own file sets the device.
+        Where networks and kin-graph's large searches compute: "cpu", what torch calls a GPU, such as "cuda", or "auto",
+        a GPU if there is one. On a real site, its own file sets the device.
     tf32 : bool
         Whether an NVIDIA GPU may round the factors of products and convolutions to 10 bits: several times as fast where
         they take most of the time, and models differ from the third digit on. On the local engine only.

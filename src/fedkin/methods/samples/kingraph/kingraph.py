@@ -90,9 +90,8 @@ class KinGraphMethod(SampleMethod):
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
         All directions are then divided by this power, in [0, 1], of the standard deviation of differences between
-        neighbours at the same client, see `whitening`: neighbours are mostly of one cluster. Clients with
-        fewer samples than components, or than 10, do not contribute; 64 suffice. With 0, or with an epsilon, there is
-        no such step.
+        neighbours at the same client, see `whitening`: neighbours are mostly of one cluster. Clients with fewer samples
+        than components, or than 10, do not contribute; 64 suffice. With 0, or an epsilon, there is no such step.
     smoothing : int or "auto"
         Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client,
         at most sqrt(n) / 8 for n samples at the client, and none if n is below 256. 0 for no smoothing.
@@ -157,6 +156,7 @@ class KinGraphMethod(SampleMethod):
     recuts = True
     forgets = True
     soft = True
+    has_device: ClassVar[bool] = True
     keeps: ClassVar[str] = KEPT_OF_FORGOTTEN
     cost = "cheap"
     sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": (True, "auto"), "epsilon": None}
