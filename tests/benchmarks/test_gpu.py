@@ -114,7 +114,7 @@ def test_figures_in_sentences_of_the_page_are_those_of_the_results(benchmark: Mo
     assert f"at least 20 times as fast as a plain loop | {lenet['times as long, plain loop']:.0f} times |" in text
     assert f"recorded steps brought {lenet['times as long, not recorded']:.1f} times" in text
     (small,) = (line for line in benchmark.lines_of(benchmark.RESULTS) if line["part"] == "fedavg-small")
-    assert f"did not finish in {small['seconds']:.0f} seconds" in text
+    assert f"did not finish in the {small['seconds']:.0f} seconds" in text
     tests = [line for line in benchmark.lines_of(benchmark.RESULTS) if line["part"] == "tests"][-1]["values"]
     assert f"{tests['passed']:.0f} of {sum(tests.values()):.0f} tests" in text
 
