@@ -56,6 +56,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--heterogeneity", nargs="+", type=float, default=[0.0])
     parser.add_argument("--model-weight", type=float, default=0.0, help="of the model-contrastive term")
+    parser.add_argument("--decorrelation", type=float, default=0.0, help="weight of the term against collapse")
+    parser.add_argument("--guide", choices=["latents", "kin-graph"], default="latents", help="clusters to learn from")
     parser.add_argument("--every", type=int, help="rounds until clusters are scored; all by clusters if not given")
     parser.add_argument("--full", action="store_true", help="all data and rounds, batches of 128")
     parser.add_argument("--device", default="cpu")
@@ -68,6 +70,7 @@ def main() -> None:
             )
             cell |= {"scenario.heterogeneity": p, "engine.device": given.device, "engine.tf32": given.tf32}
             cell |= {} if given.full else {"method.model_weight": given.model_weight}
+            cell |= {"method.decorrelation": given.decorrelation, "method.guide": given.guide}
             cell |= {"evaluation.every": given.every} if given.every else {}
             run(given.runs / f"{views}-{start}-p{p:g}-s{seed}", "ccfc", cell)
         print(json.dumps(ends(given.runs)))

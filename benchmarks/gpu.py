@@ -74,16 +74,17 @@ def cell(entry: str, *only: str, seeds: int = 3) -> Callable[[str, bool], list[s
     return command
 
 
-def ccfc_full(p: float, seed: int) -> Callable[[str, bool], list[str]]:
-    """CCFC at the paper's size, with views and losses of its authors' code."""
+def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, bool], list[str]]:
+    """CCFC at the paper's size, with views and losses of its authors' code; with what helps where clients differ."""
     script = str(ROOT / "benchmarks" / "ccfc_views.py")
     cell = ["--heterogeneity", f"{p:g}", "--seeds", str(seed), "--views", "pillow", "--starts", "own"]
 
     def command(device: str, tiny: bool) -> list[str]:
-        runs = str(ROOT / "runs" / ("ccfc-tiny" if tiny else "ccfc-full"))
+        runs = str(ROOT / "runs" / f"ccfc{'-remedies' if remedies else ''}-{'tiny' if tiny else 'full'}")
+        more = ["--decorrelation", "1", "--guide", "kin-graph"] if remedies else []
         size = ["--fraction", "0.005", "--rounds", "1", "1"] if tiny else ["--full"]
         rounded = [] if device == "cpu" else ["--tf32"]
-        return [sys.executable, script, "run", runs, *size, *cell, "--device", device, *rounded]
+        return [sys.executable, script, "run", runs, *size, *cell, *more, "--device", device, *rounded]
 
     return command
 
@@ -106,8 +107,12 @@ PARTS = (
     Part("ccfc", "a round of CCFC's views, ten clients", speed("ccfc")),
     Part("executions", "rounds of FedAvg and CCFC with compiled steps, and with products", speed("executions")),
     Part("kin-graph", "kin-graph, a million rows and 200,000 images at ten clients", speed("kin-graph")),
-    Part("fedcref/table-12", "FedCRef to convergence, by the number of clients", cell("fedcref/table-12")),
-    Part("ccfc/table-1", "CCFC and its rivals by p", cell("ccfc/table-1", seeds=1)),
+    Part("fedcref/table-12", "FedCRef to convergence, by the number of clients", cell("fedcref/table-12", seeds=5)),
+    Part("fedcref/table-4", "FedCRef from clusters by DEC, both rules", cell("fedcref/table-4", seeds=5)),
+    Part("fedcref/table-6", "by how dirty clusters are, both rules", cell("fedcref/table-6", seeds=5)),
+    Part("fedcref/table-9", "by how many samples clients share", cell("fedcref/table-9", seeds=5)),
+    Part("fedcref/table-11", "by the number of clients", cell("fedcref/table-11", seeds=5)),
+    Part("fedcref/table-7", "by percentile and threshold", cell("fedcref/table-7", seeds=5)),
     *(
         Part(
             f"ccfc/full-{p:g}-{seed}",
@@ -116,8 +121,28 @@ PARTS = (
         )
         for p, seed in product((0.0, 0.5, 1.0), range(3))
     ),
+    *(
+        Part(f"ccfc/remedies-{p:g}", f"the same with both remedies, p = {p:g}, seed 0", ccfc_full(p, 0, remedies=True))
+        for p in (0.0, 0.5, 1.0)
+    ),
+    Part("ccfc/fashion", "CCFC on all of Fashion-MNIST by p", cell("ccfc/table-1", "Fashion-MNIST, CCFC", seeds=1)),
+    Part("ccfc/cifar10", "CCFC on all of CIFAR-10 by p", cell("ccfc/table-1", "CIFAR-10, CCFC", seeds=1)),
+    Part("ccfc/table-1", "CCFC and its rivals by p", cell("ccfc/table-1", seeds=1)),
+    Part("ccfc/table-3", "neighbours in the latents", cell("ccfc/table-3", seeds=1)),
+    Part("ccfc/table-4", "CCFC without its parts", cell("ccfc/table-4", seeds=1)),
+    *(
+        Part(f"ccfc/figure-{number}", what, cell(f"ccfc/figure-{number}", seeds=1))
+        for number, what in (
+            (3, "a client's samples in the latents"),
+            (4, "samples of all clients in the latents"),
+            (5, "how far apart classes are, by p"),
+            (6, "clients that never take part"),
+            (7, "the weight of the model-contrastive term"),
+        )
+    ),
     Part("ocfl/table-1", "OCFL's Table I", cell("ocfl/table-1", seeds=1)),
-    Part("embedding/table-3", "rounds until a target accuracy", cell("embedding/table-3", seeds=1)),
+    Part("embedding/table-3", "rounds until a target accuracy", cell("embedding/table-3")),
+    Part("embedding/figure-5", "accuracy over the rounds", cell("embedding/figure-5")),
     Part("gradient-loss/figure-4", "purity over the iterations", cell("gradient-loss/figure-4", seeds=1)),
     Part("fedcref/table-3", "FedCRef beside DEC and UIFCA", cell("fedcref/table-3", seeds=1)),
 )
@@ -157,10 +182,20 @@ def run(wanted: Sequence[str], device: str, minutes: float, results: Path, tiny:
         if left <= 0:
             print(f"{part.name}: no time is left", flush=True)
             break
-        line = {"part": part.name, "tiny": tiny, **where, **outcome(part, device, tiny, min(LONGEST, left))}
+        command = part.command(device, tiny)
+        line = {"part": part.name, "tiny": tiny, "seeds": seeds_of(command), **where}
+        line |= outcome(part, device, tiny, min(LONGEST, left))
         with results.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(f"{part.name}: {line['failed'] or 'done'} in {line['seconds']:.0f} s", flush=True)
+
+
+def seeds_of(command: Sequence[str]) -> list[int]:
+    """The seeds of a part: that of its command, or as many as it asks `fedkin reproduce` for."""
+    if "--seeds" not in command:
+        return [0]
+    seed = int(command[command.index("--seeds") + 1])
+    return list(range(seed)) if "reproduce" in command else [seed]
 
 
 def outcome(part: Part, device: str, tiny: bool, limit: float) -> Values:

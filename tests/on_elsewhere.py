@@ -193,7 +193,25 @@ def test_clients_are_clustered_alike(name: str, options: dict[str, Any]) -> None
 
 def fitted(name: str, data: Sequence[Any], options: dict[str, Any]) -> list[Any]:
     made = getattr(fedkin, name)
-    return [made(**options, random_state=0, device=device).fit(data) for device in ("cpu", second_device.NAME)]
+    here, there = (made(**options, random_state=0, device=device).fit(data) for device in ("cpu", second_device.NAME))
+    if second_device.REAL:  # a stand-in computes on the processor
+        again = made(**options, random_state=0, device=second_device.NAME).fit(data)
+        assert same_bits(there, again)
+    return [here, there]
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    parts = [[np.asarray(part) for part in tree_leaves(fit.result_)] for fit in (one, other)]
+    return len(parts[0]) == len(parts[1]) > 0 and all(
+        np.array_equal(*pair, equal_nan=pair[0].dtype.kind == "f") for pair in zip(*parts, strict=True)
+    )
+
+
+def test_other_bits_are_noticed() -> None:
+    fit, sites = fedkin.KMeans(n_clusters=2, random_state=0), [drawn((4,), 30)[1].numpy()]
+    first = fit.fit(sites)
+    assert same_bits(first, fedkin.KMeans(n_clusters=2, random_state=0).fit(sites))
+    assert not same_bits(first, fedkin.KMeans(n_clusters=3, random_state=0).fit(sites))
 
 
 def test_a_run_names_its_device(tmp_path: Path) -> None:

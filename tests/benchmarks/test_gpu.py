@@ -53,7 +53,7 @@ def test_each_part_has_a_line_and_is_not_run_again_if_it_was_done(
         ("lasts", "not finished after 1 s", {}),
     ]
     assert "no memory" in lines[1]["output"]
-    assert all(line["commit"] and line["torch"] and line["device"].startswith("cpu") for line in lines)
+    assert all(line["commit"] and line["seeds"] == [0] and line["torch"] and line["device"].startswith("cpu") for line in lines)
     quick.main([*arguments, "--minutes", "0"])
     assert len(file.read_text().splitlines()) == 3
     quick.main([*arguments[:1], "works", *arguments[1:]])
@@ -136,3 +136,10 @@ def test_all_parts_work_at_a_size_of_seconds(benchmark: ModuleType, tmp_path: Pa
     benchmark.main(["run", *speeds, "--device", "cpu", "--tiny", "--results", str(file)])
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(line["part"], line["failed"]) for line in lines] == [(name, "") for name in speeds]
+
+
+def test_a_line_has_the_seeds_of_its_part(benchmark: ModuleType) -> None:
+    seeds = {part.name: benchmark.seeds_of(part.command("cuda", False)) for part in benchmark.PARTS}
+    assert (seeds["rate"], seeds["ccfc/full-0.5-2"], seeds["fedcref/table-6"]) == ([0], [2], [0, 1, 2, 3, 4])
+    for line in benchmark.lines_of(benchmark.RESULTS):
+        assert line["seeds"] == seeds[line["part"]]
