@@ -53,7 +53,9 @@ def test_each_part_has_a_line_and_is_not_run_again_if_it_was_done(
         ("lasts", "not finished after 1 s", {}),
     ]
     assert "no memory" in lines[1]["output"]
-    assert all(line["commit"] and line["seeds"] == [0] and line["torch"] and line["device"].startswith("cpu") for line in lines)
+    assert all(
+        line["commit"] and line["seeds"] == [0] and line["torch"] and line["device"].startswith("cpu") for line in lines
+    )
     quick.main([*arguments, "--minutes", "0"])
     assert len(file.read_text().splitlines()) == 3
     quick.main([*arguments[:1], "works", *arguments[1:]])
