@@ -3,6 +3,7 @@
 With FEDKIN_DEVICE=cuda they compare a real device with the processor, see `make test-gpu`.
 """
 
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -227,6 +228,35 @@ def test_a_run_names_its_device(tmp_path: Path) -> None:
     automatic = run("auto")
     assert automatic == run(second_device.NAME)
     assert second_device.REAL or run("cpu") == automatic
+
+
+def test_an_encoder_is_pretrained_and_attacked_and_predicts_there(tmp_path: Path) -> None:
+    def fedkin_does(*words: object) -> None:
+        with pytest.raises(SystemExit) as end:
+            main([*map(str, words), "--quiet"] if words[0] != "predict" else [*map(str, words)])
+        assert not end.value.code
+
+    encoders, labels, attacks = [], [], []
+    for place in ("cpu", second_device.NAME):
+        encoder = tmp_path / f"{place}.safetensors"
+        fedkin_does("pretrain", "digits", "-o", encoder, "--samples", 100, "--epochs", 1, "--device", place)
+        encoders.append(load_tree(encoder))
+    run, encoder = tmp_path / "run", tmp_path / "cpu.safetensors"
+    short = ["method.rounds=1", "method.local_epochs=1", "scenario.clients=4", f"method.encoder={encoder}"]
+    fedkin_does("run", "embedding", "--data", "digits", "-o", run, *(word for one in short for word in ("--set", one)))
+    for place in ("cpu", second_device.NAME):
+        out = tmp_path / place
+        fedkin_does("predict", run, "digits", "--client", 0, "-o", out / "found.csv", "--device", place)
+        fedkin_does("attack", run, "-o", out, "--device", place)
+        labels.append((out / "found.csv").read_text().splitlines())
+        attacks.append(json.loads((out / "attack.json").read_text())["reconstruction"]["levels"])
+    vectors = [[part for part in tree_leaves(tree) if isinstance(part, Tensor)] for tree in encoders]
+    assert vectors[0]
+    assert all(torch.allclose(*pair, rtol=0, atol=1e-2) for pair in zip(*vectors, strict=True))
+    assert np.mean(np.array(labels[0]) == np.array(labels[1])) >= second_device.ALIKE
+    here, there = ([level["error"] for level in levels] for levels in attacks)
+    assert len(here) > 2
+    assert here == pytest.approx(there, rel=0.1)
 
 
 WINE = ["data.source=wine", "evaluation.map=none"]

@@ -295,6 +295,16 @@ def test_a_run_resumes_on_a_device_that_is_there_and_that_its_method_uses(
         assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
 
 
+@pytest.mark.parametrize("words", ["pretrain digits", "predict run digits", "attack run"])
+def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str
+) -> None:
+    out = tmp_path / "out"
+    assert fedkin(*words.split(), "--out", str(out), "--device", "abacus") == 2
+    assert capsys.readouterr().err.startswith("fedkin: '--device' is 'abacus'; it should be auto or a device of this")
+    assert not out.exists()
+
+
 def test_interrupted_while_reading_nothing_is_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

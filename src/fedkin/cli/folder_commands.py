@@ -59,13 +59,14 @@ def report(folder: Path, quiet: bool) -> None:
     help="Add to what part each sample belongs to each cluster; with kin-graph nearly all wholly to one.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, an object per sample, instead of CSV.")
+@shared_options.device("Where networks and kin-graph's large searches compute, such as cuda.")
 @shared_options.packages
-def predict(folder: Path, data: str, out: Path | None, packages: tuple[str, ...], **options: Any) -> None:
+def predict(folder: Path, data: str, out: Path | None, device: str, packages: tuple[str, ...], **options: Any) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted
 
-    with _only_from(packages), _options_of_new_rows():
+    with _only_from(packages), _options_of_new_rows(), shared_options.computing_on(device):
         text = predicted(folder, data, **options, warn=warn)
     if out:
         write_atomically(out, text)
@@ -203,14 +204,16 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 @app.command(section=_SECTION)
 @shared_options.folder(help="Folder of a finished run of `embedding`.")
 @shared_options.out("Folder for the results; by default, the run's.")
+@shared_options.device("Where the encoder computes, such as cuda.")
 @shared_options.as_json
 @shared_options.quiet
-def attack(folder: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
+def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bool) -> None:
     """Measure what an `embedding` run's messages give away. That is samples, and membership."""
     from fedkin.studies.attack.attack import JSON
     from fedkin.studies.attack.attack import attack as attacked
 
-    text = attacked(folder, out)
+    with shared_options.computing_on(device):
+        text = attacked(folder, out)
     if as_json:
         print(((out or folder) / JSON).read_text(encoding="utf-8"), end="")
     elif not quiet:

@@ -101,10 +101,8 @@ def run(
 
 @app.command(section=_SECTION)
 @shared_options.folder()
-@click.option(
-    "--device",
-    metavar="NAME",
-    help="Where networks and kin-graph's large searches compute from here on, such as cuda; by default, as before.",
+@shared_options.device(
+    "Where networks and kin-graph's large searches compute from here on, such as cuda; by default, as before.", None
 )
 @shared_options.as_json
 @shared_options.quiet
@@ -127,22 +125,21 @@ def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None
 @click.option("--samples", type=int, help="Maximum number of samples, drawn at random.")
 @click.option("--label", metavar="COLUMN", help="Column of labels to leave out.")
 @click.option("--seed", type=int, default=0, help="Seed of everything random.")
+@shared_options.device("Where the network computes, such as cuda.")
 @shared_options.quiet
-def pretrain(
-    data: str, out: Path, model: str, epochs: int, samples: int | None, label: str | None, seed: int, quiet: bool
-) -> None:
+def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **options: Any) -> None:
     """Train an encoder for the method `embedding` on other data."""
     with interruptible(f"the same command resumes from the last epoch in {out}", out):
         from fedkin.experiment.terminal import show_progress
         from fedkin.studies.pretrain import pretrain as trained
 
-        with show_progress(quiet) as progress:
+        with show_progress(quiet) as progress, shared_options.computing_on(device):
             progress.phase(f"Reading {data}")
 
             def done(epoch: int, epochs: int, error: float) -> None:
                 progress.phase(f"Epoch {epoch} of {epochs} done, mean squared error {error:.4f}")
 
-            made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, on_epoch=done)
+            made = trained(data, out, name=model, on_epoch=done, **options)
     if not quiet:
         print(f"Encoder: {out}, mean squared error {made.about['error']:.4f} after {made.about['epochs']} epochs")
 

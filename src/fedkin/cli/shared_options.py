@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,6 +39,20 @@ def folder(name: str = "folder", help: str = "Folder of a run.") -> Callable[[F]
 def out(help: str, **more: Any) -> Callable[[F], F]:
     """Add the option for the output folder."""
     return click.option("-o", "--out", type=PATH, help=help, **more)
+
+
+def device(help: str, default: str | None = "cpu") -> Callable[[F], F]:
+    """Add the option for the device to compute on."""
+    return click.option("--device", metavar="NAME", default=default, show_default=default is not None, help=help)
+
+
+@contextmanager
+def computing_on(name: str) -> Iterator[None]:
+    """Set the device that `--device` names, as a context manager."""
+    from fedkin.core.device import device_named, on
+
+    with on(device_named(name, "'--device'")):
+        yield
 
 
 def settings(help: str) -> Callable[[F], F]:

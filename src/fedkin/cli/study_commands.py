@@ -93,12 +93,8 @@ def compare(
 @click.option(
     "--only", metavar="NAME", multiple=True, help="A row or a column by its name; by default, all. May be repeated."
 )
-@click.option(
-    "--device",
-    metavar="NAME",
-    default="cpu",
-    show_default=True,
-    help="Where networks and kin-graph's large searches compute, such as cuda; runs on another device are other runs.",
+@shared_options.device(
+    "Where networks and kin-graph's large searches compute, such as cuda; runs on another device are other runs."
 )
 @click.option("--show", is_flag=True, help="Run nothing; write the tables of existing runs.")
 @click.option("--markdown", is_flag=True, help="Print tables as Markdown.")
