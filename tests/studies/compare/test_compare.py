@@ -176,7 +176,7 @@ def test_options_out_of_their_range_are_refused(options: Options, sentence: str,
     ("settings", "sentence"),
     [
         ("method.resolution=-1", "kin-graph: 'method.resolution' is -1 on the command line; "),
-        ("engine.device=cuda:99", "'engine.device'"),
+        ("engine.device=cuda:99", "kfed: 'engine.device'"),
         ("tracking.to=['nothing']", "'tracking.to"),
     ],
 )

@@ -58,6 +58,32 @@ def test_only_what_is_above_the_floor_counts() -> None:
     assert KappaFloor().above(KeptLinks(0.45, 0.5)) == pytest.approx(0.9)
 
 
+def test_small_clusters_need_not_keep_more_links_than_they_can() -> None:
+    truth = np.repeat(np.arange(40), 10)
+    points = np.random.default_rng(0).normal(size=(400, 3)) / 20 + np.stack([truth % 4, truth // 4 % 4, truth // 16], 1)
+    order = np.argsort(np.arange(400) % 2, kind="stable")  # half of each at each of two clients
+    space = space_of_points(np.arange(400), points[order], [200, 200])
+    everywhere, within = (kept(links, truth[order]) for links in space.links)
+    assert everywhere is not None
+    assert within is not None
+    assert (everywhere.possible, within.possible) == (9 / 15, 1)
+    assert everywhere.kappa == pytest.approx(1)
+    assert within.kappa < 0.5
+    pairs, true = cohesion(space, truth[order] // 2), cohesion(space, truth[order])
+    assert true > 0.75
+    assert pairs < true - 0.1
+
+
+def test_links_of_some_samples_have_the_clusters_of_all() -> None:
+    truth = np.repeat(np.arange(40), 10)
+    points = np.stack([truth, np.tile(np.arange(10) / 100, 40)], 1).astype(np.float64)
+    half = space_of_points(np.arange(400), points, [400]).links[0].of(np.arange(400) % 2 == 0)
+    found = kept(half, truth)
+    assert found is not None
+    assert found.possible == 9 / 15
+    assert found.kappa == pytest.approx(1)
+
+
 def test_too_few_points_have_no_floor() -> None:
     for count in (1, 2, 9):
         floor, within = floors_of(np.random.default_rng(0).normal(size=(count, 2)), [count])
@@ -72,7 +98,7 @@ def test_equal_points_have_no_floor() -> None:
 def test_clusters_of_points_without_structure_have_no_cohesion() -> None:
     points = np.random.default_rng(1).normal(size=(300, 2))
     space = space_of_points(np.arange(300), points, SIZES)
-    for number in (2, 4, 8):
+    for number in (2, 4, 8, 25, 50):
         labels = KMeans(number, n_init=1, random_state=0).fit_predict(points).astype(np.int64)
         assert cohesion(space, labels) < 0.03
 

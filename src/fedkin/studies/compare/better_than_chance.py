@@ -73,13 +73,14 @@ def chance_test(
     x = x[rows]
     ends = [0, *accumulate(sizes)]
     sizes = [int(np.count_nonzero((rows >= start) & (rows < end))) for start, end in pairwise(ends)]
-    space = space_of_points(rows, points_of(torch.from_numpy(x), "raw"), sizes)
+    # Columns of few values make small heaps, in samples without clusters, too.
+    space = space_of_points(rows, points_of(torch.from_numpy(x), "raw"), sizes, allows_small=False)
     reached = max(mean(cohesion(space, labels[rows]) for labels in runs) for runs in found)
     rng, samples = np.random.default_rng(0), OnePeakSamples(x, blocks)
     drawn = []
     for _ in range(TIMES):
         points = points_of(torch.from_numpy(samples.drawn(rng)), "raw")
-        drawn.append(_best_cohesion(space_of_points(rows, points, sizes, space.floors), rng))
+        drawn.append(_best_cohesion(space_of_points(rows, points, sizes, space.floors, allows_small=False), rng))
     return ChanceTest(reached, mean(drawn), sum(each >= reached for each in drawn), named)
 
 

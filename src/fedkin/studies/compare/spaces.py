@@ -66,13 +66,18 @@ def _without_grid(x: Tensor, clients: Sequence[Client]) -> Tensor:
 
 
 def space_of_points(
-    rows: Places, points: SamplePoints, sizes: Sequence[int], floors: tuple[KappaFloor, KappaFloor] | None = None
+    rows: Places,
+    points: SamplePoints,
+    sizes: Sequence[int],
+    floors: tuple[KappaFloor, KappaFloor] | None = None,
+    allows_small: bool = True,
 ) -> Space:
     """Build a space from points, client after client, with `sizes` of them each.
 
-    `floors` are by default those of the points themselves.
+    `floors` are by default those of the points themselves. `allows_small` is as for `linked`.
     """
-    return Space(rows, points, linked(points, sizes), floors or floors_of(points, sizes))
+    links = linked(points, sizes, allows_small)
+    return Space(rows, points, links, floors or floors_of(points, sizes, allows_small))
 
 
 def points_of(x: Tensor, features: str) -> SamplePoints:
