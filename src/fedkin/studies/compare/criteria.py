@@ -46,10 +46,10 @@ def togetherness(links: NeighbourLinks, labels: Labels, floor: KappaFloor = NO_F
     among all clients are measured by what clusters of these sizes can keep: in one of ten a sample has nine neighbours.
     Kappa is rescaled so that the kappa of as many clusters of points without structure (the floor) becomes 0 and
     perfect agreement 1. The square of that is multiplied by half the square root of log2 of the number of clusters:
-    merging separate clusters does not lower kappa, so more clusters must score higher where they are as sure; 2 score at most
-    0.5, 16 at most 1. The number is an effective one: that of clusters of one size that keep as many links by chance,
-    which is little above one for a large cluster and a few samples beside it. Links of samples without a cluster are
-    ignored.
+    merging separate clusters does not lower kappa, so more clusters must score higher where they are as sure; 2 score
+    at most 0.5, 16 at most 1. The number is an effective one: that of clusters of one size that keep as many links by
+    chance, which is little above one for a large cluster and a few samples beside it. Links of samples without a
+    cluster are ignored.
     """
     found = kept(links, labels)
     return 0.5 * math.sqrt(math.log2(found.number)) * floor.above(found) ** 2 if found else 0.0
