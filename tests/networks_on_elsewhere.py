@@ -185,6 +185,15 @@ def test_compiled_steps_train_the_same() -> None:
         assert loss == pytest.approx(our_loss, rel=1e-3)
 
 
+@pytest.mark.skipif(not second_device.REAL, reason="nothing is compiled for a stand-in")
+def test_compiled_contrastive_steps_train_the_same() -> None:
+    alone = contrastive(IMAGES)
+    with on(ELSEWHERE, execution=Execution(compile=True)):
+        compiled = contrastive(IMAGES)
+    for here, there in zip(alone, compiled, strict=True):
+        assert torch.allclose(here, there, rtol=0, atol=second_device.TOLERANCE)
+
+
 def test_what_memory_does_not_hold_together_trains_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     with on(ELSEWHERE):
         together = descend_all(jobs("perceptron", VECTORS, Descent(batch_size=8)))

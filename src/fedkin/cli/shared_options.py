@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, as decorators."""
+"""Arguments and options that several commands share, as decorators, and what `--device` does."""
 
 from __future__ import annotations
 

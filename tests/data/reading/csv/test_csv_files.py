@@ -1,5 +1,3 @@
-import gzip
-
 import pandas as pd
 import pytest
 import torch
@@ -278,30 +276,6 @@ def test_files_of_other_formats_are_called_what_they_are(tmp_path, begin, what):
     path.write_bytes(begin + bytes(range(256)))
     with pytest.raises(FedkinError, match=f"^It is no CSV text, but .*{what}; save the table as CSV"):
         read_csv(path, "It")
-
-
-@pytest.mark.parametrize("name", ["t.csv.gz", "t.TSV.GZ", "t.csv"])
-def test_compressed_tables_are_unpacked(tmp_path, name):
-    path = tmp_path / name
-    path.write_bytes(gzip.compress("größe;c\n1,5;x\n2,5;y\n".encode("utf-16")))
-    frame = read_csv(path, "It", ",")
-    assert frame["größe"].tolist() == [1.5, 2.5]
-    assert read_table(path, options=TableOptions(decimal=",")).name == name
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (gzip.compress(b"a,b\n1,2\n")[:-9], "is a damaged gzip archive .*; copy it again"),
-        (b"\x1f\x8b\x08" + bytes(range(100)), "is a damaged gzip archive|cannot be read as .csv"),
-        (gzip.compress(b"PK\x03\x04...."), "is no CSV text, but a zip archive"),
-        (gzip.compress(b"a\n\xff\n"), r"cannot be read as \.csv \(line 2 is no UTF-8\)"),
-    ],
-)
-def test_damaged_archives_are_one_sentence(tmp_path, content, said):
-    (tmp_path / "t.csv.gz").write_bytes(content)
-    with pytest.raises(FedkinError, match=f"^It (?:{said})"):
-        read_csv(tmp_path / "t.csv.gz", "It")
 
 
 def test_names_in_angle_brackets_are_no_web_page(tmp_path):
