@@ -12,6 +12,7 @@ from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.secure_aggregation.signatures import SiteIdentity
+from workbooks import saved
 
 
 def written(folder: Path, text: str) -> Path:
@@ -38,6 +39,13 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     client = Client(0, torch.ones(2, 3), state={"scaling_mean": torch.ones(3), "scaling_scale": torch.ones(3)})
     site.prepare(client)
     assert client.x.tolist() == [[0.0] * 3] * 2  # scaled as it remembers
+
+
+def test_a_site_names_the_sheet_of_its_workbook(tmp_path: Path) -> None:
+    saved(tmp_path / "a.xlsx", ward=[["v"], [1], [2]], legend=[["w"], [3]])
+    with pytest.raises(FedkinError, match=r"a\.xlsx' has 2 sheets, 'ward', 'legend'; set sheet = 'ward' or another\.$"):
+        built(minimal(tmp_path, data="a.xlsx"))
+    assert built(minimal(tmp_path, 'sheet = "ward"', "a.xlsx")).x.tolist() == [[1], [2]]
 
 
 def test_a_key_beside_the_file_is_the_sites_and_listed_ones_are_of_others(tmp_path: Path) -> None:

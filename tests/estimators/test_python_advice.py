@@ -6,6 +6,7 @@ import pytest
 
 from fedkin import FedkinError, KinGraph
 from fedkin.estimators.python_advice import in_python
+from workbooks import saved
 
 
 def test_options_that_estimators_lack_are_those_of_pandas(tmp_path):
@@ -16,6 +17,9 @@ def test_options_that_estimators_lack_are_those_of_pandas(tmp_path):
     (tmp_path / "n.csv").write_bytes("a,b\nK\xf6ln,1\nUlm,2\n".encode("latin-1"))
     with pytest.raises(FedkinError, match=r"read the files with pandas.read_csv\(..., encoding='cp1252'\), or what"):
         KinGraph().fit(tmp_path)
+    book = saved(tmp_path / "b.xlsx", rows=[["a"], [1]], words=[["b"], [2]])
+    with pytest.raises(FedkinError, match=r"; read it with pandas.read_excel\(..., sheet_name='rows'\) and give"):
+        KinGraph().fit([book])
 
 
 def test_wrong_cells_are_named_where_pandas_reads_them():

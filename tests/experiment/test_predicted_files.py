@@ -12,6 +12,7 @@ from fedkin.core import FedkinError
 from fedkin.experiment import prediction
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
+from workbooks import saved
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -98,6 +99,25 @@ def test_a_new_clients_labels_are_in_the_column_that_the_run_names(tmp_path: Pat
     (tmp_path / "new.csv").write_text("a,b,sick\n1,2,1\n")
     with pytest.raises(FedkinError, match=r"has no column 'ill'"):
         prediction.assign(tmp_path / "run", source)
+
+
+def test_a_sheet_of_the_runs_name_is_predicted_or_one_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    rows = [["a", "b"], *([at % 2 * 10 + at / 100, at % 2 * 5 + at / 50] for at in range(40))]
+    for name in ("north", "south"):
+        saved(tmp_path / "sites" / f"{name}.xlsx", rows=rows, legend=[["a"], ["mm"]])
+    source = f"data.source={tmp_path / 'sites'}"
+    with pytest.raises(
+        FedkinError, match=r"south\.xlsx' have 2 sheets, 'rows', 'legend'; set sheet = 'rows' or another"
+    ):
+        execute(load_config("kfed", [source, "method.n_clusters=2"]), tmp_path / "none")
+    execute(load_config("kfed", [source, "method.n_clusters=2", "data.sheet=rows"]), tmp_path / "run")
+    new = str(saved(tmp_path / "new.xlsx", rows=[["a", "b"], [0, 0], [10, 5]], others=[["a", "b"], [10, 5], [0, 0]]))
+    found = prediction.predict(tmp_path / "run", new)
+    others = prediction.predict(tmp_path / "run", new, sheet="others")
+    clusters = [[row[1] for row in rows_of(text)[1:]] for text in (found, others)]
+    assert clusters[0] == clusters[1][::-1]
+    assert len(set(clusters[0])) == 2
 
 
 def test_files_that_are_not_utf_8_are_read_and_predicted_in_the_runs_encoding(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ _decimal = click.option(
 _encoding = click.option(
     "--encoding", metavar="NAME", help="Encoding of CSV that is not UTF-8, such as cp1252; by default as in the run."
 )
+_sheet = click.option(
+    "--sheet", metavar="NAME", help="Sheet of a workbook that has several, such as .xlsx; by default as in the run."
+)
 
 
 @app.command(section=_SECTION)
@@ -53,6 +56,7 @@ def report(folder: Path, quiet: bool) -> None:
 @shared_options.out("File to write; by default, standard output.")
 @_decimal
 @_encoding
+@_sheet
 @click.option(
     "--memberships",
     is_flag=True,
@@ -82,7 +86,7 @@ def _options_of_new_rows() -> Iterator[None]:
     try:
         yield
     except FedkinError as error:
-        said = re.sub(r"\bset (decimal|encoding) = ('[^']*')", r"give --\1 \2", str(error))
+        said = re.sub(r"\bset (decimal|encoding|sheet) = ('[^']*')", r"give --\1 \2", str(error))
         raise FedkinError(said.replace(", or name the columns in categorical", "")) from error
 
 
@@ -92,6 +96,7 @@ def _options_of_new_rows() -> Iterator[None]:
 @click.option("--label", metavar="COLUMN", help="Column of labels, if it has neither the run's nor a usual name.")
 @_decimal
 @_encoding
+@_sheet
 @shared_options.packages
 def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -> None:
     """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""

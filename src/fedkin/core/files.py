@@ -21,6 +21,9 @@ T = TypeVar("T")
 LOCK = ".fedkin.lock"
 """Lock file of a folder that a process works in."""
 
+HIDDEN = (".", "~$")
+"""How names of files begin that nobody sees: of systems, and beside a workbook that is open in Excel."""
+
 _GRACE = 0.1
 """Seconds that a lock is tried for: a process that ends removes the file, and it is made anew."""
 
@@ -184,9 +187,9 @@ def similar_path(path: Path, others: Mapping[str, str] | None = None) -> str:
 
 
 def shown_in(folder: Path) -> list[str]:
-    """Return the names of a folder's files and folders, without hidden ones; an empty list if it cannot be read."""
+    """Return the names of a folder's files and folders, without `HIDDEN`; an empty list if it cannot be read."""
     try:
-        return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+        return [path.name for path in folder.iterdir() if not path.name.startswith(HIDDEN)]
     except OSError:
         return []
 

@@ -16,8 +16,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.files import ending_of, stem_of
 from fedkin.core.seeds import derive_generator
 from fedkin.data.preparing.preparation import Preparation
-
-_SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
+from fedkin.data.reading.client_files import READERS
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ def _emptied(client: Client) -> Client:
 
 def short_names(names: Sequence[str]) -> list[str]:
     """Shorten the clients' names to file names without suffix, except where two would become equal."""
-    short = [stem_of(name) if ending_of(name) in _SUFFIXES else name for name in names]
+    short = [stem_of(name) if ending_of(name) in READERS else name for name in names]
     times = Counter(name.lower() for name in short)
     return [own if own and times[own.lower()] == 1 else name for own, name in zip(short, names, strict=True)]
 

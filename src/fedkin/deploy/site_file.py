@@ -55,6 +55,7 @@ class SiteFile(BaseModel):
     log1p: Names = []
     decimal: Literal[".", ","] = "."
     encoding: str = "utf-8"
+    sheet: Names = []
     na_values: NaValues = []
     keys: dict[str, str] = {}
 
@@ -67,7 +68,7 @@ class SiteFile(BaseModel):
         here = path.parent
         try:
             own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
-            others = (self.encoding, self.na_values, self.log, self.log1p)
+            others = (self.encoding, self.na_values, self.log, self.log1p, self.sheet)
             table = TableOptions(*own, "drop", *others)
         except FedkinError as error:
             raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error

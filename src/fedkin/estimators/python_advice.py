@@ -18,6 +18,7 @@ _WORDS = (
         re.compile(r"\bset encoding = ('[^']+') or what it is in"),
         rf"read the files with pandas.read_csv(..., encoding=\1), or what they are in, {_GIVE}",
     ),
+    (re.compile(r"\bset sheet = ('[^']+') or another"), rf"read it with pandas.read_excel(..., sheet_name=\1) {_GIVE}"),
     (re.compile(r"\b(name (?:it|them)) in na_values"), rf"\1 in pandas.read_csv(..., na_values=[...]) {_GIVE}"),
     (re.compile(r"\bdata\.label = ('none')"), r"y=\1"),
     (re.compile(r"\bwith 'data\.label'"), "with y"),

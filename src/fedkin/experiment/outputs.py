@@ -124,7 +124,7 @@ class SavedResult:
                 own = read_tables(path).get("data", {})
                 if not isinstance(own, dict):
                     raise FedkinError(f"data is {own!r} in {path}; it should be a section of options.")
-                how = {name: own[name] for name in ("decimal", "encoding", "na_values") if name in own}
+                how = {name: own[name] for name in ("decimal", "encoding", "sheet", "na_values") if name in own}
                 try:
                     TableOptions(**how)
                 except FedkinError as error:

@@ -28,6 +28,7 @@ def predict(
     cluster: int | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    sheet: str | None = None,
     memberships: bool = False,
     as_json: bool = False,
     warn: Callable[[str], None] | None = None,
@@ -35,8 +36,8 @@ def predict(
     """Predict new samples by the models of the run in `folder`, as CSV or JSON text.
 
     `source` is a name or path, see `fedkin.data.reading.sources.load`, or a folder with one file per client; `label` is
-    its column of labels, which is ignored, where that has no usual name. `decimal` and `encoding` are by default those
-    of the run's data.
+    its column of labels, which is ignored, where that has no usual name. `decimal`, `encoding` and `sheet` are by
+    default those of the run's data.
 
     `client` or `cluster` say whose samples they are, where a method has a model per cluster of clients: a client of the
     run, by its name or position, or the cluster of a client unseen in training, as `assign` returns it. By default a
@@ -55,7 +56,7 @@ def predict(
     if memberships and not getattr(found.method, "soft", False):
         raise FedkinError(f"Method '{found.name}' of {folder} has no memberships; leave --memberships out.")
     files = [expanded(source) / name for name in files_of_clients(source)]
-    how = {"decimal": decimal, "encoding": encoding}
+    how = {"decimal": decimal, "encoding": encoding, "sheet": sheet}
     written = as_objects if as_json else as_csv
     if not files:
         own = _columns(found, source, label, _whose(found, client, cluster), how, memberships, warn)
@@ -145,14 +146,19 @@ def _stacked(columns: Mapping[str, list[list[object]]]) -> list[list[object]]:
 
 
 def assign(
-    folder: Path, source: str, label: str | None = None, decimal: str | None = None, encoding: str | None = None
+    folder: Path,
+    source: str,
+    label: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
 ) -> int:
     """Assign an unseen client to a cluster of the run in `folder`, by its samples in `source`.
 
     They need labels, unless the run describes clients without labels: by prototypes of codes, or by one style of all
     samples. Their column is `label`, or the one that the run's data name; truth values may be called otherwise than in
-    the run. `decimal` and `encoding` are by default those of the run's data. Raises FedkinError if the run has no
-    result, its method does not cluster clients, `folder` is a client's part of a run, or the data do not fit or lack
+    the run. `decimal`, `encoding` and `sheet` are by default those of the run's data. Raises FedkinError if the run has
+    no result, its method does not cluster clients, `folder` is a client's part of a run, or the data do not fit or lack
     labels that the run needs.
     """
     found = load_found(folder)
@@ -163,7 +169,8 @@ def assign(
             f"{folder} is a client's share, the model of one cluster; assign with the run's folder instead."
         )
     by_labels = found.method.assigns_by_labels(found.result)
-    data = found.read(source, label or (found.label if by_labels else None), decimal=decimal, encoding=encoding)
+    how = {"decimal": decimal, "encoding": encoding, "sheet": sheet}
+    data = found.read(source, label or (found.label if by_labels else None), **how)
     y = _labels(found, data, source) if by_labels else None
     unseen = Client.unseen(found.prepared(data, source), y, derive_generator(0, "assign"))
     return int(found.method.assign(found.result, unseen))

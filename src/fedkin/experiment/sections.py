@@ -75,6 +75,8 @@ class DataSection(BaseModel):
         Decimal separator of numbers in text.
     encoding : str
         Encoding of CSV files that are not UTF-8, as Python names it, such as "cp1252".
+    sheet : list of str
+        The sheet of workbooks such as ``.xlsx`` that hold several; of more than one name the first that a workbook has.
     na_values : list of str or number, or dict of str to such a list
         Values that stand for empty cells, such as "unknown" or -9: in all columns, or by column.
     lacking : {"drop", "impute"}
@@ -102,6 +104,7 @@ class DataSection(BaseModel):
     log1p: Names = []
     decimal: Literal[".", ","] = "."
     encoding: _Name = "utf-8"
+    sheet: Names = []
     na_values: NaValues = []
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
@@ -125,7 +128,9 @@ class DataSection(BaseModel):
     def table(self) -> TableOptions:
         """Options for reading the columns of tables."""
         kinds = (self.drop, self.id, self.categorical, self.ordinal)
-        return TableOptions(*kinds, self.decimal, self.lacking, self.encoding, self.na_values, self.log, self.log1p)
+        logarithmic = (self.log, self.log1p)
+        own = (*kinds, self.decimal, self.lacking, self.encoding, self.na_values, *logarithmic, self.sheet)
+        return TableOptions(*own)
 
     @property
     def preparing(self) -> PreparingOptions:

@@ -11,7 +11,7 @@ from textwrap import fill
 _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 """Characters that lines take beside and between columns, and what a column of words needs at least."""
 
-_NAMED_OPTION = re.compile(r"(?<!data\.)\b(set )?(lacking|id|label|scaling|decimal|encoding) = '([^']*)'")
+_NAMED_OPTION = re.compile(r"(?<!data\.)\b(set )?(lacking|id|label|scaling|decimal|encoding|sheet) = '([^']*)'")
 _LIST_OPTION = re.compile(r"\bseveral are a list: (\w+) = \['([^\]]*)'\]")
 _IN_OPTION = re.compile(
     r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values|log or log1p|log|log1p)"

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
+from fedkin.data.reading.client_files import READERS
 from fedkin.data.reading.folders_without_clients import only_folders_of_tables, only_other_tables
 from fedkin.data.reading.sources import load
 
@@ -14,7 +15,7 @@ def test_folders_of_other_tables_are_refused_and_those_of_splits_are_not(tmp_pat
     with pytest.raises(FedkinError) as error:
         load(str(tmp_path))
     assert str(error.value) == (
-        f"'{tmp_path}' has no .npz, .csv, .tsv, .parquet files; one per client is needed, and it holds only README.md, "
+        f"'{tmp_path}' has no {', '.join(READERS)} files; one per client is needed, and it holds only README.md, "
         "a.csv.zip, b.csv.zip; unpack them."
     )
     (tmp_path / "a.csv.zip").rename(tmp_path / "train.csv.zip")

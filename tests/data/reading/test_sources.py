@@ -88,13 +88,13 @@ def test_missing_paths_are_refused(tmp_path, monkeypatch, source):
 
 
 def test_files_of_other_kinds_are_refused(tmp_path):
-    path = tmp_path / "t.xlsx"
+    path = tmp_path / "t.numbers"
     path.touch()
     with pytest.raises(FedkinError) as error:
         load(str(path))
-    assert (
-        str(error.value)
-        == f"'{path}' is a .xlsx file; allowed: .npz, .csv, .tsv, .parquet, or a directory; save its sheet as .csv."
+    assert str(error.value) == (
+        f"'{path}' is a .numbers file; allowed: .npz, .csv, .tsv, .parquet, .xlsx, .xlsm, .xls, .xlsb, .ods, or a "
+        "directory; save its sheet as .xlsx or .csv."
     )
 
 
@@ -272,12 +272,12 @@ def test_options_that_name_columns_nobody_has_are_refused(tmp_path):
 def test_folders_without_clients_are_refused(tmp_path):
     with pytest.raises(
         FedkinError,
-        match=r"' has no \.npz, \.csv, \.tsv, \.parquet files; one per client is needed, and it is empty\.$",
+        match=r"' has no \.npz, \.csv, .*, \.xls, \.xlsb, \.ods files; one per client is needed, and it is empty\.$",
     ):
         load_clients(str(tmp_path))
-    for name in ("a.xlsx", "b.xlsx", "c.xlsx", "d.txt"):
+    for name in ("a.dta", "b.dta", "c.dta", "d.txt"):
         (tmp_path / name).touch()
-    with pytest.raises(FedkinError, match=r"needed, and it holds only a\.xlsx, b\.xlsx, c\.xlsx and 1 more\.$"):
+    with pytest.raises(FedkinError, match=r"needed, and it holds only a\.dta, b\.dta, c\.dta and 1 more\.$"):
         load_clients(str(tmp_path))
     with pytest.raises(FedkinError, match=r"^'none' is not a folder; give one with a file \(.*\) per client\.$"):
         load_clients("none")
@@ -304,8 +304,8 @@ def test_an_empty_folder_is_called_one(tmp_path):
     [
         (["b.csv.zip"], "b.csv.zip, a table in a format that fedkin does not read; unpack it, or move it"),
         (
-            ["b.xlsx", "c.XLSX"],
-            "b.xlsx, c.XLSX, tables in a format that fedkin does not read; save its sheet as",
+            ["b.numbers", "c.NUMBERS"],
+            "b.numbers, c.NUMBERS, tables in a format that fedkin does not read; save its sheet as",
         ),
     ],
 )

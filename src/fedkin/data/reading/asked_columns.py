@@ -11,7 +11,9 @@ from fedkin.core.table import Table
 from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.reading.table_options import TableOptions
 
-COLUMN_KEYS = ("label", "drop", "id", "categorical", "ordinal", "log", "log1p", "decimal", "encoding", "na_values")
+COLUMN_KEYS = (
+    "label", "drop", "id", "categorical", "ordinal", "log", "log1p", "decimal", "encoding", "sheet", "na_values"
+)  # fmt: skip
 """Keys of an experiment's ``[data]`` that a site's own file has, too, and that describe its columns."""
 _NAMED = ("drop", "categorical", "ordinal", "log", "log1p", "na_values")
 """Those among them that name columns, of which a site must not be ignorant."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core.errors import FedkinError, listing, raised_by
-from fedkin.core.files import ending_of, shown_in, similar_path
+from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
@@ -22,20 +22,19 @@ from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import read_table
+from fedkin.data.reading.workbook import WORKBOOKS
 
-READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet": read_table}
+READERS = {".npz": read_npz, **dict.fromkeys((".csv", ".tsv", ".parquet", *WORKBOOKS), read_table)}
 """Functions that read a file, by its suffix."""
 
 SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
-UNREAD_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".dta", ".sav", ".feather")
-_SURE_CLIENTS = (".xlsx", ".xls", ".ods", ".dta", ".sav", ".feather", ".csv.zip", ".tsv.zip")
+UNREAD_TABLES = (".txt", ".dat", ".dta", ".sav", ".feather", ".numbers")
+_SURE_CLIENTS = (".dta", ".sav", ".feather", ".numbers", ".csv.zip", ".tsv.zip")
 """Ends of the names of tables that hardly lie beside clients' files for another purpose."""
 OTHER_TABLES = (*UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
 """Ends of the names of files that could be tables, in formats that are not read."""
-_OPENED = "~$"
-"""Beginning of the name of a file beside a workbook that is open in Excel."""
 _ADVICE = {
-    (".xlsx", ".xls", ".ods"): "; save its sheet as .csv",
+    (".numbers",): "; save its sheet as .xlsx or .csv",
     (".npy",): "; save it as .npz, with an array x, and labels y",
     (".gz", ".zip", ".bz2", ".xz"): "; unpack it",
     (
@@ -63,7 +62,7 @@ def load_clients(
     ----------
     source : str, Path, sequence or mapping
         A folder with ``.npz``, ``.csv``, ``.tsv`` and ``.parquet`` files, those of text perhaps compressed, as
-        ``.csv.gz``, taken in order of file name; others are
+        ``.csv.gz``, and workbooks such as ``.xlsx``, taken in order of file name; others are
         ignored, but tables in other formats are refused; or the data of each client, in order or by the client's name:
         the path of a file, a DataFrame, or an array as `fedkin.data.reading.arrays.as_tensor` takes it.
     label : str, optional
@@ -162,7 +161,7 @@ def _files_in(source: str) -> list[Path]:
         meant = "" if folder.exists() else similar_path(folder)
         raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or wanted}")
     try:
-        shown = [path for path in folder.iterdir() if not path.name.startswith(".")]  # as of other systems' copies
+        shown = [path for path in folder.iterdir() if not path.name.startswith(HIDDEN)]
         paths = sorted(path for path in shown if ending_of(path) in READERS and path.is_file())
     except OSError as error:
         raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
@@ -193,7 +192,7 @@ def ignored_in(source: object) -> list[str]:
     names = shown_in(folder)
     folders = [name for name in names if ending_of(name) in READERS and not (folder / name).is_file()]
     others = [name for name in names if name.lower().endswith(OTHER_TABLES) and ending_of(name) not in READERS]
-    return sorted([*folders, *(name for name in others if not name.startswith(_OPENED))])
+    return sorted([*folders, *others])
 
 
 def folders_of_tables(source: object) -> list[str]:
@@ -242,7 +241,9 @@ def files_of_clients(source: str) -> list[str]:
 def read_file(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
-    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file; those of text may be compressed, as ``.csv.gz``.
+    """Read a ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file, or a workbook such as ``.xlsx``.
+
+    Those of text may be compressed, as ``.csv.gz``.
 
     Raises FedkinError if it is none of these, or cannot be used.
     """

@@ -20,7 +20,7 @@ from fedkin.data.reading.client_files import (
 _LIKELY_CLIENTS = (*UNREAD_TABLES, ".csv.zip", ".npy")
 _ADVICE = {".npy": "save each as .npz, with an array x, and labels y"}
 _ADVICE |= dict.fromkeys((".gz", ".zip", ".bz2", ".xz"), "unpack them")
-_ADVICE |= dict.fromkeys((".xlsx", ".xls", ".ods"), "save their sheets as .csv")
+_ADVICE[".numbers"] = "save their sheets as .xlsx or .csv"
 """What to do with tables that are all there is in a folder, by their suffix."""
 _PAPERS = (".md", ".pdf", ".docx")
 

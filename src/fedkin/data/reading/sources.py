@@ -59,9 +59,9 @@ def load(
     ----------
     source : str
         In this order: the name of an embedded data set (`fedkin.data.reading.dataset_names.EMBEDDED`); a ``.npz``,
-        ``.csv``, ``.tsv`` or ``.parquet`` file; a directory in Hugging Face layout; the name of one below the directory
-        in the environment variable ``FEDKIN_DATA``, with ``-`` or ``_``. With ``hf:`` before it, such a name is looked
-        for on the Hugging Face hub where it is not there.
+        ``.csv``, ``.tsv`` or ``.parquet`` file, or a workbook such as ``.xlsx``; a directory in Hugging Face layout;
+        the name of one below the directory in the environment variable ``FEDKIN_DATA``, with ``-`` or ``_``. With
+        ``hf:`` before it, such a name is looked for on the Hugging Face hub where it is not there.
     label : str, optional
         The column or array of labels, where it does not have a usual name; "none" if there are no labels.
     split : str

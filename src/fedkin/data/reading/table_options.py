@@ -28,8 +28,8 @@ class TableOptions:
     dates; `ordinal` has by column its levels in order, from the lowest. Of `log` columns, which hold numbers above 0,
     logarithms are taken, and of `log1p` columns, which may hold 0, those of 1 + x. `decimal` stands before the decimals
     of numbers in text, and `encoding` is that of CSV files that are not UTF-8, by a name that Python knows, such as
-    "cp1252". `lacking` is whether columns that some clients lack are left out or imputed, so whether they have to
-    agree.
+    "cp1252". Of a workbook the first of the names in `sheet` that it has is read, by default its only sheet. `lacking`
+    is whether columns that some clients lack are left out or imputed, so whether they have to agree.
     `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
     which "" stands for all columns.
 
@@ -50,6 +50,7 @@ class TableOptions:
     na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
     log: str | Sequence[str] = ()
     log1p: str | Sequence[str] = ()
+    sheet: str | Sequence[str] = ()
     signed: Sequence[str] = ()
     nones: Sequence[str] = ()
     features: Sequence[str] = ()
@@ -57,7 +58,7 @@ class TableOptions:
     truths: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for option in ("drop", "categorical", "log", "log1p"):
+        for option in ("drop", "categorical", "log", "log1p", "sheet"):
             given = getattr(self, option)
             object.__setattr__(self, option, (given,) if isinstance(given, str) else _names(given, option))
         object.__setattr__(self, "id", NO_ID if self.id is None else self.id)
@@ -116,7 +117,8 @@ class TableOptions:
     def of_files(self) -> dict[str, Any]:
         """Return the options that new rows of the same source are read by, as plain values: all but columns' kinds."""
         na_values = {name: list(values) for name, values in self.na_values_of.items() if values}
-        return {"decimal": self.decimal, "encoding": self.encoding, "na_values": na_values}
+        how = {"decimal": self.decimal, "encoding": self.encoding, "sheet": list(self.sheet)}
+        return how | {"na_values": na_values}
 
     def unknown(self, columns: Iterable[str]) -> list[str]:
         """Return a sentence for each named column that is not among `columns`."""

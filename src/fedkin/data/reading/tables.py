@@ -1,4 +1,4 @@
-"""Reading of tables: CSV and Parquet files, and DataFrames."""
+"""Reading of tables: CSV and Parquet files, workbooks, and DataFrames."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, Table
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.total_rows import check_no_lines_below, check_no_totals
 from fedkin.data.reading.values.text_values import composed
+from fedkin.data.reading.workbook import WORKBOOKS, read_sheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,14 +47,15 @@ _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
 def read_table(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
 ) -> Dataset:
-    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file; those of text may be compressed.
+    """Read a ``.csv``, ``.tsv`` or ``.parquet`` file, or a workbook; those of text may be compressed.
 
     Raises FedkinError if it cannot be read, has no rows or no header, or a column cannot be used; a line for each such
     column.
     """
     where = f"'{path}'"
-    if ending_of(path) in (".csv", ".tsv"):
-        frame = read_csv(path, where, options.decimal, options.encoding, options.kept, options.categorical)
+    if (ending := ending_of(path)) != ".parquet":
+        sheet = read_sheet(path, where, options.sheet, options.decimal) if ending in WORKBOOKS else None
+        frame = read_csv(path, where, options.decimal, options.encoding, options.kept, options.categorical, sheet)
         options = replace(options, decimal=frame.attrs["decimal"])
         if options.decimal == ",":
             frame = with_points(frame, where, {label, cluster, options.id, *options.named})

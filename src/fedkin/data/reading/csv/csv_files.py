@@ -33,6 +33,7 @@ from fedkin.data.reading.csv.csv_thousands import check_thousands
 from fedkin.data.reading.csv.csv_wrapped import unwrapped
 from fedkin.data.reading.csv.csv_written import written_in
 from fedkin.data.reading.table_options import NONE
+from fedkin.data.reading.workbook import Sheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,8 +74,9 @@ def read_csv(
     encoding: str = "utf-8",
     kept: Callable[[str], Collection[str]] = lambda _: (),
     texts: Collection[str] = (),
+    sheet: Sheet | None = None,
 ) -> pd.DataFrame:
-    """Read a CSV file with a header, into numbers, booleans and text.
+    """Read a CSV file with a header, or a workbook's `sheet` as one, into numbers, booleans and text.
 
     The separator is the one of comma, semicolon, tab, bar and blanks by which rows have as many cells as the header, or
     the one that a first line such as ``sep=;`` names. First lines that begin with ``#`` are comments. Numbers with
@@ -91,10 +93,7 @@ def read_csv(
     Raises FedkinError if it is no text in UTF-8, in UTF-16 with a byte order mark, or in `encoding`; if it has no
     header, or rows longer than that; if a column has no name; or if a point seems to separate thousands.
     """
-    text, said = _text(path, where, encoding), None
-    if first := re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE):  # as spreadsheets write it
-        text, said = text[first.end() :], first[1]
-    text = unwrapped(without_comments(text))
+    text, said = (sheet.text, ",") if sheet else _separated(_text(path, where, encoding))
     header, separator = header_of(text, said)
     check_names(header, where)
     if separator == "," and not _QUOTED_COMMA.search(text):
@@ -105,11 +104,20 @@ def read_csv(
     check_is_header(header, frame, where)
     check_no_title(header, frame, where)
     check_no_units(frame, where)
-    check_thousands(frame, cells.as_texts, where, decimal, separator)
-    written = written_in(frame, cells.as_texts, decimal)
+    sure = sheet.numbers if sheet else ()
+    check_thousands(frame, cells.as_texts, where, decimal, separator, sure)
+    written = written_in(frame, cells.as_texts, decimal, sure)
     frame = _without_remains(frame, header, where)
     frame.attrs |= {"decimal": decimal, "written": written}
     return frame
+
+
+def _separated(text: str) -> tuple[str, str | None]:
+    """Return a file's text with usual quotation marks and without comments, and the separator that it names, if any."""
+    said = None
+    if first := re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE):  # as spreadsheets write it
+        text, said = text[first.end() :], first[1]
+    return unwrapped(without_comments(text)), said
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,15 +19,20 @@ _FEW = 10
 
 
 def check_thousands(
-    frame: pd.DataFrame, as_texts: Callable[..., pd.DataFrame], where: str, decimal: str, separator: str
+    frame: pd.DataFrame,
+    as_texts: Callable[..., pd.DataFrame],
+    where: str,
+    decimal: str,
+    separator: str,
+    sure: Collection[int] = (),
 ) -> None:
     """Refuse columns in which what is read as decimal seems to separate thousands, as 937 beside 1.937 and 12.500.
 
     Fractions with three decimals all, beside whole numbers, are refused with them; where cells are separated by commas,
     points hardly separate thousands, so some must be like 12.500, for programs leave zeros at the end away. `as_texts`
-    returns the cells as they are written.
+    returns the cells as they are written; the columns at the positions `sure` hold numbers anyway.
     """
-    able = _may_part_thousands(frame)
+    able = [at for at in _may_part_thousands(frame) if at not in sure]
     if not able:
         return
     written, with_comma = as_texts(usecols=able), decimal == ","
