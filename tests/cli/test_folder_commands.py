@@ -132,6 +132,22 @@ def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.Captu
     assert sorted(path.name for path in Path().iterdir()) == ["run", "run-without-3"]
 
 
+def test_a_server_that_forgets_a_site_says_how_the_others_get_their_clusters(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The server starts in its own folder, so that a path relative to the shell's would be another there."""
+    rows = np.random.default_rng(0).random((90, 2)).round(3)
+    for at, name in enumerate(("north", "south", "west")):
+        np.savez(tmp_path / f"{name}.npz", x=rows[at::3])
+    assert fedkin("run", "kfed", ".", "--set", "method.n_clusters=2", "--out", "out/run", "--quiet") == 0
+    Path("out/run/federation.json").write_text('{"run": "00", "sites": {}, "keys": {}}')
+    assert fedkin("forget", "out/run", "--client", "south") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(
+        f'config.toml, copied to its experiment.toml, with out = "{tmp_path / "out" / "run-without-south"}".'
+    )
+
+
 def test_a_run_without_clients_is_called_after_them() -> None:
     run = Path("runs/kfed")
     assert _beside(run, [1], ["a.csv", "Labor München.csv"]) == Path("runs/kfed-without-Labor-München")

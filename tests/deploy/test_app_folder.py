@@ -41,6 +41,8 @@ def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: py
     assert "--sites is 4, but 'engine.sites' 5; give one of them." in found
     found = refused(capsys, "federation", "init", new, "kfed", "--set", "engine.drop_rate=0.1")
     assert "'engine.drop_rate' is for the local engine" in found
+    found = refused(capsys, "federation", "init", new, "ifca", "--set", "scenario.test_fraction=0.2")
+    assert "'scenario.test_fraction' is for simulations: sites of a real federation train on all rows" in found
     one = refused(capsys, "federation", "init", new, "kfed", "--sites", "1")
     assert one == "fedkin: 'engine.sites' is 1, and a federation has at least two sites; give the number of sites.\n"
     assert "'engine.sites' is 1" in refused(capsys, "federation", "init", new, "--set", "federation.clients=['a']")

@@ -185,6 +185,7 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     np.savez(tmp_path / "new.npz", x=digits.x[:20].numpy(), y=np.array(digits.classes)[digits.y[:20].numpy()])
     kept, new = tmp_path / "site" / "results" / "ab12", str(tmp_path / "new.npz")
     assert prediction.predict(kept, new, client=0) == prediction.predict(outcome.folder, new, client=1)
+    assert prediction.predict(kept, new) == prediction.predict(kept, new, client=0), "there is no other model"
     with pytest.raises(FedkinError, match=r"ab12 is .*, the model of one cluster; assign with the run's folder"):
         prediction.assign(kept, new)
     own = load_models(kept)
@@ -218,6 +219,33 @@ def test_a_site_reads_new_rows_as_it_read_its_table(tmp_path: Path) -> None:
     notes: list[str] = []
     assert prediction.predict(kept, str(new), warn=notes.append) == prediction.predict(tmp_path / "run", str(new))
     assert notes == []
+
+
+def test_a_result_that_a_site_was_given_goes_with_its_clusters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After `fedkin cut` or `forget` at the server, the earlier models would predict other clusters than the labels."""
+    site, request = Site("north", tmp_path, torch.ones(4, 1)), Request("ab12", 0, 0, 9, 8, "")
+    kept = tmp_path / "results" / "ab12"
+
+    def clustered(labels: list[int], exchange: int) -> str:
+        with site.memory("ab12") as memory:
+            at = replace(request, exchange=exchange)
+            client = memory.recalled(site.client(at), at)
+            client.state["clusters"] = torch.tensor(labels)
+            memory.keep(client, at)
+        keep(site, request, {})
+        return capsys.readouterr().out
+
+    clustered([0, 0, 1, 1], 9)
+    for name in ("result.json", "models.safetensors"):
+        (kept / name).write_text("from the server")
+    assert "removed" not in clustered([0, 0, 1, 1], 10)
+    assert (kept / "result.json").exists(), "the same clusters, such as those of a run that is asked for again"
+    said = clustered([0, 2, 1, 1], 11)
+    assert f"The clusters are others than before, so result.json and models.safetensors in {kept} are removed" in said
+    assert sorted(path.name for path in kept.iterdir()) == ["SHA256SUMS", "labels"]
+    assert "result.json" not in (kept / "SHA256SUMS").read_text()
 
 
 def test_a_site_checks_its_file_and_data_before_anybody_sees_them(

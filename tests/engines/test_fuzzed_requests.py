@@ -64,8 +64,8 @@ def _kind(name: str, error: FedkinError) -> str:
     if not isinstance(error, RefusalError):
         return "failed"
     named = f"Task '{name}' is not done with this request: '"
-    assert sentence.startswith(named) or sentence.endswith(
-        "is not from fedkin or hostile, so this client does not run it."
+    assert sentence.startswith(named) or (
+        "is not from fedkin or hostile, so this client does not run it; a site's own file lists" in sentence
     )
     return "refused"
 

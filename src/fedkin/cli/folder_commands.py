@@ -177,8 +177,8 @@ def forget(
         show_outcome(outcome, as_json, quiet)
     if (outcome.folder / LEDGER).is_file() and not quiet and not as_json:
         print(
-            f"Sites get their new clusters when the federation runs {outcome.folder / 'config.toml'} with out = "
-            f'"{outcome.folder}".'
+            f"Sites get their new clusters when the federation runs {outcome.folder / 'config.toml'}, copied to its "
+            f'experiment.toml, with out = "{outcome.folder.resolve()}".'
         )
 
 

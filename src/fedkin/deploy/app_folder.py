@@ -137,11 +137,16 @@ def check_federated(config: Config) -> None:
     """Check that distant sites can run an experiment.
 
     Raises FedkinError if its method is a centralised baseline, for which sites would send their samples, or if it has
-    clients fail, as the local engine alone can.
+    clients fail or holds out samples for tests, which only simulations do.
     """
     if config.engine.drop_rate or config.engine.failures:
         name = "drop_rate" if config.engine.drop_rate else "failures"
         raise FedkinError(f"'engine.{name}' is for the local engine; sites of a real federation fail by themselves.")
+    if getattr(config.scenario, "test_fraction", 0):
+        raise FedkinError(
+            "'scenario.test_fraction' is for simulations: sites of a real federation train on all rows of their files, "
+            "and no model is tested; keep rows for tests in another file, and `fedkin predict` their classes."
+        )
     if config.method.sends_samples():
         raise FedkinError(
             f"Method '{config.method_name}' has all samples sent to the server; it is a baseline for simulations, "

@@ -39,7 +39,8 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     """Write a site's results to ``results/<run>`` in its folder: clusters of its samples, and its cluster's model.
 
     `fedkin predict` works with that folder as with a run's, and reads new rows as the site's table was read. The site's
-    log names columns that the run left out.
+    log names columns that the run left out. Where the clusters are others than before, as after `fedkin cut` at the
+    server, the earlier result is removed, which the site was given by hand.
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
@@ -48,7 +49,8 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     from fedkin.data.preparing.schema.schema_notes import note_on_unused
     from fedkin.experiment.checksums import write_sums
     from fedkin.experiment.label_files import label_file, labels_of
-    from fedkin.experiment.outputs import READING, write_reading, write_result
+    from fedkin.experiment.measure_titles import join_words
+    from fedkin.experiment.outputs import READING, remove_result, write_reading, write_result
     from fedkin.experiment.outputs import RESULTS as FOUND
 
     folder = site.folder / RESULTS / request.run
@@ -56,7 +58,14 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         state = memory.state() or {}
     labels = labels_of(site.table, state)
     if labels is not None:
-        write_atomically(label_file(folder, 0, [site.name]), labels)
+        path = label_file(folder, 0, [site.name])
+        if path.is_file() and path.read_bytes() != labels.encode() and (gone := remove_result(folder)):
+            print(
+                f"fedkin: The clusters are others than before, so {join_words(gone)} in {folder} are removed; copy "
+                "them from the server's new results to predict with these.",
+                flush=True,
+            )
+        write_atomically(path, labels)
     if "result" in payload:
         alone = Population([], None, payload["classes"], site.features, [site.name])
         preparation = Preparation.from_tree(payload["preparation"])

@@ -35,6 +35,7 @@ from fedkin.engines.site_request import Request
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
 
 _IDENTITY = "identity"
+_WHY = "so this client does not run it; a site's own file lists packages that it trusts, in 'packages'"
 _log = logging.getLogger(__name__)
 
 
@@ -117,7 +118,7 @@ class Site:
         take this payload; FedkinError if it is not known here or fails with this payload, or the folder is in use by
         another process, or cannot be written.
         """
-        with trusted_packages(self.packages):
+        with trusted_packages(self.packages, _WHY):
             task = known_task(request.task)
         if task.moves_data and not self.simulated:
             raise RefusalError(f"Task '{task.name}' would have the site's samples sent away, so it is not done here.")
@@ -134,7 +135,7 @@ class Site:
                 client.noise = Secret(memory.key()).about(request.task.encode() + to_bytes(owned(payload)))
             self.prepare(client)
             began = time.thread_time()
-            with trusted_packages(self.packages), on(self.device):
+            with trusted_packages(self.packages, _WHY), on(self.device):
                 reply = _done(task, client, payload)
             seconds = time.thread_time() - began
             memory.keep(client, request)

@@ -49,6 +49,14 @@ def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), membe
     write_atomically(folder / "clients.csv", as_csv(zip(*columns, strict=True)))
 
 
+def remove_result(folder: Path) -> list[str]:
+    """Remove a method's result from `folder`; return the names of the files that were there."""
+    names = [name for name in (RESULT, MODELS, ENCODER) if (folder / name).is_file()]
+    for name in names:
+        (folder / name).unlink()
+    return names
+
+
 def write_result(
     folder: Path,
     method: str,

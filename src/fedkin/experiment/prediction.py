@@ -53,6 +53,8 @@ def predict(
     """
     found = load_found(folder)
     _check_predicts(found, client, cluster)
+    if (client, cluster) == (None, None) and "cluster" in found.result:
+        client = 0  # a client's share of a run has its model alone
     if memberships and not getattr(found.method, "soft", False):
         raise FedkinError(f"Method '{found.name}' of {folder} has no memberships; leave --memberships out.")
     files = [expanded(source) / name for name in files_of_clients(source)]
