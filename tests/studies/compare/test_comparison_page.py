@@ -44,10 +44,10 @@ def test_the_ranking_shows_how_sure_it_is(comparison: Comparison) -> None:
     assert list(part.bars[0].errors) == [0.02] * 3
 
 
-def test_numbers_of_clusters_are_given_or_found_and_baselines_have_neither(comparison: Comparison) -> None:
-    lines = (KFED, replace(KFED, number=None), replace(KFED, number=None, role="baseline"))
+def test_numbers_of_clusters_are_given_or_found_where_there_are_some(comparison: Comparison) -> None:
+    lines = (KFED, replace(KFED, number=None), replace(KFED, number=None, role="baseline"), replace(KFED, runs=0))
     [table] = page_of(replace(comparison, lines=lines)).parts[1].tables
-    assert [row[1][0].beside for row in table.rows] == ["given", "found", ""]
+    assert [row[1][0].beside for row in table.rows] == ["given", "found", "", ""]
 
 
 def test_names_lead_to_the_pages_of_runs_that_have_one(comparison: Comparison) -> None:

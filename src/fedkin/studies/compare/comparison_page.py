@@ -138,10 +138,12 @@ def _table(comparison: Comparison) -> ResultTable:
 
 
 def _origin(line: ComparisonRow) -> str:
-    """Return whether the number of clusters was given or found; empty for methods that form no clusters."""
+    """Return whether the number of clusters was given or found; empty for methods that form or have no clusters."""
+    if not line.runs:
+        return ""
     if line.number is not None:
         return "given"
-    return "found" if line.runs and line.role != "baseline" else ""
+    return "found" if line.role != "baseline" else ""
 
 
 def _run_page(comparison: Comparison, line: ComparisonRow) -> str:
