@@ -88,6 +88,32 @@ def test_sites_get_the_clusters_of_another_cut(data: Path, tmp_path: Path) -> No
         assert (kept(tmp_path, site) / "labels" / f"site-{site}.csv").read_text() == text
 
 
+def test_a_run_is_cut_and_forgets_more_than_once(tmp_path: Path) -> None:
+    """Each time its sites begin from the end of the first run, whatever they did since."""
+    folder, sites = tmp_path / "tables", []
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for site in range(4):
+        kind = rng.integers(0, 3, 60)
+        rows = [f"{20 * one + rng.normal():.2f},{'abc'[one]}\n" for one in kind]
+        (folder / f"site-{site}.csv").write_text("age,ward\n" + "".join(rows))
+        file = tmp_path / f"site-{site}.toml"
+        file.write_text(f'name = "site-{site}"\ndata = "tables/site-{site}.csv"\nfolder = "site-{site}"\n')
+        sites.append(read_site(file).site(file))
+    own = ["evaluation.map=none", "method.common_micro_clusters=false"]
+    serve(nodes_of(sites, keep), config("kin-graph", *own), tmp_path / "out")
+    outcome = forget(plan_forgetting(tmp_path / "out", ["site-3"]), tmp_path / "without")
+    serve(nodes_of(sites, keep), run_config(outcome.folder), tmp_path / "without")
+    for count in (2, 4):
+        assert cut(tmp_path / "out", tmp_path / f"cut-{count}", count) is None
+        serve(nodes_of(sites, keep), run_config(tmp_path / f"cut-{count}"), tmp_path / f"cut-{count}")
+        local = [f"data.source={folder}", "scenario.name=files", f"method.n_clusters={count}", *own]
+        here = execute(load_config("kin-graph", local), tmp_path / f"here-{count}").folder
+        for site in range(4):
+            text = (here / "labels" / f"site-{site}.csv").read_text()
+            assert (kept(tmp_path, site) / "labels" / f"site-{site}.csv").read_text() == text
+
+
 def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path, tmp_path: Path, capsys) -> None:
     def nodes() -> Nodes:
         made = []

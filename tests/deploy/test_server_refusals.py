@@ -51,6 +51,15 @@ def test_what_cannot_go_on_is_refused(
         serve(grid(data, tmp_path), config("fedavg", *once, more), tmp_path / "out")
 
 
+def test_a_run_that_an_earlier_fedkin_began_goes_on_although_options_are_new(data: Path, tmp_path: Path) -> None:
+    chosen, out = config("fedavg", *OPTIONS, "method.rounds=1"), tmp_path / "out"
+    serve(grid(data, tmp_path), chosen, out)
+    text = (out / "config.toml").read_text()
+    assert "\nindicator = false\n" in text
+    (out / "config.toml").write_text(text.replace("indicator = false\n", ""))
+    assert serve(grid(data, tmp_path), chosen, out).folder == out
+
+
 def test_a_site_without_a_file_is_refused() -> None:
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
     with pytest.raises(FedkinError, match=r"^The SuperNode was started without a site's file: --node-config 'site="):

@@ -57,6 +57,22 @@ def test_what_changes_nothing_writes_nothing(tmp_path: Path) -> None:
     assert one.memory("f00d").exchanges() == [1]
 
 
+def test_runs_that_begin_from_the_end_of_another_do_not_take_it_from_each_other(tmp_path: Path) -> None:
+    """`fedkin cut` and `forget` at the server number their exchanges from the same end on."""
+    one = site(tmp_path)
+    assert [asked(one, exchange, exchange - 1) for exchange in (1, 2, 3)] == [1, 2, 3]
+    for _ in range(3):
+        with one.memory("f00d") as memory:
+            memory.hold()
+        assert [asked(one, exchange, exchange - 1) for exchange in (4, 5, 6)] == [4, 5, 6]
+    assert one.memory("f00d").exchanges() == [3, 5, 6]
+    assert asked(one, 2, 1) == 1, "the run itself went back before what was held"
+    with one.memory("f00d") as memory:
+        memory.hold()
+    assert [asked(one, exchange, exchange - 1) for exchange in (3, 4, 5)] == [2, 3, 4]
+    assert one.memory("f00d").exchanges() == [2, 4, 5]
+
+
 @settings(max_examples=30)  # every one writes and syncs files
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=8))
 def test_whatever_the_server_goes_back_to_it_is_as_if_it_had_gone_straight(tmp_path_factory, path) -> None:

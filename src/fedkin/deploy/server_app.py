@@ -220,10 +220,10 @@ def _claim(config: Config, folder: Path) -> None:
         raise FedkinError("'engine.sites' has no default on a real federation; give the number of sites.")
     check_federated(config)
     check_sites(config)
-    path, text = folder / CONFIG, config.to_toml()
+    path = folder / CONFIG
     if not path.exists():
         write_config(folder, config)
-    elif path.read_text(encoding="utf-8") != text:
+    elif not _is_that_of(path, config):
         if any((folder / name).exists() for name in (CHECKPOINT, RECORDS, RESULT)):
             raise FedkinError(
                 f"{folder} holds another experiment; give another folder, as in flwr run . federation -c "
@@ -231,6 +231,17 @@ def _claim(config: Config, folder: Path) -> None:
             )
         (folder / LEDGER).unlink(missing_ok=True)  # that run never began, so that its mistakes can be mended
         write_config(folder, config)
+
+
+def _is_that_of(path: Path, config: Config) -> bool:
+    """Return whether a run's file has this experiment; an earlier fedkin's lacks options, which have their defaults."""
+    text = config.to_toml()
+    if path.read_text(encoding="utf-8") == text:
+        return True
+    try:
+        return load_config(path).to_toml() == text
+    except FedkinError:
+        return False
 
 
 def _ledger(folder: Path) -> _Ledger:

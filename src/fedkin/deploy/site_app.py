@@ -56,6 +56,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     folder = site.folder / RESULTS / request.run
     with site.memory(request.run) as memory:
         state = memory.state() or {}
+        memory.hold()
     labels = labels_of(site.table, state)
     if labels is not None:
         path = label_file(folder, 0, [site.name])

@@ -18,19 +18,19 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.client import LASTING
-from fedkin.core.files import file_lock, make_private, write_secret
+from fedkin.core.files import file_lock, make_private, write_atomically, write_secret
 from fedkin.core.noise import KEY
 from fedkin.core.trees import load_tree, owned, to_bytes, with_checksum
 from fedkin.engines.site_request import Request
 
-_KEY, _LASTING_FILE = "key", "lasting.safetensors"
+_KEY, _LASTING_FILE, _HELD = "key", "lasting.safetensors", "held"
 
 
 class Memory:
     """Private state of a client in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
 
-    What must never be forgotten is in ``lasting.safetensors``. As a context manager it locks out other processes. The
-    folder is that of one site and one run.
+    What must never be forgotten is in ``lasting.safetensors``; ``held`` names the exchange that a run ended with. As a
+    context manager it locks out other processes. The folder is that of one site and one run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,6 +56,20 @@ class Memory:
         kept = self.exchanges()
         return dict(load_tree(self._path(kept[-1]))) | self._lasting() if kept else None
 
+    def hold(self) -> None:
+        """Keep the latest state for good, unless one is held already: that which the run has ended with.
+
+        A server that cuts the run again, or forgets a site, begins there, and may do so more than once.
+        """
+        kept = self.exchanges()
+        if kept and self._held() not in kept:
+            write_atomically(self.folder / _HELD, str(kept[-1]))
+
+    def _held(self) -> int:
+        path = self.folder / _HELD
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
+
     def key(self) -> bytes:
         """Return the site's secret key for noise in this run, made once."""
         path = self.folder / _KEY
@@ -74,7 +88,7 @@ class Memory:
         if before:
             client.state = dict(load_tree(self._path(before[-1])))
             settled = [exchange for exchange in before if exchange <= request.settled]
-            for exchange in settled[:-1]:
+            for exchange in set(settled[:-1]).difference({self._held()}):
                 self._path(exchange).unlink()
         self._content = to_bytes(owned(client.state)) if before else b""
         client.state |= self._lasting()
