@@ -29,6 +29,7 @@ SOURCE = '''
 from dataclasses import dataclass
 
 from fedkin.core import task
+from fedkin.estimators import SampleClusterer
 from fedkin.methods.samples.kfed import KFedMethod
 
 
@@ -48,6 +49,10 @@ class Mine(KFedMethod):
 def greet(clients, payloads):
     """A task of my own."""
     return [{} for _ in clients]
+
+
+class Door(SampleClusterer, method=Mine):
+    """Its estimator."""
 
 
 number = 3
@@ -213,6 +218,9 @@ def test_its_summary_is_the_first_line_of_its_docstring() -> None:
         ("own_package.mine.Mine", r"is no method; did you mean 'own_package.mine:Mine'\?"),
         ("own_package.mine:number", "is not a method; it should be a dataclass that inherits fedkin.core.Method"),
         ("own_package.mine:dataclass", "is not a method"),
+        ("own_package.mine:Door", r"is made of a method; name that, 'own_package\.mine:Mine'\.$"),
+        ("own_package", r"'own_package' is a module; a method in it is named with its class, own_package:Class\.$"),
+        ("random", r"Unknown method 'random'"),
         (":Mine", "is no dotted path"),
     ],
 )

@@ -5,6 +5,7 @@ Besides these names, ``package.module:Class`` stands for a user's own method or 
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
 from importlib.util import find_spec
@@ -139,7 +140,7 @@ def target_of(kind: Kind, name: str) -> str:
         if kind == "method" and equals and key:
             given = value if key == "data.source" else f"--set {name}"
             raise FedkinError(f"'{name}' is no method, but a setting; name a method first, such as kin-graph {given}.")
-        if "." in name and name.replace(".", "").isidentifier() and _is_module(name):
+        if _is_named_as_module(name) and ("." in name or not nearest(name, _TABLES[kind])) and _is_module(name):
             raise FedkinError(f"'{name}' is a module; a {kind} in it is named with its class, {name}:Class.")
         module, _, last = name.rpartition(".")
         if last[:1].isupper() and last.isidentifier() and module and _is_module(module):
@@ -162,6 +163,12 @@ def target_of(kind: Kind, name: str) -> str:
 def _files_beside(name: str) -> list[str]:
     """Return the experiments' files in the folder of a path."""
     return [str(path) for path in Path(name).parent.glob("*.toml")]
+
+
+def _is_named_as_module(name: str) -> bool:
+    """Return whether `name` can be that of a module which is none of Python's own."""
+    parts = name.split(".")
+    return all(part.isidentifier() for part in parts) and parts[0] not in sys.stdlib_module_names
 
 
 def _is_module(name: str) -> bool:
@@ -188,6 +195,9 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     with trusted_packages(None) if name in _TABLES[kind] else nullcontext():  # the table's own are not in question
         made = named_object(target, kind.capitalize())
     is_kind = issubclass(made, Method) if kind == "method" and isinstance(made, type) else hasattr(made, "build")
+    own = getattr(made, "_method", None)  # of an estimator, or of a strategy for Flower
+    if kind == "method" and isinstance(own, type) and issubclass(own, Method):
+        raise FedkinError(f"'{name}' is made of a method; name that, '{own.__module__}:{own.__qualname__}'.")
     if not isinstance(made, type) or not is_dataclass(made) or not is_kind:
         wanted = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"
         raise FedkinError(f"'{name}' is not a {kind}; it should be a dataclass that {wanted}.")
