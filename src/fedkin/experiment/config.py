@@ -97,7 +97,7 @@ class Config:
         return tomli_w.dumps(self.tables)
 
 
-def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config:
+def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: str = "on the command line") -> Config:
     """Read an experiment's configuration from a TOML file, or build the default one of a method.
 
     Parameters
@@ -106,6 +106,8 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config
         A path that ends in ``.toml``, or the name of a method.
     overrides : sequence of str
         ``"section.key=value"``, applied in order; values are TOML, and bare words are strings.
+    place : str
+        Where they were given, for errors: "on the command line", or "in" and what else.
 
     Raises
     ------
@@ -115,9 +117,9 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config
     is_file = str(experiment).endswith(".toml")
     tables = read_tables(Path(experiment)) if is_file else {"method": {"name": str(experiment)}}
     inside = [f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table]
-    places = dict.fromkeys([*tables, *inside], f"in {experiment}" if is_file else "on the command line")
+    places = dict.fromkeys([*tables, *inside], f"in {experiment}" if is_file else place)
     for override in overrides:
-        places[apply_setting(tables, override)] = "on the command line"
+        places[apply_setting(tables, override)] = place
     return _resolve(tables, places)
 
 

@@ -75,14 +75,14 @@ class RunScale(BaseModel):
     """Scale of an entry: how many of its runs are made, and how long.
 
     Every cell has one run for each of the seeds. `core_seconds` is the measured time of all runs on one core with the
-    matrix speed `reproduce_terminal.REFERENCE`. `differs` says how the set-up deviates from the paper's. `set` are
-    settings of all runs, `only` of single rows or columns, by name. By default all rows and columns are run, with the
-    entry's files.
+    matrix speed `reproduce_terminal.REFERENCE`; without it every run counts as one second. `differs` says how the
+    set-up deviates from the paper's. `set` are settings of all runs, `only` of single rows or columns, by name. By
+    default all rows and columns are run, with the entry's files.
     """
 
     model_config = STRICT
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
-    core_seconds: Annotated[float, Field(gt=0)]
+    core_seconds: Annotated[float, Field(gt=0)] | None = None
     differs: str = ""
     set: Settings = {}
     only: dict[str, Settings] = {}
@@ -92,11 +92,20 @@ class RunScale(BaseModel):
 
 
 class EntryScales(BaseModel):
-    """Scales of an entry: quick, and as in the paper."""
+    """Scales of an entry: quick, and as in the paper, which an entry of a user's own need not have."""
 
     model_config = STRICT
     quick: RunScale
-    paper: RunScale
+    paper: RunScale | None = None
+
+    def scale(self, name: ScaleName, asked: str) -> RunScale:
+        """Return a scale by name; raises FedkinError if the entry, which a user calls `asked`, does not have it."""
+        found = self.quick if name == "quick" else self.paper
+        if found is None:
+            raise FedkinError(
+                f"{asked} has no section [scales.{name}], which says how many seeds to run at this scale."
+            )
+        return found
 
 
 class PaperClaim(BaseModel):
@@ -115,7 +124,8 @@ class PaperClaim(BaseModel):
 class PaperEntry(BaseModel):
     """Table or figure of a paper.
 
-    `title` is its subject, `source` its place in the paper, such as ``"Table 6"``, and `claim` what it should show.
+    `title` is its subject, `source` its place in the paper, such as ``"Table 6"``, and `claim` what it should show; the
+    last two may be empty.
     `differs` says how all scales deviate from the paper's set-up. All cells start from the experiment `run`, as in a
     file for ``fedkin run``. `measure` is that of a run, see `fedkin.studies.reproduce.measures`; rows and columns may
     override it. ``{at}`` in it stands for the column's `at`, ``{column}`` for its name. `better` says which figures are
@@ -125,8 +135,8 @@ class PaperEntry(BaseModel):
 
     model_config = STRICT
     title: str
-    source: str
-    claim: str
+    source: str = ""
+    claim: str = ""
     differs: str = ""
     run: Settings = {}
     measure: str | None = None
@@ -145,6 +155,11 @@ class PaperEntry(BaseModel):
     def cells(self) -> set[str]:
         """Return the names of all cells, as claims use them."""
         return {cell_name(row, column) for row in self.rows for column in self.columns}
+
+    @property
+    def about(self) -> str:
+        """Place in the paper, if there is one, and title."""
+        return f"{self.source}: {self.title}" if self.source else self.title
 
 
 def cell_name(row: EntryLine, column: EntryLine) -> str:
@@ -233,8 +248,9 @@ def _check_names(entry: PaperEntry, path: Path) -> None:
             printed(figure)
         for column in entry.columns:
             check(measure_of(entry, row, column, path))
-    for name in ("quick", "paper"):
-        scale: RunScale = getattr(entry.scales, name)
+    for name, scale in (("quick", entry.scales.quick), ("paper", entry.scales.paper)):
+        if scale is None:
+            continue
         for kind, named, known in (
             ("row", scale.rows or [], rows),
             ("column", scale.columns or [], columns),

@@ -9,11 +9,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, TypeVar
 
+from fedkin.core.errors import hint, listing, nearest
 from fedkin.experiment.run_folder import is_finished
 from fedkin.report.result_tables import MEANINGS
 from fedkin.studies.reproduce.entry import EntryLine, EntryRow, PaperClaim, measure_of
 from fedkin.studies.reproduce.finished_run import FinishedRun
-from fedkin.studies.reproduce.measures import measured
+from fedkin.studies.reproduce.measures import COSTS, measured, number_of
 from fedkin.studies.reproduce.plan import Plan, PlannedCell
 from fedkin.studies.reproduce.verdict import (
     SIGNS,
@@ -69,13 +70,22 @@ class Checked:
 
 @dataclass(frozen=True)
 class EntryTable:
-    """Reproduced table of an entry at a scale, row by row; `seconds` is the time of the finished runs in sum."""
+    """Reproduced table of an entry at a scale, row by row; `seconds` is the time of the finished runs in sum.
+
+    `absent` are sentences on numbers that no record has, as where a measure is mistyped.
+    """
 
     plan: Plan
     results: tuple[Result, ...]
     claims: tuple[Checked, ...]
     finished: int
     seconds: float
+    absent: tuple[str, ...] = ()
+
+    @property
+    def beside_paper(self) -> bool:
+        """Whether any cell has a figure of a paper."""
+        return any(result.paper for result in self.results)
 
     @property
     def differs(self) -> list[str]:
@@ -117,7 +127,23 @@ def table_of(plan: Plan, runs: Path) -> EntryTable:
     by_name = {f"{result.row} | {result.column}": result for result in results}
     claims = tuple(_checked(claim, by_name) for claim in plan.entry.claims)
     seconds = sum(line["seconds"] for run in finished.values() for line in run.timing)
-    return EntryTable(plan, results, claims, len(finished), seconds)
+    return EntryTable(plan, results, claims, len(finished), seconds, _absent(plan, finished))
+
+
+def _absent(plan: Plan, finished: Mapping[str, FinishedRun]) -> tuple[str, ...]:
+    """Return a sentence, with the nearest name, for each number that all its runs are finished without."""
+    runs: dict[str, set[str]] = {}
+    for cell in plan.cells:
+        if name := number_of(measure_of(plan.entry, cell.row, cell.column)):
+            runs.setdefault(name, set()).update(job.name for jobs in cell.jobs for job in jobs)
+    sentences = []
+    for name, jobs in runs.items():
+        done = [finished[job] for job in sorted(jobs) if job in finished]
+        if len(done) == len(jobs) and all(value is None for run in done for value in run.values(name)):
+            known = sorted({each for run in done for each in run.names} | set(COSTS))
+            near = hint(nearest(name, known), f"they have {listing(known)}")
+            sentences.append(f"The records of {plan.asked}'s runs have no number '{name}'; {near}")
+    return tuple(sentences)
 
 
 def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) -> Result:

@@ -27,6 +27,12 @@ class FinishedRun:
         """Lines of ``timing.jsonl``."""
         return read_timing(self.folder)
 
+    @property
+    def names(self) -> set[str]:
+        """Names of all numbers in the records; not those of lists."""
+        names = {name for line in self.records for part in ("values", "metrics") for name in line[part]}
+        return {name for name in names if any(value is not None for value in self.values(name))}
+
     def values(self, name: str) -> list[float | None]:
         """Return a number from every record; ``None`` where it is absent or not a number."""
         return [_number(line, *split_name(name)) for line in self.records]

@@ -82,6 +82,14 @@ def probe_of(measure: str) -> str | None:
     return probe if slash else None
 
 
+def number_of(measure: str) -> str | None:
+    """Return the number of the records that `measure` reads; ``None`` for a cost and for what a probe measures."""
+    if "/" in measure or ":" in measure:
+        return None
+    name = measure.partition("@")[0]
+    return None if name in COSTS else name
+
+
 def measured(run: FinishedRun, measure: str) -> float | None:
     """Return the value of `measure` in a finished run; ``None`` if the run has none.
 

@@ -13,7 +13,7 @@ from typing import Any
 from fedkin.core import FedkinError
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.option_models import flat
-from fedkin.experiment.registry import DEFAULT_METHOD
+from fedkin.experiment.registry import DEFAULT_METHOD, file_name
 from fedkin.studies.reproduce.entry import (
     EncoderFile,
     EntryLine,
@@ -102,7 +102,9 @@ class Plan:
 
     @property
     def job_seconds(self) -> float:
-        """Mean core seconds of a run, from the scale's `core_seconds` and its own number of seeds."""
+        """Mean core seconds of a run, from the scale's `core_seconds` and its own number of seeds; 1 if not known."""
+        if self.scale.core_seconds is None:
+            return 1.0
         seeds = len(self.cells[0].jobs)
         return self.scale.core_seconds * seeds / len(self.scale.seeds) / len(self.jobs)
 
@@ -124,9 +126,9 @@ def plan_of(
 
     `seeds` is their number, if not the scale's: the first of those, then the numbers that follow the greatest. `device`
     is that of the networks, for methods that have any; runs on another device are different runs. Raises FedkinError if
-    the settings do not form a valid experiment.
+    the entry does not have the scale, or the settings do not form a valid experiment.
     """
-    scale: RunScale = getattr(entry.scales, scale_name)
+    scale = entry.scales.scale(scale_name, asked or name)
     drawn = scale.seeds
     if seeds is not None:
         after = max(drawn) + 1
@@ -177,7 +179,8 @@ def _resolved(run: Mapping[str, Any], settings: Settings) -> Config:
     """Build the complete configuration: the entry's ``[run]`` with dotted keys on top."""
     method = settings.get("method.name", run.get("method", {}).get("name", DEFAULT_METHOD))
     given = [*flat(run), *settings.items()]
-    return load_config(str(method), [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in given])
+    written = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in given]
+    return load_config(str(method), written, "in its settings")
 
 
 def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
@@ -190,7 +193,7 @@ def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
     written = json.dumps([settings, [file.model_dump() for file in files]], sort_keys=True)
     digest = hashlib.sha256(written.encode()).hexdigest()[:10]
     data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(str(tables["data"]["source"])).name)
-    return f"{tables['method']['name']}-{data}-{digest}-s{tables['seed']}"
+    return f"{file_name(tables['method']['name'])}-{data}-{digest}-s{tables['seed']}"
 
 
 def experiment_of(job: PlannedRun, out: Path) -> dict[str, Any]:

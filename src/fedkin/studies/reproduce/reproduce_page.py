@@ -12,6 +12,7 @@ from fedkin.report.step_tables import MIN_STEPS
 from fedkin.studies.reproduce.entry_table import EntryTable, Result
 from fedkin.studies.reproduce.reproduce_words import (
     COUNTED,
+    OWN_LEGEND,
     command,
     counted,
     heading,
@@ -34,9 +35,10 @@ LEGEND = (
 def page(table: EntryTable) -> PageView:
     """Build the page of one entry."""
     plan = table.plan
+    place = f"{plan.entry.source}, at scale {plan.scale_name}" if plan.entry.source else f"Scale {plan.scale_name}"
     return PageView(
         title=plan.entry.title,
-        lead=f"{_finding([table])}\n{plan.entry.source}, at scale {plan.scale_name}. {plan.entry.claim}",
+        lead=f"{_finding([table])}\n{place}. {plan.entry.claim}".rstrip(),
         summary=_summary([table]),
         parts=list(_parts(table)),
         settings={"run": plan.entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
@@ -46,14 +48,16 @@ def page(table: EntryTable) -> PageView:
 def _parts(table: EntryTable) -> Iterator[PagePart]:
     yield PagePart(
         "table",
-        "Ours beside the paper's",
+        "Ours beside the paper's" if table.beside_paper else "Results",
         paragraphs=[f"Differs: {text}" for text in table.differs],
         tables=[_table(table)],
     )
     if curves := list(_curves(table)):
         yield PagePart("curves", "As curves", curves=curves)
     if table.claims:
-        yield PagePart("claims", "What the paper concludes", notes=plain_claims(table))
+        yield PagePart(
+            "claims", "What the paper concludes" if table.beside_paper else "Claims", notes=plain_claims(table)
+        )
     yield PagePart("again", "Again", paragraphs=[runs_text(table)], commands=[command(table)])
 
 
@@ -82,10 +86,12 @@ def _finding(tables: Sequence[EntryTable]) -> str:
         return "No run is finished yet."
     claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
     if not claims:
-        return f"{pluralize(sum(counted(tables).values()), 'cell')} stand beside what the paper prints."
+        cells = sum(counted(tables).values())
+        return f"{pluralize(cells, 'cell')} stand beside what the paper prints." if cells else "All cells are our own."
     held, failing, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "fails", "unsure"))
     seeds = " with one seed" if all(claim.one_seed for claim in claims) else ""
-    text = f"{held} of {pluralize(len(claims), 'claim')} of the {'paper' if len(tables) == 1 else 'papers'} hold{seeds}"
+    whose = f" of the {'paper' if len(tables) == 1 else 'papers'}" if _beside_paper(tables) else ""
+    text = f"{held} of {pluralize(len(claims), 'claim')}{whose} {'holds' if len(claims) == 1 else 'hold'}{seeds}"
     text += f", {failing} {'does' if failing == 1 else 'do'} not" if failing and unsure else ""
     return f"{text}; of {unsure} the seeds are too few to say." if unsure else f"{text}."
 
@@ -95,7 +101,8 @@ def _summary(tables: Sequence[EntryTable]) -> list[tuple[str, str, str]]:
     counts = counted(tables)
     claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
     held, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "unsure"))
-    on_claims = "what the paper concludes, checked on our figures"
+    beside = _beside_paper(tables)
+    on_claims = f"{'what the paper concludes' if beside else 'of the entry'}, checked on our figures"
     on_claims += f"; of {unsure} the seeds are too few to say" if unsure else ""
     explained = {
         "within the spread": "cells where our mean lies in the paper's spread",
@@ -106,8 +113,12 @@ def _summary(tables: Sequence[EntryTable]) -> list[tuple[str, str, str]]:
     return [
         ("Claims that hold", f"{held} of {len(claims)}", on_claims),
         *((head.capitalize(), str(counts[head]), explained[head]) for head in explained if counts[head]),
-        ("Higher, lower", sides, "cells whose whole interval lies outside of the spread"),
+        *([("Higher, lower", sides, "cells whose whole interval lies outside of the spread")] if beside else []),
     ]
+
+
+def _beside_paper(tables: Sequence[EntryTable]) -> bool:
+    return any(table.beside_paper for table in tables)
 
 
 def _overview(tables: Sequence[EntryTable]) -> ResultTable:
@@ -130,8 +141,8 @@ def _overview(tables: Sequence[EntryTable]) -> ResultTable:
 def _table(table: EntryTable) -> ResultTable:
     columns = table.plan.columns
     rows = [(row.name, [_cell(result) for result in table.row(row.name)]) for row in table.plan.rows]
-    title = f"{table.plan.entry.source}: {table.plan.entry.title}"
-    return ResultTable(title, LEGEND, table.plan.entry.axis, [column.name for column in columns], rows)
+    legend = LEGEND if table.beside_paper else f"{OWN_LEGEND}."
+    return ResultTable(table.plan.entry.about, legend, table.plan.entry.axis, [column.name for column in columns], rows)
 
 
 def _cell(result: Result) -> TableCell:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from fedkin.core import FedkinError
 from fedkin.engines.local import cores
 from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
@@ -34,11 +35,11 @@ def listing(out: Path) -> str:
     rows = [("entry", "quick", "paper", "about")]
     for name, path in chosen("all").items():
         entry = load_entry(path)
-        scales = (entry.scales.quick, entry.scales.paper)
-        quick, paper = (duration(scale.core_seconds * REFERENCE / rate / count) for scale in scales)
+        known = [scale and scale.core_seconds for scale in (entry.scales.quick, entry.scales.paper)]
+        quick, paper = (duration(time * REFERENCE / rate / count) if time else "?" for time in known)
         there = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
         done = f"  [{', '.join(there)}: {out / name}]" if there else ""
-        rows.append((name, quick, paper, f"{entry.source}: {entry.title}{done}"))
+        rows.append((name, quick, paper, f"{entry.about}{done}"))
     times = f"Times are for {count} runs at a time on this machine's {count} cores at {rate:.0f} GFLOP/s each."
     usage = "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."
     return "\n".join([table_text(rows, left=range(4)), "", sentence_text(times), sentence_text(usage)])
@@ -72,7 +73,8 @@ def reproduced(
 ) -> None:
     """Run entries, or only show them, and print their tables; with `quiet`, print JSON only.
 
-    Raises FedkinError if there is no such entry, row or column, an entry cannot be used, or runs failed.
+    Raises FedkinError if there is no such entry, row or column, an entry cannot be used, runs failed, or no run has a
+    number that an entry measures.
     """
     plans = plans_of(names, scale, seeds, device)
     if show:
@@ -88,6 +90,8 @@ def reproduced(
         _print(tables, out, form == "markdown")
     if failed:
         raise failures_error(failed)
+    if absent := [text for table in tables for text in table.absent]:
+        raise FedkinError(" ".join(absent))
 
 
 def _print(tables: Sequence[EntryTable], out: Path, as_markdown: bool) -> None:

@@ -18,6 +18,7 @@ COUNTED: dict[str, tuple[PaperVerdict, ...]] = {
     "one seed": ("near", "above", "below"),
 }
 """Verdicts that summaries count, by heading."""
+OWN_LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t)"
 SUMMARY_HEADS = ("entry", "about", "runs", "core time", *COUNTED, "claims that hold")
 
 
@@ -50,7 +51,10 @@ def text_parts(table: EntryTable) -> tuple[list[str], list[str], list[list[str]]
 
 
 def _signs(table: EntryTable) -> str:
-    """Explain the signs in the table's cells: how the measured figures compare with the paper's."""
+    """Explain the signs in the table's cells: how ours compare with the paper's; without any of a paper, what ± is."""
+    if not table.beside_paper:
+        with_interval = any(result.ours and result.ours.half is not None for result in table.results)
+        return OWN_LEGEND if with_interval else ""
     used = [f"{sign} {MEANINGS[verdict]}" for verdict, sign in SIGNS.items() if table.counts()[verdict]]
     return f"Ours beside the paper's (in brackets): {', '.join(used)}" if used else ""
 
@@ -123,8 +127,8 @@ def summary_rows(tables: Sequence[EntryTable]) -> list[list[str]]:
         wanted = len(table.plan.jobs)
         done = str(wanted) if table.finished == wanted else f"{table.finished} of {wanted}"
         verdicts = (str(count) for count in counted([table]).values())
-        about = f"{table.plan.entry.source}: {table.plan.entry.title}"
-        rows.append([table.plan.name, about, done, duration(table.seconds), *verdicts, holding(table.claims)])
+        about, seconds = table.plan.entry.about, duration(table.seconds)
+        rows.append([table.plan.name, about, done, seconds, *verdicts, holding(table.claims)])
     return rows
 
 
