@@ -222,6 +222,7 @@ class FedCRefMethod(FedCRefParameters):
         }
         min_fraction = self.min_fraction if self.n_clusters == "auto" else None
         options = {"min_fraction": min_fraction, "continuity": self.continuity, "hold": self.hold}
+        options["renumbered"] = self.leftovers == "renumbered"
         common = {**fedcref_tasks.spec(work.state.model), **options, "models": community_models}
         replies = work.ask(
             fedcref_tasks.refine,

@@ -72,6 +72,9 @@ class FedCRefParameters(SampleMethod):
         For "paper": theta.
     safeguard : {"auto", "unmatched", "all"}
         Which of a client's own models compete in the refinement; "auto" is "unmatched" with "held-out", else "all".
+    leftovers : {"best", "renumbered"}
+        Where samples go that chose none of the models selected in the refinement: to the "best" of these, as in the
+        paper; or "renumbered", as by a mistake in the authors' code, mostly to another, which its figures contain.
     stability : float
         The paper's tau: a client is stable once at least this fraction of its samples stays in its local cluster.
     ending : {"either", "both", "graph"}
@@ -112,6 +115,7 @@ class FedCRefParameters(SampleMethod):
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Fraction = 0.2
     safeguard: Literal["auto", "unmatched", "all"] = "auto"
+    leftovers: Literal["best", "renumbered"] = "best"
     stability: Fraction = 0.95
     ending: Literal["either", "both", "graph"] = "either"
     tolerance: Annotated[float, Ge(0)] = 0.1

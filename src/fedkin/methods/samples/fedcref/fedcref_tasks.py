@@ -151,7 +151,7 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 @client_task(
     takes={
         **_SPEC, "min_fraction": Nullable(within(0, 1)), "continuity": is_flag, "models": updates(None, "size"),
-        "own": is_list(is_count), "hold": within(0, 1), "current": is_list(is_count),
+        "own": is_list(is_count), "hold": within(0, 1), "current": is_list(is_count), "renumbered": is_flag,
     },
     holds={"unchanged": within(0, 1), "selected": is_nonempty_list(is_count)},
 )  # fmt: skip
@@ -169,7 +169,7 @@ def refine(client: Client, payload: Payload) -> Payload:
     if client.state.get("holds_most", False):
         compared = held_errors(errors, before, payload["current"], payload["hold"])
         min_fraction = None if min_fraction is None else min_fraction * _SMALLER
-    labels, selected = cluster_refine(compared, len(own), min_fraction)
+    labels, selected = cluster_refine(compared, len(own), min_fraction, renumbered=payload["renumbered"])
     if payload["continuity"]:
         client.state["start"] = torch.cat([models[payload["own"], 0], payload["models"]])[selected]
     client.state.update(labels=labels, previous=before, errors=errors[selected])
