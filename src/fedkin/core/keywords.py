@@ -36,7 +36,8 @@ def checked_keywords(function: _F) -> _F:
                 if name in _DONE_OTHERWISE and "eval" in known:
                     raise TypeError(f"{function.__name__} has no argument '{name}'; {_DONE_OTHERWISE[name]}")
                 near = meant if (meant := _ELSEWHERE.get(name)) in known else nearest(name, known)
-                end = hint(near, f"it takes {', '.join(known)}")
+                others = f"; options of methods are settings={{'method.{name}': ...}}" if "settings" in known else ""
+                end = hint(near, f"it takes {', '.join(known)}{others}")
                 raise TypeError(f"{function.__name__} has no argument '{name}'; {end}")
         return function(*arguments, **keywords)
 

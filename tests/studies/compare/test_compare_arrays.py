@@ -212,3 +212,71 @@ def test_what_no_file_holds_is_kept_so_that_it_is_read_alike() -> None:
 def test_a_budget_may_be_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("fedkin.studies.compare.compare_arrays.compared", lambda _, options, *rest: options.budget)
     assert [fedkin.compare("blobs", budget=given, out=tmp_path) for given in (60, 0.5, "2h")] == ["60s", "0.5s", "2h"]
+
+
+def test_settings_may_be_a_dict_and_methods_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(compare_arrays, "question_of", lambda what, **given: asked.append(given) or 1 / 0)
+    forms = [
+        {"method.rounds": np.int64(3), "method.features": None, "data.drop": ["a"]},
+        {"method": {"rounds": 3, "features": None}, "data": {"drop": ["a"]}},
+    ]
+    for settings in (*forms, "method.rounds=3"):
+        with pytest.raises(ZeroDivisionError):
+            fedkin.compare("digits", methods="kfed, kmeans", settings=settings)
+    assert [one["settings"] for one in asked] == [
+        *[["method.rounds=3", 'method.features="none"', 'data.drop=["a"]']] * 2,
+        ["method.rounds=3"],
+    ]
+    assert {one["methods"] for one in asked} == {("kfed", "kmeans")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["method.rounds"], r"^settings takes section\.key=value, such as .*, not 'method\.rounds'\.$"),
+        ({"data.scalin": 1}, r"^Unknown key in settings: 'data\.scalin'; did you mean 'data\.scaling'\?$"),
+        (
+            {"data.scaling": print},
+            r"^settings has a builtin_function_or_method, which no experiment's file can hold\.$",
+        ),
+        ([("method.rounds", 3)], r"^settings has a tuple; it takes a dict, such as \{'method\.rounds': 10\}\.$"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_as_python_calls_them(
+    settings: Any, sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FedkinError, match=sentence):
+        fedkin.compare(SITES, methods=["kfed"], settings=settings, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_option_of_a_method_is_no_argument_but_a_setting() -> None:
+    with pytest.raises(
+        TypeError, match=r"no argument 'rounds'; .*; options of methods are settings=\{'method\.rounds': "
+    ):
+        fedkin.compare(SITES, rounds=3)
+
+
+def test_a_table_for_a_paper_has_deviations_over_runs(tmp_path: Path) -> None:
+    options = {**OPTIONS, "methods": ["kfed"], "n_clusters": 3, "seeds": 3}
+    found = fedkin.compare(SITES, TRUTH, out=tmp_path / "out", **options)
+    scores = [
+        json.loads(
+            (tmp_path / "out" / "runs" / "kfed-3" / f"seed-{seed}" / "records.jsonl").read_text().splitlines()[-1]
+        )
+        for seed in range(3)
+    ]
+    each = [score["metrics"]["ari"] for score in scores]
+    row = found.table.iloc[0]
+    assert (row["ari"], row["ari_std"]) == (pytest.approx(np.mean(each)), pytest.approx(np.std(each, ddof=1)))
+    assert row["cohesion_std"] >= 0
+    assert row["cohesion_error"] == found.lines[0].error
+    assert "ari_std" in pd.read_csv(tmp_path / "out" / "comparison.csv")
+    assert repr(found) == (
+        f"<Comparison of kfed, 3 clusters: kfed is recommended; see its table, and {tmp_path / 'out' / 'report.html'}>"
+    )
+    with pytest.raises(FedkinError, match=r"out holds another comparison: its method\.seeds is not set, not 4; give"):
+        fedkin.compare(
+            SITES, TRUTH, out=tmp_path / "out", **{**options, "settings": {"method.seeds": 4, "engine.workers": 1}}
+        )

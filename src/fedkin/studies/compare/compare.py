@@ -13,6 +13,7 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import all_problems
 from fedkin.core.files import LOCK, folder_lock, read_json, write_atomically
 from fedkin.experiment.config import Config
+from fedkin.experiment.option_models import flat
 from fedkin.experiment.run import check_machine
 from fedkin.report import write_page
 from fedkin.studies.compare import comparison_words
@@ -145,14 +146,24 @@ def _prepare(question: Question, options: Options, out: Path) -> None:
         before = read_json(out / PLAN, dict[str, Any], "; remove the folder to compare again")
         for key in plan:
             if before.get(key) != plan[key]:
+                name, there_is, given = _different(key, before.get(key), plan[key])
                 raise FedkinError(
-                    f"{out} holds another comparison: its {key} is {before.get(key)}, not {plan[key]}; give another "
+                    f"{out} holds another comparison: its {name} is {there_is}, not {given}; give another "
                     "--out, or remove the folder."
                 )
         return
     if foreign := [name for name in there if name != "data"]:
         raise FedkinError(f"{out} holds {foreign[0]}, which is not part of a comparison; give another --out.")
     write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
+
+
+def _different(key: str, before: Any, given: Any) -> tuple[str, Any, Any]:
+    """Return the first setting below a key of the plan that differs, and its values in both."""
+    if not isinstance(before, dict) or not isinstance(given, dict):
+        return key, before, given
+    old, new = dict(flat(before)), dict(flat(given))
+    path = next(path for path in {**old, **new} if old.get(path) != new.get(path))
+    return f"method.{path}" if key == "settings" else path, old.get(path, "not set"), new.get(path, "not set")
 
 
 def _comparison(schedule: Schedule, options: Options, config: Config, notes: tuple[str, ...]) -> Comparison:
@@ -263,6 +274,7 @@ def _line(
         ),
         folder=str(first) if first.exists() else "",
         spread=verdict.spread if verdict else None,
+        deviations=verdict.deviations if verdict else {},
     )
 
 

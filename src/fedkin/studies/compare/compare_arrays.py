@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.core import FedkinError, Method
+from fedkin.core import FedkinError
 from fedkin.core.extras import require
 from fedkin.core.files import ending_of, stem_of, write_atomically
 from fedkin.core.keywords import checked_keywords
@@ -22,8 +22,8 @@ from fedkin.data.reading.client_files import READERS, expanded
 from fedkin.data.reading.columns import as_text
 from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
 from fedkin.data.reading.tables import as_frame
-from fedkin.experiment.registry import METHODS
 from fedkin.studies.compare.compare import PLAN, Options, compared
+from fedkin.studies.compare.compare_arguments import given_names, given_settings, said_in_python
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.question import question_of
 from fedkin.studies.time_budget import given_duration
@@ -46,7 +46,7 @@ def compare(
     seeds: int = 3,
     seed: int | None = None,
     by: str = "score",
-    settings: Sequence[str] = (),
+    settings: str | Sequence[str] | Mapping[str, Any] = (),
     out: str | Path | None = None,
 ) -> Comparison:
     """Compare all suitable methods on some data, rank them with or without truth, and recommend one.
@@ -61,7 +61,7 @@ def compare(
         The name of the column of labels; or one array per client, ``(n,)``, in order or by name. Methods that cluster
         samples are judged by them and do not see them; those that cluster clients learn from them.
     methods : str or sequence of str
-        Names, or ``"all"``.
+        Names, also in one text with commas between them, or ``"all"``.
     budget : str or float
         Wall-clock time for all runs together: seconds, or a text such as ``"90s"``, ``"10m"`` or ``"2h"``.
     n_clusters : int, optional
@@ -74,8 +74,9 @@ def compare(
         Seed of the partition and of the first run of each method; by default that of an experiment's file, or 0.
     by : {"score", "truth"}
         Criterion of the ranking and the recommendation.
-    settings : sequence of str
-        ``"section.key=value"``, as ``--set`` takes them.
+    settings : dict, str or sequence of str
+        Keys of an experiment and their values, such as ``{"method.rounds": 10}``; those of ``method`` are for all
+        methods that have them. Or ``"method.rounds=10"``, as ``--set`` takes it.
     out : str or Path, optional
         Output folder; by default one in ``comparisons/``. A comparison that it holds is resumed.
 
@@ -91,14 +92,14 @@ def compare(
         If an argument is out of its range, no method suits the data, `out` holds anything else, or no run finished in
         the budget.
     """
-    with _said_in_python():
-        names = tuple(methods) if isinstance(methods, Sequence) and not isinstance(methods, str) else (methods,)
-        _check_are_names(names)
+    with said_in_python():
+        names = given_names(methods)
+        common = given_settings(settings)
         options = Options(names, n_clusters, seeds, given_duration(budget), by)
         options.check()
 
         def compared_in(what: str, folder: Path | None, label: str | None) -> Comparison:
-            given = [*settings, *([] if label is None else [f"data.label={label}"])]
+            given = [*common, *([] if label is None else [f"data.label={label}"])]
             asked = question_of(what, seed=seed, settings=given, asked=question, methods=names)
             return compared(asked, options, folder or Path("comparisons") / asked.name)
 
@@ -122,36 +123,6 @@ def compare(
                     with suppress(OSError):  # where there is anything else
                         path.rmdir()
             raise
-
-
-def _check_are_names(methods: Sequence[Any]) -> None:
-    """Check that methods are given by name; the sentence has that of a class or an estimator."""
-    for given in methods:
-        if not isinstance(given, str):
-            kind = given if isinstance(given, type) else type(given)
-            method = getattr(kind, "_method", kind)
-            path = f"{method.__module__}:{method.__qualname__}"
-            named = next((name for name, entry in METHODS.items() if entry.target == path), None)
-            own = path if issubclass(method, Method) else "package.module:Class"
-            what = f"the class {kind.__name__}" if isinstance(given, type) else f"an object of type {kind.__name__}"
-            options = "" if isinstance(given, type) else ", and its options as settings"
-            raise FedkinError(f"methods has {what}, and it takes names; give '{named or own}'{options}.")
-
-
-_ARGUMENTS = {"--clusters": "n_clusters"} | {
-    f"--{name}": name for name in ("budget", "by", "methods", "out", "question", "seed", "seeds")
-}
-_ARGUMENT = re.compile(rf"(?<![\w'-])(?:{'|'.join(_ARGUMENTS)})(?![\w-])")
-
-
-@contextmanager
-def _said_in_python() -> Iterator[None]:
-    """Have errors name the arguments of `compare` where they name options of the command."""
-    try:
-        yield
-    except FedkinError as error:
-        error.args = (_ARGUMENT.sub(lambda option: _ARGUMENTS[option[0]], str(error)),)
-        raise
 
 
 def _files(clients: Any, y: Any) -> tuple[dict[str, _Content], str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ class ComparisonRow:
         Folder of its first run; empty if there is none.
     spread : float or None
         Standard error of the cohesion of samples' clusters.
+    deviations : dict
+        Standard deviations over runs, of the score and of agreement with the truth; empty with a single run.
     """
 
     method: str
@@ -67,6 +69,7 @@ class ComparisonRow:
     remark: str
     folder: str
     spread: float | None = None
+    deviations: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -80,7 +83,7 @@ class ComparisonRow:
         return self.spread if len(known) < 2 else stdev(known) / math.sqrt(len(known))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Result of comparing methods on the same clients.
 
@@ -145,6 +148,11 @@ class Comparison:
     better_than_chance: bool | None = None
     chance_p: float | None = None
 
+    def __repr__(self) -> str:
+        methods = ", ".join(line.name for line in self.lines)
+        found = f"{self.recommended} is recommended" if self.recommended else "none is recommended"
+        return f"<Comparison of {methods}: {found}; see its table, and {self.out / PAGE}>"
+
     @property
     def score(self) -> str:
         """Name of the measure that ranks methods without truth."""
@@ -162,7 +170,12 @@ class Comparison:
 
     @property
     def table(self) -> pd.DataFrame:
-        """Return a DataFrame with a row per method, in order of rank, and the columns of ``comparison.csv``."""
+        """Return a DataFrame with a row per method, in order of rank, and the columns of ``comparison.csv``.
+
+        Measures are means over runs. ``accuracy_std``, ``ari_std`` and so on are their standard deviations over runs,
+        missing with a single run; ``accuracy_error`` is the standard error over clients, ``cohesion_error`` that over
+        samples.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.rows())
@@ -178,8 +191,9 @@ class Comparison:
                 "runs": line.runs,
                 "clusters": sum(line.clusters) / len(line.clusters) if line.clusters else None,
                 **{name: line.measures.get(name) for name in self.measures},
-                **({"cohesion_error": line.spread} if self.family == "samples" else {}),
+                f"{self.score}_error": line.error,
                 **{name: line.truth.get(name) for name in self.truth},
+                **{f"{name}_std": line.deviations.get(name) for name in (self.score, *self.truth)},
                 "megabytes": None if line.bytes is None else line.bytes / 1e6,
                 "seconds": line.seconds,
                 "remark": line.remark,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import mean
+from statistics import mean, stdev
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,8 @@ class CandidateScore:
     model on its own tests; empty where samples are clustered. `clusters` are their numbers in each run. `labels`, int64
     ``(m,)`` by run, are the clusters, of samples those that are looked at, -1 for none. `spread` is the standard error
     of the cohesion, over halves of the samples that are looked at. `found` says whether the method found the number of
-    clusters of samples.
+    clusters of samples. `deviations` are standard deviations over runs, of the score and of agreement with the truth;
+    empty with a single run.
     """
 
     measures: dict[str, float]
@@ -50,6 +51,7 @@ class CandidateScore:
     labels: tuple[Labels, ...] = field(compare=False, repr=False)
     spread: float | None = None
     found: bool = False
+    deviations: dict[str, float] = field(default_factory=dict)
 
 
 class Judge:
@@ -68,11 +70,14 @@ class Judge:
         """Score the finished runs of a candidate, of which there must be one; `found` says if it found its number."""
         seen = [self._looked_at(run) for run in runs]
         measures, spread = {"accuracy": _mean(runs, "personal_accuracy")}, None
+        by_run = {"accuracy": _each(runs, "personal_accuracy")} if self.family == "clients" else {}
         if self.family == "samples":
-            cohesion = mean(criteria.cohesion(self.space, labels) for labels in seen)
+            by_run["cohesion"] = [criteria.cohesion(self.space, labels) for labels in seen]
+            cohesion = mean(by_run["cohesion"])
             silhouette = mean(criteria.silhouette(self.space.points, labels) for labels in seen)
             measures, spread = {"cohesion": cohesion, "silhouette": silhouette}, criteria.spread(self.space, seen)
         measures["stability"] = criteria.stability([run.labels for run in runs])
+        by_run |= {name: _each(runs, name) for name in TRUTH[self.family]}
         return CandidateScore(
             {name: value for name, value in measures.items() if value is not None},
             {name: value for name in TRUTH[self.family] if (value := _mean(runs, name)) is not None},
@@ -83,6 +88,7 @@ class Judge:
             tuple(seen),
             spread,
             found and self.family == "samples",
+            {name: stdev(values) for name, values in by_run.items() if len(values) > 1},
         )
 
     def explaining_column(self, taken: CandidateScore) -> str | None:
@@ -131,5 +137,11 @@ def _by_client(runs: Sequence[Done]) -> tuple[float | None, ...]:
 
 def _mean(runs: Sequence[Done], name: str) -> float | None:
     """Return the mean of a metric over runs; ``None`` unless every run has it."""
+    values = _each(runs, name)
+    return mean(values) if values else None
+
+
+def _each(runs: Sequence[Done], name: str) -> list[float]:
+    """Return a metric of each run; none unless every run has it."""
     values = [run.metrics.get(name) for run in runs]
-    return None if None in values else mean(value for value in values if value is not None)
+    return [] if None in values else [value for value in values if value is not None]
