@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Local,
         Sattler,
     )
+    from fedkin.estimators.run_history import load_history
     from fedkin.experiment.early_stopping import EarlyStopping
     from fedkin.experiment.saved_models import load_models
     from fedkin.studies.compare.compare_arrays import compare
@@ -85,6 +86,7 @@ __all__ = [
     "Sattler",
     "__version__",
     "compare",
+    "load_history",
     "load_models",
 ]
 
@@ -94,6 +96,7 @@ _FROM = {
     "EarlyStopping": "fedkin.experiment.early_stopping",
     "FedkinError": "fedkin.core.errors",
     "compare": "fedkin.studies.compare.compare_arrays",
+    "load_history": "fedkin.estimators.run_history",
     "load_models": "fedkin.experiment.saved_models",
 }
 """The module of each name that is no estimator."""
@@ -120,11 +123,13 @@ _ELSEWHERE = {
     "Method": "it is in fedkin.core",
     "methods": "`fedkin list` shows them, and each is a class of this module, such as fedkin.KinGraph",
     "list_methods": "`fedkin list` shows them, and each is a class of this module, such as fedkin.KinGraph",
-    "load": "pickle.load or joblib.load reads a saved estimator, and load_models the models of a run's folder",
+    "load": "pickle.load or joblib.load reads a saved estimator, and load_models and load_history a run's folder",
     "save": "pickle.dump or joblib.dump saves an estimator",
     "load_data": _DATA,
     "datasets": _DATA,
     "partition": "fit takes a partitioner of flwr_datasets with its data",
+    "load_records": "load_history has the records of a run's folder",
+    "load_run": "load_history has the records of a run's folder, and load_models its models",
     "metrics": "fedkin.clustering.metrics has scores of clusters, and scikit-learn others",
     "run": "an estimator's fit runs a method, and so does the command `fedkin run`",
 }

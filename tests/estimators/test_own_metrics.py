@@ -42,6 +42,13 @@ def test_a_metric_is_a_row_of_every_client_cluster_and_round_in_the_users_own_la
     assert set(measured["round"]) == set(rows["round"])
 
 
+@pytest.mark.parametrize("metrics", [accuracy_score, [accuracy_score]])
+def test_a_function_alone_has_its_own_name(metrics: Any) -> None:
+    model = fedkin.FedAvg(**OPTIONS).fit(CLIENTS, eval=TESTS, metrics=metrics)
+    found = model.metrics_.set_index("metric")["value"]
+    assert found["accuracy_score"].tolist() == found["accuracy"].tolist()
+
+
 def test_callbacks_stop_by_a_metric() -> None:
     records: list[dict[str, Any]] = []
     stop = fedkin.EarlyStopping(monitor="validation_kappa", patience=1, min_delta=9.0)
@@ -58,6 +65,9 @@ def test_callbacks_stop_by_a_metric() -> None:
     ("metrics", "more", "sentence"),
     [
         ({"k": cohen_kappa_score}, {}, "metrics are measured on samples that are held out; give fit eval or valid"),
+        ([cohen_kappa_score] * 2, {"eval": TESTS}, "metrics has two functions of one name; give them by other names"),
+        ([lambda true, predicted: 0], {"eval": TESTS}, "metrics takes functions of true and predicted labels by name"),
+        ([accuracy_score, "k"], {"eval": TESTS}, "metrics takes functions of true and predicted labels by name"),
         (["k"], {"eval": TESTS}, "metrics takes functions of true and predicted labels by name"),
         ({"k": "kappa"}, {"eval": TESTS}, "metrics takes functions of true and predicted labels by name"),
         ({"f1": cohen_kappa_score}, {"eval": TESTS}, "metrics has 'f1', which is measured anyway; give it another"),

@@ -82,7 +82,7 @@ class ClientClusterer(ClientPredictor):
     @checked_keywords
     def fit(
         self, clients: Any, y: Any = None, *, eval: Any = None, validation: Any = None,
-        metrics: Mapping[str, Metric] | None = None, callbacks: Followers = (),
+        metrics: Mapping[str, Metric] | Sequence[Metric] | Metric | None = None, callbacks: Followers = (),
     ) -> Self:  # fmt: skip
         """Find the clusters, and train their models.
 
@@ -109,9 +109,10 @@ class ClientClusterer(ClientPredictor):
             client's own samples, see `metrics_`.
         validation : as eval, optional
             The same for early stopping and model selection.
-        metrics : dict of str to callable, optional
+        metrics : dict of str to callable, or callables, optional
             Additional metrics by name, measured where accuracy is: functions of the true and the predicted labels of a
-            client's held-out samples, such as scikit-learn's ``cohen_kappa_score``. They are rows of `metrics_`, and
+            client's held-out samples, such as scikit-learn's ``cohen_kappa_score``. Without a dict a function has its
+            own name. They are rows of `metrics_`, and
             their means over clients are for callbacks, as ``"validation_NAME"`` on `validation`.
         callbacks : sequence of Callback or callable
             `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each round's record, a dict.

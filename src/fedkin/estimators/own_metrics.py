@@ -72,12 +72,24 @@ def own_metrics(given: Any, classes: NDArray[Any], names: Sequence[str], held_ou
     `classes` and `names` are as in `OwnMetrics`; `held_out` says whether there are samples to measure them on. Raises
     FedkinError if `given` is of another type, a name is that of a built-in metric, or there is nothing to measure on.
     """
-    if not given:
+    if not callable(given) and not given:
         return OwnMetrics()
-    if not isinstance(given, Mapping) or not all(map(callable, given.values())):
-        raise FedkinError("metrics takes functions of true and predicted labels by name, such as {'kappa': kappa}.")
+    given = _by_name(given)
     if taken := [name for name in given if name in _TAKEN]:
         raise FedkinError(f"metrics has '{taken[0]}', which is measured anyway; give it another name.")
     if not held_out:
         raise FedkinError("metrics are measured on samples that are held out; give fit eval or validation, too.")
     return OwnMetrics(given, classes, names)
+
+
+def _by_name(given: Any) -> dict[str, Metric]:
+    """Return metrics by name, which of a function alone is its own; raises FedkinError if one has none."""
+    if isinstance(given, Mapping) and all(map(callable, given.values())):
+        return dict(given)
+    each = [given] if callable(given) else list(given) if isinstance(given, list | tuple) else [None]
+    names = [getattr(one, "__name__", "") for one in each if callable(one)]
+    if len(names) < len(each) or not all(name.isidentifier() for name in names):
+        raise FedkinError("metrics takes functions of true and predicted labels by name, such as {'kappa': kappa}.")
+    if len(set(names)) < len(names):
+        raise FedkinError("metrics has two functions of one name; give them by other names, in a dict.")
+    return dict(zip(names, each, strict=True))
