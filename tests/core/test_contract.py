@@ -15,6 +15,7 @@ from fedkin.core.contract import check_result, first_state
 from fedkin.core.errors import RefusalError
 from fedkin.core.steps import do_step
 from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import ClientMethodState
 
 KEPT = {"a dict": {"a": 1}, "a list": [1], "a numpy array": np.zeros(2), "an int": 3, "a numpy float32": np.float32(1)}
 
@@ -172,6 +173,12 @@ def test_a_good_first_state_is_taken_as_it_is() -> None:
 
 
 RECORD = Record([0])
+
+
+class Placed(Given):
+    clusters: ClassVar[Literal["samples", "clients"] | None] = "clients"
+
+
 STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "stuck": (
         lambda state: (state, RECORD),
@@ -179,6 +186,10 @@ STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "leaps": (lambda state: (state.next().next(), RECORD), "returned one of 4 instead of 3"),
     "no record": (lambda state: state.next(), "Given.step should return a state and a Record, not a Centres."),
+    "a dict for a record": (
+        lambda state: (state.next(), {}),
+        "should return a state and a Record, not a state and a dict",
+    ),
     "no state": (lambda state: (None, RECORD), "Given.step should return a Centres beside the record, not None."),
     "array": (lambda state: (state.next(centres=np.zeros(1)), RECORD), "a state with 'centres', a numpy array ("),
     "set": (
@@ -194,6 +205,44 @@ def test_a_step_returns_the_next_state_and_a_record(kind: str) -> None:
     after, sentence = STEPS[kind]
     with pytest.raises(FedkinError, match=re.escape(sentence)):
         do_step(Given(after), federation(), Centres(steps=2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"labels": torch.zeros(2, dtype=torch.int64)},
+            "Placed has int64 (2,) as its state's labels; they should be the ",
+        ),
+        (
+            {"labels": torch.tensor([0, 4, -1])},
+            "Placed.step has put a client into cluster 4, but its state has models of",
+        ),
+        (
+            {"labels": torch.tensor([0, 1, -2])},
+            "Placed.step has put a client into cluster -2, but its state has models",
+        ),
+        (
+            {"models": torch.zeros(2, 4)},
+            "Placed.step returned a state with models float32 (2, 4); they should be a row of 5",
+        ),
+        (
+            {"models": torch.zeros(2, 5).double()},
+            "Placed.step returned a state with models float64 (2, 5); they should",
+        ),
+        (
+            {"models": torch.zeros(5)},
+            "Placed.step returned a state with models float32 (5,); they should be a row of 5",
+        ),
+    ],
+)
+def test_every_client_has_a_label_and_every_label_a_model(changes: dict[str, Any], sentence: str) -> None:
+    before = ClientMethodState(module={"name": "a"}, models=torch.zeros(1, 5), labels=torch.zeros(3, dtype=torch.int64))
+    good = {"models": torch.zeros(2, 5), "labels": torch.tensor([0, 1, -1])}
+    method = Placed(lambda state: (state.next(**good), RECORD))
+    assert do_step(method, federation(), before)[0].labels.tolist() == [0, 1, -1]
+    with pytest.raises(FedkinError, match="^" + re.escape(sentence)):
+        do_step(Placed(lambda state: (state.next(**good | changes), RECORD)), federation(), before)
 
 
 def test_numbers_of_numpy_and_torch_are_plain_in_a_record() -> None:

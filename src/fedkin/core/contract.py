@@ -83,7 +83,9 @@ def after_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Reco
     number of steps, with which a run would never end.
     """
     name = type(method).__name__
-    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Record)):
+    if isinstance(answer, tuple) and len(answer) == 2 and not isinstance(answer[1], Record):
+        raise FedkinError(f"{name}.step should return a state and a Record, not a state and {kind_of(answer[1])}.")
+    if not (isinstance(answer, tuple) and len(answer) == 2):
         raise FedkinError(f"{name}.step should return a state and a Record, not {kind_of(answer)}.")
     state, record = answer
     if not isinstance(state, type(before)):
@@ -96,8 +98,31 @@ def after_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Reco
             f"{before.steps + 1}; state.next(...) counts them."
         )
     _check_saved(name, "step", state)
+    if method.clusters == "clients" and isinstance(getattr(before, "labels", None), Tensor):
+        _check_placed(method, before, state)
     _check_clients(name, record)
     return state, dataclasses.replace(record, values=_plain(name, record.values))
+
+
+def _check_placed(method: Method[Any], before: Any, state: Any) -> None:
+    """Check that a state of clients' clusters has a label for every client, and a model for every label."""
+    check_labels(method, state.labels, len(before.labels))
+    models, earlier, name = state.models, before.models, type(method).__name__
+    if state.module != before.module or not len(earlier) or not len(state.labels):
+        return
+    if models.dtype != earlier.dtype or models.ndim != 2 or models.shape[1] != earlier.shape[1]:
+        was = f"{models.dtype} {tuple(models.shape)}".removeprefix("torch.")
+        raise FedkinError(
+            f"{name}.step returned a state with models {was}; they should be a row of {earlier.shape[1]:,} float32 for "
+            "each cluster."
+        )
+    lowest, highest = int(state.labels.min()), int(state.labels.max())
+    if lowest < -1 or highest >= len(models):
+        wrong = lowest if lowest < -1 else highest
+        raise FedkinError(
+            f"{name}.step has put a client into cluster {wrong}, but its state has models of the clusters 0 to "
+            f"{len(models) - 1}; -1 is for clients whose cluster is not known."
+        )
 
 
 def _check_clients(name: str, record: Record) -> None:
