@@ -92,6 +92,8 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
+        ("method.seed=3", "Unknown key on the command line: 'method.seed'; did you mean 'seed'?"),
+        ("method.zzz=3", "Unknown key on the command line: 'method.zzz'; allowed: method."),
         ("method.round=3", "Unknown key on the command line: 'method.round'; did you mean 'method.rounds'?"),
         ("method.n_clusters=3", "'method.n_clusters' on the command line is no option of method 'toy', but of '"),
         (
@@ -332,3 +334,13 @@ def test_a_wrong_na_values_is_answered_with_one_form(given: str) -> None:
         load_config("kfed", [f"data.na_values={given}"])
     form = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
     assert str(error.value).endswith(f" on the command line; it should be {form}.")
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("lr", "learning_rate"), ("lr_scheduler", "learning_rates"), ("augmentation", "recipe"), ("E", "local_epochs")],
+)
+def test_keys_of_other_programs_are_answered_with_those_meant(key: str, meant: str) -> None:
+    sentence = rf"^Unknown key on the command line: 'method\.{key}'; did you mean 'method\.{meant}'\?$"
+    with pytest.raises(FedkinError, match=sentence):
+        load_config("ifca", [f"method.{key}=1"])
