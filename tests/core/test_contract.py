@@ -57,6 +57,12 @@ def reply_once(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[P
     return [{}]
 
 
+@client_task
+def reply_with_gradients(client: Client, payload: Payload) -> Payload:
+    weights = torch.ones(2, requires_grad=True)
+    return {"update": weights * 2, "more": {"each": [weights, 3]}, "plain": [1, "a"]}
+
+
 @task
 def reply_for_nobody(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:  # type: ignore[return]
     for _ in clients:
@@ -104,6 +110,14 @@ def test_a_task_replies_with_what_can_be_sent(asked: Any, sentence: str) -> None
     fed = federation()
     with pytest.raises(RefusalError, match="^" + re.escape(f"Task '{asked.name}' {sentence}")):
         fed.ask(asked, fed.all())
+
+
+def test_no_gradient_crosses_the_boundary_as_on_a_network() -> None:
+    fed = federation()
+    for reply in fed.ask(reply_with_gradients, fed.all(), {"update": (2,)}).values():
+        assert not reply["update"].requires_grad
+        assert not reply["more"]["each"][0].requires_grad
+        assert (reply["update"].tolist(), reply["more"]["each"][1], reply["plain"]) == ([2.0, 2.0], 3, [1, "a"])
 
 
 def test_what_may_be_kept_and_sent_is() -> None:
@@ -216,11 +230,11 @@ def test_a_step_returns_the_next_state_and_a_record(kind: str) -> None:
         ),
         (
             {"labels": torch.tensor([0, 4, -1])},
-            "Placed.step has put a client into cluster 4, but its state has models of",
+            "Placed.step has put a client into cluster 4, but the last model of",
         ),
         (
             {"labels": torch.tensor([0, 1, -2])},
-            "Placed.step has put a client into cluster -2, but its state has models",
+            "Placed.step has put a client into cluster -2, but the last model",
         ),
         (
             {"models": torch.zeros(2, 4)},

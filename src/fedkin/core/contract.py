@@ -17,14 +17,14 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, RefusalError, kind_of
 from fedkin.core.method import Method, Record, State
-from fedkin.core.payload import Payload, foreign
+from fedkin.core.payload import Payload, detached, foreign
 from fedkin.core.task import Task
 
 _PLAIN = "tensors, numbers, strings, booleans, None, or lists and dicts of them"
 
 
 def carried_out(task: Task, clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Run a task, and return its replies, one for each client.
+    """Run a task, and return its replies, one for each client, whose tensors require no gradient.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def carried_out(task: Task, clients: Sequence[Client], payloads: Sequence[Payloa
         if (wrong := foreign(reply)) is not None:
             raise RefusalError(f"Task '{task.name}' replies with {wrong}; a reply holds {_PLAIN}.")
         _check_state(task, client)
-    return list(replies)
+    return [detached(reply) for reply in replies]
 
 
 def _check_state(task: Task, client: Client) -> None:
@@ -120,8 +120,8 @@ def _check_placed(method: Method[Any], before: Any, state: Any) -> None:
     if lowest < -1 or highest >= len(models):
         wrong = lowest if lowest < -1 else highest
         raise FedkinError(
-            f"{name}.step has put a client into cluster {wrong}, but its state has models of the clusters 0 to "
-            f"{len(models) - 1}; -1 is for clients whose cluster is not known."
+            f"{name}.step has put a client into cluster {wrong}, but the last model of its state is that of cluster "
+            f"{len(models) - 1}, and -1 is for clients whose cluster is not known."
         )
 
 

@@ -77,6 +77,19 @@ def foreign(tree: Any, path: str = "") -> str | None:
     return f"{_at(path)}{kind_of(tree)}{advice}"
 
 
+def detached(tree: Any) -> Any:
+    """Return a tree whose tensors require no gradient, as `pack` sends them: the same one if none does."""
+    if isinstance(tree, Tensor):
+        return tree.detach() if tree.requires_grad else tree
+    if isinstance(tree, Mapping):
+        items = {key: detached(item) for key, item in tree.items()}
+        return items if any(items[key] is not tree[key] for key in items) else tree
+    if isinstance(tree, list | tuple):
+        each = [item if type(item) in _PLAIN else detached(item) for item in tree]
+        return each if any(new is not old for new, old in zip(each, tree, strict=True)) else tree
+    return tree
+
+
 def _at(path: str) -> str:
     return f"'{path}', " if path else ""
 
