@@ -13,12 +13,14 @@ import pytest
 
 import forked
 from fedkin.cli import main
+from fedkin.data.reading.client_files import READERS
 from fedkin.methods.samples.fedcref import held_out_rule
 
 QUICK = "--data wine --clients 3 --set method.initial=kmeans --set method.n_clusters=2 --set method.local_epochs=1"
 QUICK += " --set method.rounds=1 --set method.min_steps=0 --set method.max_iterations=2 --set method.stability=1"
 QUICK += " --set evaluation.map=pca"
 START = f"run fedcref {QUICK} --out run"
+READ = ", ".join(READERS)
 
 
 @pytest.fixture(autouse=True)
@@ -155,17 +157,17 @@ def write_inputs(folder: Path) -> None:
         ("--scenario files --data clients", "'clients/b.csv' is empty (0 rows, 2 columns of features)."),
         (
             "--scenario files --data nothing",
-            "'nothing' has no .npz, .csv, .tsv, .parquet files; one per client is needed, and it holds",
+            f"'nothing' has no {READ} files; one per client is needed, and it holds",
         ),
         (
             "--scenario files --data absent",
-            "'absent' is not a folder; give one with a file (.npz, .csv, .tsv, .parquet) per client.",
+            f"'absent' is not a folder; give one with a file ({READ}) per client.",
         ),
         # files that cannot be read
         ("--data empty.csv", "'empty.csv' cannot be read as .csv (the file is empty)."),
         ("--data fake.parquet", "'fake.parquet' cannot be read as .parquet ("),
         ("--data fake.npz", "'fake.npz' cannot be read as .npz; it must hold plain"),
-        ("--data notes.txt", "'notes.txt' is a .txt file; allowed: .npz, .csv, .tsv, .parquet, or a directory."),
+        ("--data notes.txt", f"'notes.txt' is a .txt file; allowed: {READ}, or a directory."),
         (
             "--data no-such-data-set",
             "'no-such-data-set' is neither embedded (digits, wine, iris, breast-cancer, blobs) nor a path nor below ",
