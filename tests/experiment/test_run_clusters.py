@@ -249,6 +249,7 @@ def test_a_run_that_clusters_by_embeddings_resumes_to_the_same_bytes(
     assert files(tmp_path / "run") == files(whole.folder)
 
 
+@pytest.mark.filterwarnings("ignore:The privacy guarantee does not cover")
 @pytest.mark.parametrize(
     "method",
     [

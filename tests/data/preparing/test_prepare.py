@@ -241,3 +241,14 @@ def test_an_id_by_its_name_comes_before_free_text():
     assert prepared.encoding.schema.id == "patient_id"
     assert names(prepared) == ["age"]
     assert prepare(federation(own, own), PreparingOptions(id="remark")).encoding.schema.id == "remark"
+
+
+def test_what_a_privacy_guarantee_does_not_cover_is_said():
+    """Clients send no statistics of arrays and complete numbers that are not scaled."""
+    for scaling, private, said in (("auto", True, 1), ("auto", False, 0), ("none", True, 0)):
+        options = PreparingOptions(scaling=scaling).of(private=private)
+        tables = federation(table(number("a", 0, 1, 5)), table(number("a", 0, 2, 7)))
+        arrays = LocalFederation([Client(i, torch.rand(4, 2) * 9) for i in range(2)], seed=0)
+        for fed in (tables, arrays):
+            notes = [note for note in prepare(fed, options).notes if note.startswith("The privacy guarantee does not")]
+            assert len(notes) == said

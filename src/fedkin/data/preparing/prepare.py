@@ -87,7 +87,8 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     called = {client: names[client] if client < len(names) else str(client) for client in replies}
     tables = [client for client, reply in replies.items() if "names" in reply]
     if not tables:
-        return _prepared_arrays(fed, options.scaling, replies, called)
+        prepared = _prepared_arrays(fed, options.scaling, replies, called)
+        return prepared.noted(_not_covered(options, "")) if options.scaling != "none" else prepared
     if len(tables) < len(replies):
         other = next(client for client in replies if client not in tables)
         raise FedkinError(
@@ -101,7 +102,17 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
         replies = fed.ask_until_all_reply(table_columns, question)
     elif sparing:
         replies = fed.ask_until_all_reply(moments, question)
-    return _prepared_tables(fed, options, replies, called)
+    return _prepared_tables(fed, options, replies, called).noted(_not_covered(options, ", and names of categories"))
+
+
+def _not_covered(options: PreparingOptions, more: str) -> list[str]:
+    """Return a note on what clients have sent for the preparation where a method's guarantee does not cover that."""
+    if not options.private:
+        return []
+    return [
+        "The privacy guarantee does not cover the preparation of the data, for which clients sent statistics such as "
+        f"minima and maxima{more}; scale numbers to [0, 1] by public ones before, and set scaling = 'none'."
+    ]
 
 
 _ENCODING: Expected = {

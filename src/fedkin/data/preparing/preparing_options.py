@@ -35,7 +35,8 @@ class PreparingOptions:
     the median or most frequent value of all clients, as empty cells of new rows always do. A row affects others by
     "neighbours", so methods with differential privacy take "median". With `indicator` a column with empty cells gets an
     indicator of these, which shares the column's weight. `min_members`, at least 5, are samples of one client that a
-    category needs for its name to leave the client; others are pooled.
+    category needs for its name to leave the client; others are pooled. `private` is whether the method is
+    differentially private, which what clients send here is not.
     """
 
     scaling: _Scaling = "auto"
@@ -44,6 +45,7 @@ class PreparingOptions:
     imputation: Imputation = "neighbours"
     indicator: bool = False
     min_members: int = MIN_MEMBERS
+    private: bool = False
 
     def __post_init__(self) -> None:
         """Check the options. Raises FedkinError if one has another type or is unknown."""
@@ -59,4 +61,4 @@ class PreparingOptions:
 
     def of(self, *, private: bool) -> Self:
         """Return the options for a method that is differentially private for one sample, or is not."""
-        return replace(self, imputation="median") if private else self
+        return replace(self, imputation="median", private=True) if private else self

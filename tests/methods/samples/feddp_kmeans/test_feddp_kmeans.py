@@ -204,6 +204,7 @@ def test_clients_that_have_spent_their_budgets_say_so_and_nobody_is_blamed_for_n
         run(FedDPKMeansMethod(n_clusters=3), blobs()[0], failures=lost)
 
 
+@pytest.mark.filterwarnings("ignore:The privacy guarantee does not cover")
 def test_the_servers_samples_are_prepared_as_the_clients_are(tmp_path: Path):
     clients, truth = blobs()
     scaled = [1000 + 50 * client.x.numpy() for client in clients]
