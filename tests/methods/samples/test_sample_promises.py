@@ -203,6 +203,7 @@ def test_a_client_that_never_takes_part_is_assigned_by_the_result(name):
     assert method.predict(method.result(state), clients[1].x).shape == (len(clients[1]),)
 
 
+@pytest.mark.filterwarnings("ignore:The privacy guarantee does not cover")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_leaves_results_that_predict(name, tmp_path: Path):
     options = [f"method.{key}={json.dumps(value)}" for key, value in SMALL[name].items()]
