@@ -124,7 +124,7 @@ def test_cells_of_notebooks_run(page: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
     names: dict[str, object] = {"__name__": "notebook"}
     for cell in CELL.findall(page.read_text()):
-        run_python(re.sub(r"(?m)^%.*", "", cell), str(page), names)
+        run_python(re.sub(r"(?m)^[%:].*", "", cell), str(page), names)  # magic, and options of the cell
     plt.close("all")
 
 
