@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
+from broken_methods import BROKEN
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import init
@@ -227,93 +228,6 @@ def test_its_summary_is_the_first_line_of_its_docstring() -> None:
 def test_what_is_no_method_is_refused(name: str, sentence: str) -> None:
     with pytest.raises(FedkinError, match=sentence):
         load_config(name)
-
-
-BROKEN = """
-import torch
-from dataclasses import dataclass
-
-from fedkin.core import Record, client_task
-from fedkin.methods.samples.kfed import KFedMethod
-
-
-class Bare(KFedMethod):
-    alpha: float = 1.0
-
-
-class Renamed(KFedMethod):
-    cost = "costly"
-
-
-@dataclass(frozen=True)
-class Forgetful(KFedMethod):
-    def step(self, fed, state):
-        return state.next(finished=True), Record([0])
-
-
-@dataclass(frozen=True)
-class Floats(KFedMethod):
-    def init(self, fed):
-        fed.ask(as_floats, fed.all())
-        return super().init(fed)
-
-
-@dataclass(frozen=True)
-class Beyond(KFedMethod):
-    def step(self, fed, state):
-        after, record = super().step(fed, state)
-        fed.ask(beyond, fed.all())
-        return after, record
-
-
-@dataclass(frozen=True)
-class Uncounted(KFedMethod):
-    def result(self, state):
-        return {"centroids": state.centroids, "features": state.features}
-
-
-@dataclass(frozen=True)
-class Featureless(KFedMethod):
-    def result(self, state):
-        return {"n_clusters": 3, "centroids": state.centroids}
-
-
-@dataclass(frozen=True)
-class Arrays(KFedMethod):
-    def init(self, fed):
-        fed.ask_until_all_reply(as_array, {})
-        return super().init(fed)
-
-
-@dataclass(frozen=True)
-class Keeping(KFedMethod):
-    def init(self, fed):
-        fed.ask_until_all_reply(keeping, {})
-        return super().init(fed)
-
-
-@client_task
-def as_array(client, payload):
-    return {"means": client.x.mean(0).numpy()}
-
-
-@client_task
-def keeping(client, payload):
-    client.state["seen"] = {"samples": len(client)}
-    return {}
-
-
-@client_task
-def as_floats(client, payload):
-    client.state["clusters"] = torch.ones(len(client))
-    return {}
-
-
-@client_task
-def beyond(client, payload):
-    client.state["clusters"] = client.state["clusters"] + 7
-    return {}
-"""
 
 
 def test_both_engines_refuse_what_a_task_cannot_send_or_keep(tmp_path: Path) -> None:

@@ -213,10 +213,12 @@ def _content(data: _Content, name: str) -> bytes:
         np.savez(file, **data)
         return file.getvalue()
     require("A comparison of DataFrames", "pyarrow", "parquet")
+    from pyarrow import ArrowException
+
     try:
         changed = {name: kept for name in data if (kept := _storable(own := data[name])) is not own}
         data.assign(**changed).to_parquet(file, index=False)
-    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
+    except (TypeError, ValueError, OverflowError, ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise FedkinError(f"The table of {Path(name).stem} cannot be kept in a file ({reason}).") from error
     return file.getvalue()
