@@ -24,11 +24,12 @@ flower: $(READY) ## Run what stands on Flower with its newest version, where it 
 test-gpu: $(READY) ## Compare every method's training on a GPU with the processor's
 	FEDKIN_DEVICE=$${FEDKIN_DEVICE:-cuda} $(BIN)/python -m pytest tests/on_elsewhere.py tests/networks_on_elsewhere.py
 
-lint: $(READY) ## Check style, types and who imports whom
+lint: $(READY) ## Check style, types, who imports whom and the names of tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	.ci/test-ids
 
 format: $(READY) ## Put the code in shape
 	$(BIN)/ruff check --fix .

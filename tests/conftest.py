@@ -43,6 +43,11 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(4, (os.cpu_count() or 1) + 1)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are called by their argument: those of an archive hold the time, and each worker would have its name."""
+    return argname if isinstance(val, bytes | bytearray) else None
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage among the tests' own objects alone; modules and tests stay to the end."""
     gc.freeze()
