@@ -22,6 +22,9 @@ IN_WORDS: dict[Kind, str] = {
 }  # fmt: skip
 """What columns of each kind hold, for sentences."""
 
+MAX_CATEGORIES = 50
+"""Named categories of a column; others are pooled."""
+
 
 @dataclass(frozen=True)
 class Column:

@@ -1,7 +1,8 @@
 import torch
 
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.column_reports import is_called_id, reports_of
+from fedkin.data.preparing.column_reports import reports_of
+from fedkin.data.reading.id_columns import is_called_id
 
 
 def reported(own_id: str) -> list[bool]:

@@ -304,3 +304,10 @@ def test_a_known_feature_is_no_label_whatever_it_is_called(tmp_path):
     assert read_table(tmp_path / "t.csv").label == "class"
     read = read_table(tmp_path / "t.csv", options=TableOptions(features=["class", "age"]))
     assert (read.label, read.table.names) == ("target", ["class", "age"])
+
+
+def test_of_new_rows_only_features_have_to_be_read():
+    frame = pd.DataFrame({"age": range(30), "price": [f"Rs{at * at}" for at in range(30)]})
+    assert frame_to_table(frame, "New rows", TableOptions(features=["age"])).names == ["age"]
+    with pytest.raises(FedkinError, match="Column 'price'"):
+        frame_to_table(frame, "New rows", TableOptions(features=["age", "price"]))

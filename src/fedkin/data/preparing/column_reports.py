@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, get_args
@@ -11,33 +10,16 @@ from typing import Any, Self, get_args
 import torch
 from torch import Tensor
 
-from fedkin.core.table import Column, Kind, Table
+from fedkin.core.table import MAX_CATEGORIES, Column, Kind, Table
+from fedkin.data.reading.id_columns import is_called_number, is_called_whose
 
 MIN_MEMBERS = 5
 """Samples of a client that a category needs for its name to leave the client."""
-
-MAX_CATEGORIES = 50
-"""Named categories of a column; others are pooled."""
 
 _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
 _KINDS = get_args(Kind)
 _MIN_ROWS, _NEARLY = 20, 0.9
 """Distinct values per row from which a column names its rows, if there are so many; of fewer, all must differ."""
-_ID_NAME = re.compile(
-    r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|pid|seqn|seqno|barcode|rownames|level_\d|unnamed: 0)"
-    r"|^(patient|subject|participant|person|respondent|case|encounter|pupil|student|customer|employee|donor|household|visitor"
-    r"|specimen|sample|record|animal|ticket|invoice|claim)|subjid|(patient|subject|study|case|row)(id|no|number)|nummer|nr"
-    r")$|[a-z](I[dD]|No|Number|Nr|Key|Code)$"
-)
-_NUMBER_NAME = re.compile(
-    r"(?i:(^|[_\W])(konto|account|iban|phone|telephone|telefon|tel|fax|imei|ean|gtin|isbn|serial)$)|[a-z](Phone|Account)$"
-)
-"""Names of numbers that name something, of a row or of what it is about, but are no id that results go by."""
-_WHOSE_NAME = re.compile(
-    r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn)|^(patient|subject|participant|person|respondent)"
-    r"|subjid|(patient|subject|study|case)(id|no|number))$|[a-z]I[dD]$"
-)
-"""Names of ids that may come again, as a patient's in every visit."""
 _RETURNING, _FEW_ROWS = 0.1, 200
 """Distinct values per row from which such a column says whose rows are, and rows from which on it needs `_MIN_ROWS` of
 them."""
@@ -109,16 +91,6 @@ def _report(column: Column, values: Tensor, filled: int, min_members: int, own_i
     return ColumnReport("category", filled > 0, unique, () if unique else tuple(known), column.asked)
 
 
-def is_called_id(name: str) -> bool:
-    """Return whether the name of a column is like that of an id, such as ``patient_id``."""
-    return _ID_NAME.search(name) is not None
-
-
-def is_called_whose(name: str) -> bool:
-    """Return whether the name of a column is like that of the id of a person, such as ``patient_id``."""
-    return _WHOSE_NAME.search(name) is not None
-
-
 def names_rows(table: Table, at: int) -> bool:
     """Return whether the column at a position may name a table's rows, as a client reports it."""
     values = table.values[:, at]
@@ -137,8 +109,7 @@ def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
     if not filled or 2 * filled < len(values) or column.kind not in ("category", "number"):
         return False
     own = values[~values.isnan()]
-    named = is_called_id(column.name) or _NUMBER_NAME.search(column.name) is not None
-    if column.kind == "number" and not (named and bool((own == own.round()).all())):
+    if column.kind == "number" and not (is_called_number(column.name) and bool((own == own.round()).all())):
         return False
     threshold, distinct = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1, len(own.unique())
     if is_called_whose(column.name) and distinct >= (3 if filled < _FEW_ROWS else _MIN_ROWS):

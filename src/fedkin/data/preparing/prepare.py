@@ -13,9 +13,9 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task, t
 from fedkin.core.errors import RefusalError, listing, refuse
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
-from fedkin.core.table import LOGARITHMS, Kind
+from fedkin.core.table import LOGARITHMS, MAX_CATEGORIES, Kind
 from fedkin.data.preparing.array_ranges import notes_on_arrays
-from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding.client_sums import sums_of_columns
 from fedkin.data.preparing.encoding.encoding import Mode, TableEncoding
 from fedkin.data.preparing.encoding.encoding_fit import fitted_encoding

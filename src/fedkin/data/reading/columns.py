@@ -14,6 +14,7 @@ import numpy as np
 from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
+from fedkin.data.reading.id_columns import is_called_number
 from fedkin.data.reading.table_options import NONE, TableOptions
 from fedkin.data.reading.values.coded_missing import coded_missing
 from fedkin.data.reading.values.date_texts import Ambiguous, as_dates, compact_dates
@@ -27,7 +28,7 @@ from fedkin.data.reading.values.text_values import (
 )
 from fedkin.data.reading.values.truth_values import truths_in
 from fedkin.data.reading.values.written_numbers import written_as
-from fedkin.data.reading.wrong_cells import Codes, check_mostly_dates, check_no_numbers
+from fedkin.data.reading.wrong_cells import Codes, check_mostly_dates, check_no_numbers, check_no_units
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +94,8 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     if str(kind).startswith("period"):
         return Column(name, "date"), _days(cells.dt.to_timestamp())
     known = _known(name, cells, here, options) if name in options.numbers or name in options.truths else None
-    return known or _guessed(name, cells, here, options.decimal)
+    is_id = options.id == name or is_called_number(name)
+    return known or _guessed(name, cells, here, options.decimal, is_id)
 
 
 def _known(name: str, cells: pd.Series, here: str, options: TableOptions) -> tuple[Column, Values] | None:
@@ -115,8 +117,8 @@ def read_number(name: str, values: Values) -> tuple[Column, Values]:
     return (Column(name), values) if dates is None else (Column(name, "date"), _days(dates))
 
 
-def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Column, Values]:
-    """Infer the kind of a column of texts or Python objects from its distinct values."""
+def _guessed(name: str, cells: pd.Series, here: str, decimal: str, is_id: bool) -> tuple[Column, Values]:
+    """Infer the kind of a column of texts or Python objects, which may be an id, from its distinct values."""
     import pandas as pd
 
     codes, distinct = _distinct(cells, here)
@@ -154,6 +156,8 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
         return Column(name, "date"), _at(codes, _days(dates))
     check_no_numbers(words, codes, here, decimal)
     check_mostly_dates(words, codes, here)
+    if not is_id:
+        check_no_units(words, codes, here)
     return _category(name, codes, words)
 
 

@@ -117,7 +117,7 @@ def frame_to_table(
 
     Columns of numbers are read all at once. Raises FedkinError if it is empty, columns have no name or one name, or any
     cannot be used: a line for each, after `problems`. Where columns have names, it is a `TableError` with what could be
-    read.
+    read. Columns of new rows that cannot be used and are no features are left out.
     """
     found = list(problems)
     frame = without_na_values(frame, options)
@@ -145,11 +145,13 @@ def frame_to_table(
             f"{_column(columns[at], where)} has {size} to add up; {missing}write them in another unit, or name "
             "the column in categorical, if they are codes, or in drop."
         )
-    if found:
+    if unread:
         kept = [at for at, column in enumerate(columns) if column.name not in unread]
-        read = Table(tuple(columns[at] for at in kept), torch.from_numpy(values[:, kept]), options.id)
-        raise TableError(found, ReadSoFar(read, frozenset({*unread, *twice}), left_out))
-    return Table(tuple(columns), torch.from_numpy(values), options.id)
+        columns, values = [columns[at] for at in kept], values[:, kept]
+    table = Table(tuple(columns), torch.from_numpy(values), options.id)
+    if found:
+        raise TableError(found, ReadSoFar(table, frozenset({*unread, *twice}), left_out))
+    return table
 
 
 def _column(column: Column, where: str) -> str:
@@ -174,7 +176,7 @@ def _read(
             values[:, at] = np.nan
             if isinstance(error, DecimalCommaError):
                 commas[name] = error
-            else:
+            elif not options.features or name in options.features:  # of new rows only what is compared has to be read
                 found.append(str(error))
     kinds, are_new = options.logarithmic, bool(options.features)
     written = frame.attrs.get("written", {})

@@ -17,10 +17,9 @@ from fedkin.data.reading.values.text_values import (
     are_numbers,
     have_points_between_thousands,
     limit_in,
+    number_form,
     percentages_beside_numbers,
-    with_unit,
 )
-from fedkin.data.reading.values.units import with_known_unit
 
 Codes = npt.NDArray[np.int64]
 """Index of each cell's distinct value; -1 where the cell is empty."""
@@ -53,10 +52,15 @@ def check_no_numbers(words: Words, codes: Codes, here: str, decimal: str) -> Non
         times = np.array([is_duration(word) for word in words])
         for fitting, what in ((are_numbers(words, decimal), "numbers"), (times, "times of day or durations")):
             _check_mostly(words, codes, fitting, here, what)
-    if (example := with_unit(words, int((codes >= 0).sum())) or with_known_unit(words)) is not None:
+
+
+def check_no_units(words: Words, codes: Codes, here: str) -> None:
+    """Refuse a column of numbers with signs, units or other numbers, which would be lost among names of rows."""
+    if (form := number_form(words, int((codes >= 0).sum()))) is not None:
         raise FedkinError(
-            f"{here} holds numbers with a sign or unit, such as '{example}'; write the numbers alone, or name the "
-            "column in categorical or drop."
+            f"{here} holds numbers in texts, most of the form '{form}', where 0 is a number; convert them, as pandas' "
+            "str.extract and skrub's ToFloat do, or name the column in categorical or drop, or, if it names the rows, "
+            "in id."
         )
 
 

@@ -1,4 +1,4 @@
-"""Lists of answers and durations of several parts are noted, and texts with commas now and then are not."""
+"""Lists of answers are noted, and texts with commas now and then are not."""
 
 import json
 
@@ -63,19 +63,3 @@ def test_texts_with_separators_now_and_then_are_none():
     places = ["New York, NY", "Washington, DC", "Paris", "Portland, OR", "Portland, ME", "Kansas City, MO"]
     for own in (towns, goods, usual, places, ["A", "B", "AB", "0"], ["a;b", "b;a"]):
         assert notes(rng.choice(own, 120).tolist()) == [], own
-
-
-@pytest.mark.parametrize("form", ["{}y {}m", "{} years, {} months", "{} J {} Monate", "{}w {}d", "P{}Y{}M", "{}y{}m"])
-def test_durations_of_several_parts_are_noted(form):
-    rng = np.random.default_rng(2)
-    cells = [form.format(*own) for own in rng.integers(1, 12, (120, 2))]
-    [note] = notes(cells)
-    assert note.endswith("which count as text; write them as numbers in one unit to compare samples by them.")
-    assert note.startswith("Column 'c' holds durations such as '")
-    assert notes(cells[:8] * 9) == []
-
-
-def test_codes_of_letters_and_digits_are_no_durations():
-    rng = np.random.default_rng(3)
-    for form in ("A{}B{}", "{}a {}b", "Q{}-{}", "{}M{}X", "P{}-{}"):
-        assert notes([form.format(*own) for own in rng.integers(1, 12, (120, 2))]) == [], form

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from fedkin.core import Federation
 from fedkin.core.errors import listing
-from fedkin.core.table import LOGARITHMS, MEASURED
-from fedkin.data.preparing.column_reports import MAX_CATEGORIES
+from fedkin.core.table import LOGARITHMS, MAX_CATEGORIES, MEASURED
 from fedkin.data.preparing.encoding.column_scales import constant, in_unit, note_on_unit, scale_of
 from fedkin.data.preparing.encoding.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers

@@ -6,7 +6,6 @@ noted in `fedkin.data.preparing.notes.column_notes`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from fedkin.core.errors import listing
 from fedkin.core.table import Table
-from fedkin.data.preparing.column_reports import MIN_MEMBERS, is_called_id
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.notes.alike_columns import notes_on_alike_columns
 from fedkin.data.preparing.notes.cell_parts import notes_on_parts
 from fedkin.data.preparing.notes.column_notes import spelt_alike
@@ -29,8 +28,6 @@ from fedkin.data.reading.table_options import NONE
 
 _REPEATED = 3
 """Copies of rows from which on they are no slips."""
-_DISTINCT = 10
-"""Different texts from which on a column of pairs of numbers has no few categories."""
 _ROWS, _COLUMNS, _FINE = 20, 3, 0.5
 """A table of fewer rows or columns, or without a column of so many distinct values per distinct row, repeats rows by
 chance."""
@@ -40,9 +37,6 @@ _ROUNDED = 1e-6
 """Relative difference from a sum that rounding makes."""
 _CATEGORIES = 1_000
 """Beyond so many texts, or one for two cells, a column is no category whose spellings matter."""
-_PAIR = re.compile(r"\(?(?!(?:19|20)\d\d/)[+-]?(?!0\d)\d+(?:\.\d+)?(?: ?[/x×;] ?|, ?)[+-]?\d+(?:\.\d+)?\)?", re.ASCII)
-_MOSTLY = 0.9
-"""Two numbers in one cell, and the cells of a column that hold such."""
 _NAMED = 5
 """Clients that a note names."""
 
@@ -62,7 +56,6 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
         *notes_on_missing_codes(tables),
         *_notes_on_spellings(tables),
         *notes_on_number_texts(tables),
-        *_notes_on_pairs(tables),
         *notes_on_parts((column, codes) for _, column, codes in columns_of_texts(tables)),
         *_on_none(tables),
     ]
@@ -112,22 +105,6 @@ def _has_fine_column(table: Table, times: npt.NDArray[np.int64]) -> bool:
         return False
     numbers = (table.values[:, at].numpy() for at, column in enumerate(table.columns) if column.kind == "number")
     return any(len(np.unique(own)) > _FINE * len(times) for own in numbers)
-
-
-def _notes_on_pairs(tables: Mapping[str, Table]) -> list[str]:
-    """Return a note for each column of texts that are two numbers, as 120/80 is; ids such as 2019/17 are none."""
-    notes: dict[str, str] = {}
-    for _, column, codes in columns_of_texts(tables):
-        if column.name in notes or column.asked or is_called_id(column.name) or len(column.categories) <= _DISTINCT:
-            continue
-        paired = np.array([_PAIR.fullmatch(name) is not None for name in column.categories], dtype=bool)
-        if paired[codes].sum() >= _MOSTLY * len(codes):
-            example = column.categories[int(paired.argmax())]
-            notes[column.name] = (
-                f"Column '{column.name}' holds two numbers in a cell, such as '{example}', which count as text; write "
-                "them in two columns to compare samples by them."
-            )
-    return [*notes.values()]
 
 
 def _on_none(tables: Mapping[str, Table]) -> list[str]:

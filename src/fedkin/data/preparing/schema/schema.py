@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.table import LOGARITHMS, MEASURED, Kind
-from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
+from fedkin.data.preparing.column_reports import ColumnReport
 from fedkin.data.preparing.notes.column_notes import has_no_common, spelt_alike
 from fedkin.data.preparing.schema.kind_words import advice_on_kinds, kinds_in_words, listed_clients, sentences_on_kinds
 from fedkin.data.preparing.schema.ordinal_levels import in_one_order
@@ -29,6 +29,7 @@ from fedkin.data.preparing.schema.schema_notes import (
 from fedkin.data.preparing.schema.unit_names import note_on_units_in_names
 from fedkin.data.reading.columns import ALONE, POSITIVE
 from fedkin.data.reading.dataset import in_order
+from fedkin.data.reading.id_columns import is_called_id
 from fedkin.data.reading.table_options import AUTO, NO_ID, NONE, TableOptions
 from fedkin.data.reading.values.text_values import merged_wholes
 
@@ -103,7 +104,7 @@ class Schema:
         nones = [column.name for column in self.columns if column.kind == "category" and NONE in column.categories]
         log, log1p = ([column.name for column in self.columns if column.kind == kind] for kind in LOGARITHMS)
         features = [column.name for column in self.columns]
-        kinds = TableOptions(categorical=categorical, ordinal=ordinal, log=log, log1p=log1p)
+        kinds = TableOptions(id=self.id or AUTO, categorical=categorical, ordinal=ordinal, log=log, log1p=log1p)
         numbers = [column.name for column in self.columns if column.kind == "number" and not column.may_be_truth]
         truths = {column.name: column.categories for column in self.columns if column.kind == "boolean"}
         return replace(kinds, signed=signed, nones=nones, features=features, numbers=numbers, truths=truths)

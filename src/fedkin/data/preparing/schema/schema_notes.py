@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from fedkin.core.errors import listing
-from fedkin.data.preparing.column_reports import ColumnReport, is_called_whose
+from fedkin.data.preparing.column_reports import ColumnReport
+from fedkin.data.reading.id_columns import is_called_whose
 
 _CODE = re.compile(
     r"(?i:(^|[_\W])(zip|plz|postleitzahl|(zip|post|postal)[_ -]?code|code|code[_ -]?postal|mcc|blz|naics|filiale)s?"

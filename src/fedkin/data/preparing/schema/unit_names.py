@@ -8,14 +8,23 @@ from itertools import chain
 
 from fedkin.core.errors import listing
 from fedkin.data.preparing.notes.column_notes import spelt_alike
-from fedkin.data.reading.values.units import CURRENCIES, UNITS
 
 _NAMED, _SURE = 8, 2
 """Groups of columns that the note names; and units that they have at least, of which one in brackets counts twice: the
 last word of a single name, as of ``temp_min`` beside ``temp``, may be something else."""
 _MORE = ("°C", "°F", "C", "F", "K", "%", "‰", "psi", "in", "inch", "inches", "yd", "gal", "oz", "mi", "mph", "kn", "kt",
          "U", "degC", "degF", "um", "us", "celsius", "fahrenheit", *"$€£¥")  # fmt: skip
-_KNOWN = frozenset(unit.casefold() for unit in (*UNITS, *CURRENCIES, *_MORE)) - {"std", "std."}
+_UNITS = (
+    "EUR USD CHF GBP JPY CNY INR CAD AUD NZD SEK NOK DKK PLN CZK HUF RON BGN BRL MXN ZAR KRW SGD HKD TRY ILS UAH US$ "
+    "A$ C$ R$ Rs Rs. Fr. SFr. kr kr. TEUR kEUR "
+    "kg g mg µg μg ug ng lb lbs oz t km m cm mm µm μm nm ft mi l ml dl cl mL dL µl μl ms s sec min h hr hrs d w wk wks "
+    "mo y yr yrs year years month months week weeks day days hour hours minutes seconds Jahr Jahre Monate Wochen Tage "
+    "Stunden Std Std. Minuten Min Sekunden ans mois jours heures k mio mio. Mio Mio. Mrd Mrd. bn mn tsd Tsd Tsd. k€ T€ "
+    "Mio€ kW MW kWh MWh Wh mV kV µV μV mA kA µA μA uA Ω kΩ MΩ Ohm ohm kOhm kN Nm kNm MPa GPa kVA µS μS uS "
+    "Hz kHz MHz GHz Pa kPa hPa bar mbar kJ kcal cal mol mmol µmol nmol dB rpm bpm mmHg "
+    "ppm ppb kB KB MB GB TB px pt mph kmh IU IE"
+)
+_KNOWN = frozenset(unit.casefold() for unit in (*_UNITS.split(), *_MORE)) - {"std", "std."}
 _POWERS = re.compile(r"[\d²³⁻¹^*·.\s-]+")
 _IN_BRACKETS = re.compile(r"(?P<stem>.+?)[\s_]*[\[(](?P<unit>[^\[\]()]{1,12})[\])]$")
 _BEHIND = re.compile(r"(?P<stem>.+?)(?:[\s_]+in)?[\s_]+(?P<unit>[^\W\d_]{2,10}|°[CF]|%)$")

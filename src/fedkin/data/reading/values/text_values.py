@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedkin.core.table import MAX_CATEGORIES
 from fedkin.data.reading.values.durations import as_hours, clock_hours
 
 Words = npt.NDArray[np.object_]
@@ -45,16 +47,12 @@ _ACCOUNTED = re.compile(r"\( ?([$€£]? ?[\d.,' ]*\d[\d.,' ]*%?) ?\)", re.ASCII
 _MINUS_BEHIND = re.compile(r"([$€£]? ?[\d.,' ]*\d[.,]\d\d)[-\u2212]", re.ASCII)
 """Negative amounts as SAP writes them, with two decimals, for grades such as 2- are none."""
 CLOCK_12 = re.compile(r"(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d)?) ?([ap])\.?m\.?", re.ASCII | re.IGNORECASE)
-_WITH_UNIT = re.compile(
-    r"-?(?P<before>[$€£¥<>≤≥~']?) ?[+-]?\d[\d.,']* ?"
-    r"(?P<after>%|‰|[$€£¥]|°[CFNSEWO]?|(?<= )[^\W\d]{1,5}(?:/[^\W\d]{1,5})?)?"
-)
 _LIMIT = re.compile(r"[<>≤≥]=? ?([+-]?\d[\d.,']*)", re.ASCII)
-_DEGREES = re.compile(
-    r"\d{1,3}° ?\d{1,2}['′’](?: ?\d[\d.]*(?:[\"″”]|''))? ?[NSEWO]?"
-    r"|\d ?(?:['′’]|ft\.?|feet) ?\d{1,2}(?:\.\d+)? ?(?:[\"″”]|''|in\.?|inches)?|-?\d[\d.,]* ?(?:±|\+/-) ?\d[\d.,]*"
-)
-"""48°30'N, 5'11" of feet and inches, and 5.1 ± 0.2."""
+_NUMBER_IN = re.compile(r"\d(?:[\d.,']|[\u00a0\u202f ](?=\d{3}))*", re.ASCII)
+_RANGE_OR_NAME = re.compile(r"0\D{0,3}[-~]\D{0,3}0|[^\W\d_]")
+"""Forms of texts that may be categories or codes: ranges, and those that begin with a letter."""
+_FORMS, _MOSTLY = 3, 0.9
+"""Different forms of numbers in a column, as of 800, 10K and 3M, that nine in ten of its texts have."""
 _MANY, _FEW = 10, 3
 """Distinct texts from which numbers with units are hardly categories, and up to which they may be in a few cells."""
 
@@ -208,18 +206,32 @@ def too_diverse(distinct: int, filled: int) -> bool:
     return distinct > _MANY or (distinct > _FEW and 2 * distinct > filled)
 
 
-def with_unit(words: Words, filled: int) -> str | None:
-    """Return an example of a number with a unit or sign, if a column holds only such and is too diverse for categories.
+def number_form(words: Words, filled: int) -> str | None:
+    """Return the usual form of numbers with signs, letters or other numbers, as ``0K`` of 10K, if a column holds such.
 
-    `words` are the distinct texts, and `filled` is the number of cells that are not empty.
+    `words` are the distinct texts, none of which alone is a number, and `filled` is the number of cells that are not
+    empty. ``None`` of codes, which have leading zeros or count their rows; and of what may be categories: a few texts,
+    and ranges and texts that begin with letters up to as many as categories have names.
     """
     if not too_diverse(len(words), filled):
         return None
-    found = [_WITH_UNIT.fullmatch(word.translate(_MINUS)) for word in unaccounted(words)]
-    degrees = [_DEGREES.fullmatch(word) is not None for word in words]
-    marked = [
-        word
-        for word, match, degree in zip(words, found, degrees, strict=True)
-        if degree or (match and (match["before"] or match["after"]))
-    ]
-    return marked[0] if marked and all(map(any, zip(found, degrees, strict=True))) else None
+    forms, numbers = Counter[str](), []
+    for word in unaccounted(words):
+        word = word.translate(_MINUS)
+        forms[_NUMBER_IN.sub("0", word).lstrip("+-")] += 1
+        numbers += _NUMBER_IN.findall(word)
+    usual = [(form, count) for form, count in forms.most_common(_FORMS) if "0" in form]
+    marked = [(form, count) for form, count in usual if form != "0"]
+    covered = sum(count for _, count in usual) >= _MOSTLY * len(words)
+    if not marked or not covered or any(map(LEADING_ZERO.match, numbers)):
+        return None
+    form, count = marked[0]
+    if count < _MOSTLY * len(words) and (form[0].isalpha() or len(words) <= _MANY):  # codes, and grades such as 2-
+        return None
+    if _RANGE_OR_NAME.match(form):
+        values = [int(number) for number in numbers if number.isdigit()]
+        counts_rows = len(values) == len(numbers) == len(set(values)) and max(values) - min(values) < 2 * len(values)
+        is_code = form[0].isalpha() and form.count("0") > 1
+        if is_code or counts_rows or (2 * len(words) <= filled and len(words) <= MAX_CATEGORIES):
+            return None
+    return form
