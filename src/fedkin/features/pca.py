@@ -20,8 +20,6 @@ WIDEST = 2048
 PROJECTED = 1024
 """Features that remain of them."""
 _BATCH = 2048
-_NEGLIGIBLE = 1e-7
-"""Components with less than this part of the first one's variance are errors of rounding."""
 _NOISE_MARGIN = 1.25
 """Factor for the variance of noise, whose spectrum varies, and whose median is below its mean."""
 _ROUNDING = 1e-13
@@ -120,7 +118,9 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
 
     There are at most `count`, and fewer if fewer have any variance. With more features than that, components are left
     out whose variance is not above that of noise: (1 + root of features / samples) squared times the median variance
-    (Marchenko and Pastur 1967), and a quarter more. Signs are such that the largest entry of a direction is positive.
+    (Marchenko and Pastur 1967), and a quarter more. Without noise, those are left out whose variance may be rounding:
+    outer products are float32, so that the rank is that of a float32 matrix, as `numpy.linalg.matrix_rank` decides it.
+    Signs are such that the largest entry of a direction is positive.
 
     `standardise` divides each feature by its standard deviation first; those that do not vary are left out. Each
     component is divided by the power `whitening` of its standard deviation: 0 does not change it, 1 makes all equal.
@@ -133,7 +133,8 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
         scale = torch.where(varies, variances.clamp_min(torch.finfo(torch.float64).tiny).rsqrt(), 0.0)
         covariance = scale[:, None] * covariance * scale
     values, vectors = torch.linalg.eigh(covariance)
-    width, floor = len(values), _NEGLIGIBLE * float(values[-1])
+    width = len(values)
+    floor = width * torch.finfo(torch.float32).eps * float(values[-1])
     if width > count:
         floor = max(floor, _NOISE_MARGIN * float(values.median()) * (1 + math.sqrt(width / found.count)) ** 2)
     values, vectors = values.flip(0)[:count].clamp_min(0), vectors.flip(1)[:, :count]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import networkx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.methods.samples.fedcref import held_out_rule
-from fedkin.methods.samples.fedcref.scored_linkage import match_scored
+from fedkin.methods.samples.fedcref.scored_linkage import connected_parts, match_scored
 
 LocalCluster = list[int]
 """A local cluster: ``[client, local cluster]``."""
@@ -109,10 +108,7 @@ def _components(nodes: list[LocalCluster], linked: NDArray[np.bool_]) -> Associa
 
 def _joined(nodes: list[LocalCluster], edges: list[list[int]]) -> AssociationGraph:
     """Return the graph of these `edges`, whose communities are its connected components."""
-    network = networkx.Graph(edges)
-    network.add_nodes_from(range(len(nodes)))
-    clusters = sorted((sorted(part) for part in networkx.connected_components(network)), key=lambda p: (-len(p), p))
-    return _graph(nodes, clusters, sorted(edges))
+    return _graph(nodes, connected_parts(len(nodes), edges), sorted(edges))
 
 
 def _graph(

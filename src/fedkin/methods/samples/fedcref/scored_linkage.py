@@ -11,9 +11,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-import networkx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from fedkin.methods.samples.fedcref.held_out_rule import choose_cut
 
@@ -38,11 +39,17 @@ def match_scored(
     """
     if cut is None:
         cut = choose_cut(np.array([height for height, _, _ in _merges(pairs, losses, clients, np.inf)]))
-    joined = networkx.Graph()
-    joined.add_nodes_from(range(len(clients)))
-    joined.add_edges_from((a, b) for _, a, b in _merges(pairs, losses, clients, cut))
-    clusters = [sorted(part) for part in networkx.connected_components(joined)]
-    return sorted(clusters, key=lambda members: (-len(members), members)), float(cut)
+    edges = [[a, b] for _, a, b in _merges(pairs, losses, clients, cut)]
+    return connected_parts(len(clients), edges), float(cut)
+
+
+def connected_parts(size: int, edges: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the connected components of the graph of nodes ``0..size-1``, largest first, each a sorted list."""
+    rows, columns = np.asarray(edges, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
+    count, labels = connected_components(graph, directed=False)
+    parts = [np.flatnonzero(labels == part).tolist() for part in range(count)]
+    return sorted(parts, key=lambda members: (-len(members), members))
 
 
 def _merges(
