@@ -1,14 +1,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
+BASE := .venv/base
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test pages test-gpu flower lint format options docs docs-versions linkcheck package bench clean
+.PHONY: help run test pages test-gpu flower lint format options docs docs-versions linkcheck package bench pins clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(READY) ## Find the clusters in the embedded digits, spread over ten clients
+run: $(BASE) ## Find the clusters in the embedded digits, spread over ten clients
 	$(BIN)/fedkin run fedcref
 
 test: $(READY) ## Run all tests, a few at once
@@ -59,11 +60,30 @@ clean: ## Remove the environment and all caches, but no results
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
+pins: ## Renew constraints-dev.txt: the newest versions of all packages that go together
+	rm -rf build/pins
+	$(PYTHON) -m venv build/pins
+	build/pins/bin/python -m pip install --quiet -c constraints.txt torch
+	build/pins/bin/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	head -n 1 constraints-dev.txt >build/pins/new
+	build/pins/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' >>build/pins/new
+	mv build/pins/new constraints-dev.txt
+
+# Packages are compiled when they are first imported: most of them never are.
+PIP := $(BIN)/python -m pip install --quiet --no-compile -c constraints-dev.txt
+
 # Torch comes first and alone, so that its build is the pinned one whatever else asks for torch.
-$(READY): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "fedkin needs Python 3.11 or newer; name one, as in: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -c constraints.txt torch
-	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
+	@echo "Setting up .venv with PyTorch, scikit-learn and fedkin, 40 packages in all: half a minute, and the download."
+	@rm -f $(READY)
+	@$(PYTHON) -m venv .venv
+	@$(PIP) torch
+	@$(PIP) -e .
+	@touch $@
+
+$(READY): $(BASE)
+	@echo "Installing what tests, documentation and Flower need, 160 packages: a minute, and the download."
+	@$(PIP) -e '.[dev]'
 	@touch $@
