@@ -85,8 +85,9 @@ def test_what_looks_wrong_in_its_table_is_told_to_the_site_once_and_to_nobody_el
     nodes = node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 3 else row},{row % 7}\n" for row in range(40)))
     assert len(Roster(nodes).greet()) == 1
     note = "Column 'a' holds 9999, far above all other values, in 3 rows of north; if it is no true value but "
-    assert capsys.readouterr().out == f"fedkin: {note}stands for a missing one, name it in na_values.\n"
-    assert (private / "notes.txt").read_text() == f"{note}stands for a missing one, name it in na_values.\n"
+    note += "stands for a missing one, set na_values = {a = [9999]}."  # as site.toml takes it
+    assert capsys.readouterr().out == f"fedkin: {note}\n"
+    assert (private / "notes.txt").read_text() == f"{note}\n"
     assert private.stat().st_mode & 0o777 == 0o700
     assert len(Roster(nodes).greet()) == 1
     assert capsys.readouterr().out == ""

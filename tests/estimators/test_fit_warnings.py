@@ -91,7 +91,8 @@ def test_what_looks_wrong_in_labelled_clients_is_in_the_notes_and_a_warning() ->
         "Labels that differ in spelling alone are different classes: 'Mild', 'mild'; spell them alike if they are "
         "the same.",
         "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it is no true "
-        "value but stands for a missing one, name it in pandas.read_csv(..., na_values=[...]) and give the DataFrames.",
+        "value but stands for a missing one, read the files with pandas.read_csv(..., na_values={'age': [999]}) and "
+        "give the DataFrames.",
     ]
 
 

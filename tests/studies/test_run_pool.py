@@ -134,7 +134,7 @@ def test_what_many_runs_on_the_same_data_meet_is_said_once(tmp_path: Path, capsy
     tables = {f"run-{seed}": load_config("kfed", [*settings, f"seed={seed}"]).tables for seed in range(3)}
     assert run_all(tables, tmp_path / "runs", 2, lambda name, why: None) == {}
     said = capsys.readouterr().err
-    assert said.count("fedkin: Column 'key' names the rows, so it is no feature; --set data.id=none keeps it.\n") == 1
+    assert said.count("fedkin: Column 'key' names the rows, so it is no feature.\n") == 1
 
 
 def test_a_note_that_only_advises_something_else_is_not_shown_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from fedkin.core.errors import FedkinError
 
 _GIVE = "and give the DataFrames"
-_WORDS = (
+
+
+def _loaded(toml: str) -> Any:
+    return tomllib.loads(f"value = {toml}")["value"]
+
+
+_WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(r"\bset decimal = ','(?: \(files[^)]*\))?"),
         f"read the files with pandas.read_csv(..., decimal=',') {_GIVE}",
@@ -20,6 +28,10 @@ _WORDS = (
     ),
     (re.compile(r"\bset sheet = ('[^']+') or another"), rf"read it with pandas.read_excel(..., sheet_name=\1) {_GIVE}"),
     (re.compile(r"\b(name (?:it|them)) in na_values"), rf"\1 in pandas.read_csv(..., na_values=[...]) {_GIVE}"),
+    (
+        re.compile(r"\bset na_values = (\{.*?\]\})"),
+        lambda found: f"read the files with pandas.read_csv(..., na_values={_loaded(found[1])}) {_GIVE}",
+    ),
     (re.compile(r"\bdata\.label = ('none')"), r"y=\1"),
     (re.compile(r"\bwith 'data\.label'"), "with y"),
     (re.compile(r"\bdata\.label\b"), "y"),

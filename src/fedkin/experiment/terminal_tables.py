@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
@@ -12,6 +13,7 @@ _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 """Characters that lines take beside and between columns, and what a column of words needs at least."""
 
 _NAMED_OPTION = re.compile(r"(?<!data\.)\b(set )?(lacking|id|label|scaling|decimal|encoding|sheet) = '([^']*)'")
+_VALUES_OPTION = re.compile(r"\bset na_values = (\{.*?\]\})")
 _LIST_OPTION = re.compile(r"\bseveral are a list: (\w+) = \['([^\]]*)'\]")
 _IN_OPTION = re.compile(
     r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values|log or log1p|log|log1p)"
@@ -80,12 +82,18 @@ def _min_width(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
 def in_shell(sentence: str) -> str:
     """Return a sentence with options of tables as the shell takes them, such as ``--set data.lacking=impute``."""
     said = _LIST_OPTION.sub(_as_list, _NAMED_OPTION.sub(_as_set, sentence))
+    said = _VALUES_OPTION.sub(_as_values, said)
     return _IN_OPTION.sub(lambda found: "in " + " or ".join(f"data.{name}" for name in found[1].split(" or ")), said)
 
 
 def _as_list(found: re.Match[str]) -> str:
     names = found[2].replace('"', r"\"").replace("', '", '","')
     return f"""several are a list: --set 'data.{found[1]}=["{names}"]'"""
+
+
+def _as_values(found: re.Match[str]) -> str:
+    values = found[1].replace(" = [", "=[").replace("], ", "],")  # without blanks it stays on one line of the terminal
+    return f"give --set {shlex.quote(f'data.na_values={values}')}"
 
 
 def _as_set(found: re.Match[str]) -> str:

@@ -1,5 +1,6 @@
 """Values that stand for empty cells."""
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from fedkin.core import FedkinError
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table, read_table
 from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.experiment.terminal_tables import in_shell
 
 
 def empties(frame: pd.DataFrame, **options: object) -> dict[str, list[int]]:
@@ -30,6 +32,20 @@ def test_by_column_only_there() -> None:
     frame = pd.DataFrame({"a": [0, 1, 2], "b": [0, 1, 2]})
     assert empties(frame, na_values={"a": 0}) == {"a": [0], "b": []}
     assert empties(frame, na_values={"a": [0, 1], "": 2}) == {"a": [0, 1, 2], "b": [2]}
+
+
+def test_a_number_that_is_a_true_value_elsewhere_is_asked_about(tmp_path: Path) -> None:
+    rows = np.arange(60)
+    frame = pd.DataFrame({"chol level": np.where(rows % 6, 150 + rows, 0), "kids": rows % 4, "text": ["0", "x"] * 30})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(FedkinError, match="15 cells of 'kids'") as error:
+        read_table(tmp_path / "a.csv", options=TableOptions(na_values=0))
+    form = str(error.value).rpartition("set na_values = ")[2].removesuffix(".")
+    assert in_shell(str(error.value)).endswith(f"""give --set 'data.na_values={form.replace(" = [", "=[")}'.""")
+    given = tomllib.loads(f"na_values = {form}")["na_values"]
+    assert empties(frame, na_values=given) == {"chol level": rows[::6].tolist(), "kids": [], "text": []}
+    codes = pd.DataFrame({"a": np.where(rows % 6, rows % 5, -9), "b": np.where(rows % 3, rows / 7, 999)})
+    assert {name: len(own) for name, own in empties(codes, na_values=[-9, 999]).items()} == {"a": 10, "b": 20}
 
 
 @pytest.mark.parametrize("value", ["-9", -9, -9.0, "-9.0"])

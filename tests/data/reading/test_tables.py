@@ -255,8 +255,8 @@ def test_numbers_too_large_to_add_up_are_refused(tmp_path):
         read_table(write(tmp_path / "t.csv", "a,b\n1,-3.4028235e38\n2,2\n"))
     assert str(error.value) == (
         f"Column 'b' of '{tmp_path}/t.csv' has numbers such as -3.4028235e+38, too large to add up; if that stands for "
-        "a missing value, name it in na_values, else write them in another unit, or name the column in categorical, if "
-        "they are codes, or in drop."
+        "a missing value, set na_values = {b = [-3.4028235e+38]}; else write them in another unit, or name the column "
+        "in categorical, if they are codes, or in drop."
     )
     read = read_table(tmp_path / "t.csv", options=TableOptions(na_values=[-3.4028235e38]))
     assert read.table.values[:, 1].isnan().tolist() == [True, False]

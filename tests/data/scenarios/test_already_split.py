@@ -195,7 +195,7 @@ def test_codes_of_missing_values_are_told():
     frames = {"n": pd.DataFrame({"a": [*range(30), 9999, 9999, 9999]}), "s": pd.DataFrame({"a": range(30)})}
     assert ClientFiles(frames).build().notes == (
         "Column 'a' holds 9999, far above all other values, in 3 rows of n; if it is no true value but stands for a "
-        "missing one, name it in na_values.",
+        "missing one, set na_values = {a = [9999]}.",
     )
 
 

@@ -101,5 +101,5 @@ def test_codes_of_missing_values_in_one_file_are_noted(tmp_path):
     scenario = Iid(str(tmp_path / "all.csv"), label="kind", clients=2)
     assert scenario.build(0).notes == (
         "Column 'age' holds 9999, far above all other values, in 3 rows of all.csv; if it is no true value but "
-        "stands for a missing one, name it in na_values.",
+        "stands for a missing one, set na_values = {age = [9999]}.",
     )

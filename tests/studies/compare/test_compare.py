@@ -235,9 +235,7 @@ def test_how_the_data_were_prepared_stands_on_the_page(tmp_path: Path) -> None:
         (tmp_path / "wards" / f"{name}.csv").write_text(f"patient,age,dose\n{rows}")
     question = question_of(str(tmp_path / "wards"), methods=("kfed",), settings=["engine.workers=1"])
     comparison = compared(question, Options(("kfed",), clusters=2, seeds=1, budget="1h"), tmp_path / "out", Watch())
-    assert comparison.notes == (
-        "Column 'patient' names the rows or says whose they are, so it is no feature; id = 'none' keeps it.",
-    )
+    assert comparison.notes == ("Column 'patient' names the rows or says whose they are, so it is no feature.",)
     assert "The data</h2>" in (page := (comparison.out / "report.html").read_text())
     assert "names the rows or says whose they are" in page
     assert json.loads((comparison.out / "comparison.json").read_text())["notes"] == list(comparison.notes)

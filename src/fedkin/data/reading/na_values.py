@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedkin.core.errors import listing
+from fedkin.core.options import toml_text
 from fedkin.data.reading.columns import MISSING
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_options import NONE, TableOptions
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _NAMED = 8
 """Values that a note names."""
+_SHARE, _CELLS = 0.05, 3
+"""Part of a column, and cells, beyond which a value that was named for all columns is no slip in this one."""
 
 
 def without_na_values(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
@@ -32,6 +36,43 @@ def without_na_values(frame: pd.DataFrame, options: TableOptions) -> pd.DataFram
     for at, given in wanted.items():
         frame.isetitem(at, _emptied(frame.iloc[:, at], given, options.decimal))
     return frame
+
+
+def values_of_other_columns(frame: pd.DataFrame, where: str, options: TableOptions) -> list[str]:
+    """Return a problem for each number that `na_values` names for all columns, and that is a true value of some.
+
+    So is 0 of a number of children, though none of a blood pressure: it lies among the column's other numbers, or no
+    farther from them than these are from each other, in more cells than a few. The problem says what to type instead.
+    """
+    problems = []
+    for value in options.na_values_of.get("", ()):
+        if (number := _cell_number(value, ".")) is None:
+            continue
+        codes, values = [], {}
+        for at, name in enumerate(frame.columns):
+            counts = frame.iloc[:, at].value_counts()
+            numbers = np.array([_cell_number(cell, options.decimal) for cell in counts.index], np.float64)
+            cells = int(counts.to_numpy()[numbers == number].sum())
+            others = np.unique(numbers[np.isfinite(numbers) & (numbers != number)])
+            if cells and len(others):
+                if _is_code(number, others):
+                    codes.append(composed(name))
+                elif cells >= _CELLS and cells > _SHARE * counts.sum():
+                    values[composed(name)] = cells
+        if values:
+            emptied = listing([f"{cells:,} cells of '{name}'" for name, cells in values.items()], _NAMED)
+            form = toml_text({name: [value] for name in codes or list(values)[:1]})
+            problems.append(
+                f"na_values has {value!r} for all columns of {where}, which would empty {emptied}, among whose values "
+                f"it lies; name the columns in which it stands for a missing one: set na_values = {form}."
+            )
+    return problems
+
+
+def _is_code(number: float, others: NDArray[np.float64]) -> bool:
+    """Return whether a number is farther from a column's `others`, in order, than any two neighbours of these."""
+    step = float(np.diff(others).max(initial=0.0)) or abs(float(others[0]))
+    return number < 0 <= others[0] or not others[0] - step <= number <= others[-1] + step
 
 
 def _emptied(cells: pd.Series, given: Sequence[str | float], decimal: str) -> pd.Series:

@@ -17,6 +17,7 @@ import torch
 from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_column
 from fedkin.core.extras import require
 from fedkin.core.files import ending_of
+from fedkin.core.options import toml_text
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column, read_number
@@ -25,7 +26,7 @@ from fedkin.data.reading.csv.csv_points import with_points
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, LackingLabelsError, encode_labels
 from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.logarithms import logarithms
-from fedkin.data.reading.na_values import na_values_in, without_na_values
+from fedkin.data.reading.na_values import na_values_in, values_of_other_columns, without_na_values
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.total_rows import check_no_lines_below, check_no_totals
@@ -120,6 +121,8 @@ def frame_to_table(
     read. Columns of new rows that cannot be used and are no features are left out.
     """
     found = list(problems)
+    if not options.features:  # new rows are read as the clients' were
+        found += values_of_other_columns(frame, mid_sentence(where), options)
     frame = without_na_values(frame, options)
     names = [composed(name) for name in frame.columns]
     rows = len(frame)
@@ -140,7 +143,8 @@ def frame_to_table(
     for at, largest in _beyond_sums(values):
         large = abs(largest) > 1
         size = f"numbers such as {largest!r}, too large" if large else f"no number above {largest:.0e}, too small"
-        missing = "if that stands for a missing value, name it in na_values, else " if large else ""
+        form = toml_text({columns[at].name: [largest]})
+        missing = f"if that stands for a missing value, set na_values = {form}; else " if large else ""
         found.append(
             f"{_column(columns[at], where)} has {size} to add up; {missing}write them in another unit, or name "
             "the column in categorical, if they are codes, or in drop."

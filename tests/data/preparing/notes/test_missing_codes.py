@@ -27,7 +27,7 @@ def test_a_repeated_value_far_from_all_others_is_noted_with_its_clients(code, sh
     clients = {"north": coded(code), "south": coded(code, every=20), "west": pd.DataFrame({"pressure": pressures()})}
     assert notes(clients) == [
         f"Column 'pressure' holds {shown}, {place}, in 6 rows of north, 3 rows of south; if it is no true value "
-        "but stands for a missing one, name it in na_values."
+        f"but stands for a missing one, set na_values = {{pressure = [{shown}]}}."
     ]
 
 
@@ -66,9 +66,9 @@ def test_a_code_among_a_few_grades_is_noted_and_of_many_questions_once():
     coded = {"north": answers(0, 0), "south": answers(1, 0.08).assign(age=ages)}
     assert notes(coded) == [
         "Columns 'q1', 'q2', 'q3', 'q4' hold 99, far above all other values, in up to 18 rows of south; if it is no "
-        "true value but stands for a missing one, name it in na_values.",
+        "true value but stands for a missing one, set na_values = {q1 = [99], q2 = [99], q3 = [99], q4 = [99]}.",
         "Column 'age' holds 999, far above all other values, in 5 rows of south; if it is no true value but "
-        "stands for a missing one, name it in na_values.",
+        "stands for a missing one, set na_values = {age = [999]}.",
     ]
     (wide,) = notes([answers(1, 0.08, columns=40), answers(2, 0.08, columns=40)])
     assert wide.startswith("Columns 'q1', 'q2', 'q3', 'q4', 'q5', 'q6', 'q7', 'q8' and 32 more hold 99, far above all")
@@ -134,7 +134,7 @@ def test_zeros_of_a_measure_that_is_never_near_zero_stand_for_nothing_measured()
     clients = {"north": cholesterol(100, 0), "south": cholesterol(80, 30, 1), "west": cholesterol(40, 40, 2)}
     assert notes(clients) == [
         "Column 'cholesterol' holds 0, far below all other values, in 30 rows of south, 40 rows of west; if it is no "
-        "true value but stands for a missing one, name it in na_values."
+        "true value but stands for a missing one, set na_values = {cholesterol = [0]}."
     ]
     (one,) = notes({**clients, "west": cholesterol(40, 1, 2)})
     assert "in 30 rows of south, 1 row of west; if" in one

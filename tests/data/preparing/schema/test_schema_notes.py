@@ -211,9 +211,13 @@ def test_a_single_column_that_is_compared_of_several_is_told():
 def test_columns_that_are_different_in_every_row_are_one_note():
     texts = [category(name, *[f"{name}{row}" for row in range(30)]) for name in ("patient", "url", "remark")]
     own = table(*texts, number("age", *range(30)))
+    kept = prepare(federation(own, own), PreparingOptions(id="none")).encoding
+    assert kept is not None
+    assert [column.name for column in kept.schema.columns] == ["age"]  # so id = "none" keeps no text, and is no advice
     assert prepare(federation(own, own)).notes[:2] == [
-        "Column 'patient' names the rows or says whose they are, so it is no feature; id = 'none' keeps it.",
-        "Columns 'url', 'remark' are different in nearly every row, so they are left out; id = 'none' keeps them.",
+        "Column 'patient' names the rows or says whose they are, so it is no feature.",
+        "Columns 'url', 'remark' are different in nearly every row, so they are left out; to compare such texts, give "
+        "numbers made of them, such as embeddings, as columns.",
     ]
 
 
@@ -222,8 +226,7 @@ def test_keys_of_a_few_rows_each_are_one_sentence():
     rare = [category(name, *[f"{name}{row // 4}" for row in range(200)]) for name in ("shop", "street")]
     own = table(*keys, *rare, number("age", *range(200)))
     assert prepare(federation(own, own)).notes[:2] == [
-        "Columns 'customer_id', 'person_id' name the rows or say whose they are, so they are no features; id = 'none' "
-        "keeps them.",
+        "Columns 'customer_id', 'person_id' name the rows or say whose they are, so they are no features.",
         "Columns 'shop', 'street' have no value that is frequent enough at any client, so they are left out.",
     ]
 

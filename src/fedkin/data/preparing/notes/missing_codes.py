@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedkin.core.errors import listing
+from fedkin.core.options import toml_text
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.notes.column_notes import as_written
 from fedkin.data.preparing.notes.data_notes import DataNote, NotedValue
@@ -64,12 +65,21 @@ def notes_on_missing_codes(tables: Mapping[str, Table]) -> list[str]:
             holds = f"Columns {quoted} hold" if some else f"Column {quoted} holds"
             sentence = (
                 f"{holds} {written}, {place}, in {'up to ' if some else ''}{where}; if it is no true value but stands "
-                "for a missing one, name it in na_values."
+                f"for a missing one, set na_values = {toml_text({name: [_plain(written)] for name in names})}."
             )
             above = place == "far above all other values"
             noted = [NotedValue(name, client, written, above) for name in names for client in of_columns[name]]
             notes.append(DataNote(sentence, noted))
     return notes
+
+
+def _plain(written: str) -> str | float:
+    """Return a value as options take it: a number, or the text of a date."""
+    try:
+        number = float(written)
+    except ValueError:
+        return written
+    return int(number) if number.is_integer() else number
 
 
 def _codes(table: Table, known: Collection[float] | None = None) -> Iterator[tuple[Column, float, Place, int]]:

@@ -178,6 +178,7 @@ def _agreed(
     partial: dict[str, dict[int, ColumnReport]] = {}
     ids: list[str] = []
     texts: list[str] = []
+    numbers: set[str] = set()
     rare: list[str] = []
     for name in names:
         own = {client: columns_[name] for client, columns_ in reports.items() if name in columns_}
@@ -187,6 +188,8 @@ def _agreed(
         if filled and id_column != NO_ID and all(report.unique for report in filled.values()):
             found = found or name
             (ids if name == found else texts).append(name)
+            if {report.kind for report in filled.values()} == {"number"}:
+                numbers.add(name)
         elif not filled:
             nowhere.append(name)
         elif len(filled) < len(reports) and lacking == "drop":
@@ -210,7 +213,7 @@ def _agreed(
         *note_on_units_in_names(reports),
         *note_on_spellings(alike, lacking == "drop"),
     )
-    notes = [*notes_on_ids(ids, texts), *note_on_rare(rare), *notes_on_truths(of_all.truths), *questions]
+    notes = [*notes_on_ids(ids, texts, numbers), *note_on_rare(rare), *notes_on_truths(of_all.truths), *questions]
     held_by_all = [name for name in names if all(name in own for own in reports.values())]
     notes += [*note_on_marks(marks(partial, held_by_all)), *notes_on_absent(nowhere, said)]
     problems = [*of_all.problems, *sentences_on_kinds(of_all.unlike)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.data.preparing.column_reports import ColumnReport
-from fedkin.data.reading.id_columns import is_called_whose
+from fedkin.data.reading.id_columns import is_called_id, is_called_whose
 
 _CODE = re.compile(
     r"(?i:(^|[_\W])(zip|plz|postleitzahl|(zip|post|postal)[_ -]?code|code|code[_ -]?postal|mcc|blz|naics|filiale)s?"
@@ -172,29 +172,40 @@ def note_on_spellings(groups: Sequence[Sequence[str]], drops: bool) -> list[str]
     ]
 
 
-def notes_on_ids(ids: Sequence[str], texts: Sequence[str]) -> list[str]:
+def notes_on_ids(ids: Sequence[str], texts: Sequence[str], numbers: Collection[str]) -> list[str]:
     """Return a note on the column that names the rows, and one on others whose values are nearly all different.
 
-    Those that are called like the id of a person or customer may come again, and have a note of their own.
+    Those that are called like the id of a person or customer may come again, and have a note of their own. Only those
+    that are `numbers` can be features: no category of the others is frequent enough to leave a client.
     """
     notes = [
-        f"Column '{name}' names the rows, so it is no feature; id = 'none' keeps it."
+        f"Column '{name}' names the rows, so it is no feature{_keeps([name], numbers)}."
         for name in ids
         if not is_called_whose(name)
     ]
     if whose := [name for name in (*ids, *texts) if is_called_whose(name)]:
         quoted = listing([f"'{name}'" for name in whose], _PLACES)
-        said = f"Column {quoted} names the rows or says whose they are, so it is no feature; id = 'none' keeps it."
+        said = f"Column {quoted} names the rows or says whose they are, so it is no feature"
         if len(whose) > 1:
-            said = f"Columns {quoted} name the rows or say whose they are, so they are no features; id = 'none' "
-            said += "keeps them."
-        notes.append(said)
+            said = f"Columns {quoted} name the rows or say whose they are, so they are no features"
+        notes.append(f"{said}{_keeps(whose, numbers)}.")
     if others := [name for name in texts if not is_called_whose(name)]:
-        them = "it" if len(others) == 1 else "them"
         notes.append(
-            f"{_columns(others)} different in nearly every row, so {_left_out(others)}; id = 'none' keeps {them}."
+            f"{_columns(others)} different in nearly every row, so {_left_out(others)}{_keeps(others, numbers)}."
         )
     return notes
+
+
+def _keeps(names: Sequence[str], numbers: Collection[str]) -> str:
+    """Return the end of a sentence on columns that are left out: how to keep them, or what else to compare."""
+    kept = [f"'{name}'" for name in names if name in numbers]
+    if len(kept) == len(names):
+        return f"; id = 'none' keeps {'it' if len(names) == 1 else 'them'}"
+    if kept:
+        return f"; id = 'none' keeps {listing(kept, _PLACES)}"
+    if any(map(is_called_id, names)):
+        return ""
+    return "; to compare such texts, give numbers made of them, such as embeddings, as columns"
 
 
 def note_on_rare(names: Sequence[str]) -> list[str]:
