@@ -49,6 +49,7 @@ SMALL: dict[str, dict[str, Any]] = {
                            "first_epochs": 1, "min_steps": 1, "max_iterations": 2, "candidates": 1},
     "dec": {"n_clusters": 3, "hidden": (4,), "code": 2, "pretrain_steps": 2, "restarts": 1, "max_refreshes": 1},
     "fedavg": _TRAINING,
+    "local": _TRAINING,
     "fedopt": _TRAINING,
     "ocfl": _TRAINING,
     "hierarchical": {**_TRAINING, "clustering_round": 1},
