@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_wine, make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -270,3 +270,17 @@ def test_clients_with_numbers_for_names_are_called_by_texts_and_numbers_are_posi
         model.forget(9, clients)
     model.forget(np.int64(1), clients)
     assert (model.labels_["9"] == -1).all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("model", [fedkin.KFed(n_clusters=3, random_state=0), fedkin.KinGraph(random_state=0)])
+def test_rows_with_empty_cells_keep_their_clusters_in_predict_alone_and_together(model: Any) -> None:
+    wine = load_wine(as_frame=True).data
+    wine["cup"] = np.where(wine["proline"] > 700, "large", "small")
+    wine = wine.mask(np.random.default_rng(1).random(wine.shape) < 1 / 3)
+    clients = [wine[at::3] for at in range(3)]
+    model.fit(clients)
+    together = [model.predict(client) for client in clients]
+    others = [found != labels for found, labels in zip(together, model.labels_, strict=True)]
+    assert np.concatenate(others).mean() < 0.05
+    assert [int(model.predict(clients[0][at : at + 1])[0]) for at in range(20)] == together[0][:20].tolist()

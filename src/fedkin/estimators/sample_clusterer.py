@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.inputs.client_input import ClientInput
 from fedkin.data.inputs.federation_input import FederationInput, federation_input
 from fedkin.data.population import Population
-from fedkin.data.preparing.profile.cluster_profile import profile_clusters
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient
@@ -122,7 +122,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         self._remember(outcome, clients, names)
         self._label = self._read.label
         self._set_clusters(clients)
-        self._profile = outcome.profile
+        self._set_profile(outcome.profile)
         self._tested = None if tests is None else self._test(tests)
         return self
 
@@ -157,7 +157,13 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         self._set_clusters(clients)
         encoding = self.preparation_.encoding
         described = encoding is not None and not method.is_private()
-        self._profile = profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None
+        self._set_profile(profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None)
+
+    def _set_profile(self, profile: ClusterProfile | None) -> None:
+        """Set what is known of the clusters of tables, by which empty cells of new rows are imputed, too."""
+        self._profile, encoding = profile, self.preparation_.encoding
+        centres = None if profile is None or encoding is None else profile.centres(encoding)
+        self.preparation_ = replace(self.preparation_, centres=centres)
 
     def _read_labelled(self, data: ClientInput, where: str) -> Samples:
         """Read labelled samples, and encode their labels as numbers."""

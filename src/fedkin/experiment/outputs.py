@@ -156,6 +156,9 @@ def load_found(folder: Path) -> SavedResult:
         tree = _read_result(folder)
         name, result, prepared, classes = (tree[key] for key in ("method", "result", "preparation", "classes"))
         clients, preparation = list(tree["clients"]), Preparation.from_tree(prepared)
+        if tree["profile"] is not None and preparation.encoding is not None:
+            centres = ClusterProfile.from_tree(tree["profile"]).centres(preparation.encoding)
+            preparation = replace(preparation, centres=centres)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not folder.exists():
             meant = similar_path(folder) or "give the folder of a finished run."

@@ -42,7 +42,8 @@ class Preparation:
     are those on what looks wrong in the data and is used as it is. `files` are options of
     `TableOptions` by which files of new samples are read, such as ``decimal``, where the clients' were read by them.
     `reach`, float64 ``(2, columns)``, or ``(2, channels)`` of images, has the ends of all clients' values, rounded
-    outwards, where these are known; it is sent to no client.
+    outwards, where these are known; `centres` are those of clusters of tables, float64 ``(k, width)``, from which empty
+    cells of new rows are imputed. Neither is sent to any client.
     """
 
     scaling: Scaling | None = None
@@ -51,10 +52,11 @@ class Preparation:
     questions: tuple[str, ...] = ()
     files: Mapping[str, Any] = field(default_factory=dict)
     reach: Tensor | None = None
+    centres: Tensor | None = None
 
     def for_clients(self) -> Self:
-        """Return the preparation without what is known of other clients: notes, and the ends of their values."""
-        return replace(self, notes=[], questions=(), reach=None)
+        """Return the preparation without what is known of other clients: notes, ends of values and clusters."""
+        return replace(self, notes=[], questions=(), reach=None, centres=None)
 
     def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
         """Return the preparation with these notes on how data were read before its own, which need not repeat them."""
@@ -111,7 +113,8 @@ class Preparation:
         Returns
         -------
         Tensor
-            float32 ``(n, *shape)``. Empty cells have the median or most frequent value of all clients.
+            float32 ``(n, *shape)``. Empty cells have the value of the cluster that is nearest by the others, or
+            where no samples are clustered the median or most frequent value of all clients.
 
         Raises
         ------
@@ -173,7 +176,7 @@ class Preparation:
             numbers = x.float() if columns is None else plain_numbers(Table(tuple(columns), x.double()), where)
             return self.scaling.apply(numbers)
         table = self._as_table(x, where) if columns is None else Table(tuple(columns), x.double())
-        return self.encoding.apply(table, where, donors)
+        return self.encoding.apply(table, where, donors, self.centres)
 
     def _as_table(self, x: Tensor, where: str) -> Table:
         """Return the table that an array without names is, after checking that numbers alone will do."""

@@ -31,10 +31,10 @@ class PreparingOptions:
     or "none". `lacking` is what happens to a column that a client lacks, or of which all its cells are empty, or more
     than half of all clients' cells.
 
-    By `imputation` "neighbours" empty cells take the mean of the five most similar rows of the same client, by "median"
-    the median or most frequent value of all clients, as empty cells of new rows always do. A row affects others by
-    "neighbours", so methods with differential privacy take "median". With `indicator` a column with empty cells gets an
-    indicator of these, which shares the column's weight. `min_members`, at least 5, are samples of one client that a
+    By `imputation` "neighbours" empty cells take the mean of the five most similar rows of the same client, and in new
+    rows that of the nearest cluster; by "median" the median or most frequent value of all clients. A row affects others
+    by "neighbours", so methods with differential privacy take "median". With `indicator` a column with empty cells gets
+    an indicator of these, which shares the column's weight. `min_members`, at least 5, are samples of one client that a
     category needs for its name to leave the client; others are pooled. `private` is whether the method is
     differentially private, which what clients send here is not.
     """

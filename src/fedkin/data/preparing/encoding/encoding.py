@@ -62,16 +62,25 @@ class TableEncoding:
     imputes: bool = False
     imputation: Imputation = "median"
 
-    def apply(self, table: Table, where: str = "The table", donors: Table | None = None) -> Tensor:
+    def apply(
+        self,
+        table: Table,
+        where: str = "The table",
+        donors: Table | None = None,
+        centres: Tensor | None = None,
+    ) -> Tensor:
         """Encode a table as float32 ``(n, width)``; its columns may be in any order, and unknown ones are ignored.
 
         `where` names the table, at the beginning of error messages. `donors` are rows that empty cells are imputed
-        from, the table itself at a client; without donors such cells take `fill`. Raises FedkinError if a table lacks a
-        column, or one is of another kind.
+        from, the table itself at a client. Without donors such cells take the value of the nearest of the `centres` of
+        clusters, as `from_centres` has them, or without these `fill`. Raises FedkinError if a table lacks a column, or
+        one is of another kind.
         """
         x, empty = self._encoded(table, where)
-        if donors is None or self.imputation == "median" or not bool(empty.any()):
+        if self.imputation == "median" or not bool(empty.any()):
             return x
+        if donors is None:
+            return x if centres is None else from_centres(x, self._over_blocks(empty), centres)
         others, lacking = (x, empty) if donors is table else self._encoded(donors, where)
         return from_neighbours(x, self._over_blocks(empty), others, self._over_blocks(lacking))
 
@@ -257,6 +266,28 @@ def from_neighbours(x: Tensor, empty: Tensor, donors: Tensor, donors_empty: Tens
     found = torch.from_numpy(imputer.transform(_with_nan(x, empty)[rows][:, columns].numpy()))
     x = x.clone()
     x[rows[:, None], columns] = found.float()
+    return x
+
+
+def from_centres(x: Tensor, empty: Tensor, centres: Tensor) -> Tensor:
+    """Replace empty cells by those of the centre that is nearest in the cells that are not empty.
+
+    `x`, float32 ``(n, width)``, are encoded rows with fill values in `empty` cells, bool ``(n, width)``; `centres`,
+    float64 ``(k, width)``, have NaN where they are not known. Return float32 ``(n, width)``. Each row is imputed on its
+    own, so that it does not matter which others are given. Fill values stay where the centre is not known, and in rows
+    without any cell.
+    """
+    rows = (empty.any(1) & ~empty.all(1)).nonzero()[:, 0]
+    if not len(rows) or not len(centres):
+        return x
+    own, gaps, known = x[rows].double(), empty[rows], ~centres.isnan()
+    distances = [
+        torch.where(gaps | ~there, torch.nan, (own - centre).square()).nanmean(1)
+        for centre, there in zip(centres, known, strict=True)
+    ]
+    nearest = centres[torch.stack(distances).nan_to_num(torch.inf).argmin(0)]
+    x = x.clone()
+    x[rows] = torch.where(gaps & ~nearest.isnan(), nearest, own).float()
     return x
 
 

@@ -20,7 +20,7 @@ from fedkin.data.preparing.schema.schema import Schema, SchemaColumn, are_number
 from fedkin.data.preparing.schema.schema_notes import note_on_marks
 
 _IMPUTED: dict[Imputation, str] = {
-    "neighbours": "each takes the mean of similar rows of its client, or in new rows the median or most frequent value",
+    "neighbours": "each takes the mean of similar rows of its client, or in new rows that of the nearest cluster",
     "median": "they take the column's median or most frequent value",
 }
 """What empty cells take, for a note."""

@@ -121,6 +121,19 @@ class ClusterProfile:
         """Whether any sums of the rows in the middle of the clusters are known."""
         return bool(self.typical_filled.any())
 
+    def centres(self, encoding: TableEncoding) -> Tensor:
+        """Return the clusters' means as `encoding` has rows, float64 ``(k, width)``; NaN where clients report none."""
+        limited = self.within_limits
+        centres = torch.full((len(self.samples), len(encoding.mean)), torch.nan, dtype=torch.float64)
+        for at, (column, (_, start, _)) in enumerate(zip(self.columns, encoding.blocks, strict=True)):
+            if column.kind == "category":
+                counts = self.counts_of(at)[:, : len(column.categories) + int(encoding.other[at])].double()
+                means = counts / counts.sum(1, keepdim=True)
+            else:
+                means = (limited.sum[:, at] / self.filled[:, at])[:, None]
+            centres[:, start : start + means.shape[1]] = means
+        return centres if encoding.mode == "none" else (centres - encoding.mean) / encoding.scale
+
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
