@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,24 @@ def test_files_of_clients_are_forgotten_by_name_and_may_be_deleted(tmp_path: Pat
     assert labels(again).keys() == labels(outcome.folder).keys() == {"1.csv", "2.csv"}
     with pytest.raises(FedkinError, match=r"'engine\.forgotten' names client 'zz\.npz', which is not there"):
         execute(load_config("kfed", [*FEW, "engine.forgotten=['zz.npz']"]), tmp_path / "other")
+
+
+def test_two_that_write_to_one_folder_do_not_mix(kfed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_forgetting(kfed, ["2"], retrain=True)
+    refusals: list[str] = []
+
+    def meanwhile(*arguments: Any) -> Any:
+        monkeypatch.setattr("fedkin.experiment.forgetting.execute", execute)
+        with ThreadPoolExecutor() as threads:
+            refusals.append(str(threads.submit(forget, plan, tmp_path / "out").exception()))
+        return execute(*arguments)
+
+    monkeypatch.setattr("fedkin.experiment.forgetting.execute", meanwhile)
+    outcome = forget(plan, tmp_path / "out")
+    assert len(refusals) == 1
+    assert "Another process is at work" in refusals[0]
+    assert is_finished(outcome.folder)
+    assert [one["position"] for one in certificate_of(outcome.folder)["clients"]] == [2]
 
 
 def test_a_run_is_replaced_if_asked(tmp_path: Path) -> None:

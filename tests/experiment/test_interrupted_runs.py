@@ -124,9 +124,7 @@ def test_two_that_start_together_do_not_mix(tmp_path: Path, monkeypatch: pytest.
 
     def meanwhile(*arguments: object) -> object:
         with monkeypatch.context() as patch:
-            patch.setattr(
-                "fedkin.experiment.run._check_empty", lambda folder: None
-            )  # it looked when there was nothing yet
+            patch.setattr("fedkin.experiment.run.check_empty", lambda *_: None)  # it looked when nothing was there yet
             with pytest.raises(FedkinError) as refused:
                 run(tmp_path / "run")
         refusals.append(str(refused.value))

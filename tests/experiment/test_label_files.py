@@ -21,6 +21,11 @@ NAN = float("nan")
         (["../x", "St. Gallen"], ["_x", "St. Gallen"]),
         (["Ulm", "ulm"], ["client-0", "client-1"]),
         (["", "b"], ["client-0", "b"]),
+        (["..", "client-0"], ["_client-0", "client-0"]),
+        (["client-1.csv", "client-0.csv"], ["client-1", "client-0"]),
+        (["CON", "nul.tar"], ["client-0", "client-1"]),
+        (["a" * 300, "é" * 130], ["client-0", "client-1"]),
+        (["\u00e9", "e\u0301"], ["client-0", "client-1"]),
     ],
 )
 def test_files_are_called_after_what_the_data_came_from(names, files):
@@ -41,6 +46,11 @@ def test_ids_and_confidence_stand_beside_the_clusters():
     assert named == 'row,patient,cluster,confidence\n0,"P,1",1,0.2500\n1,P2,0,1.0000\n'
     assert written(clusters, None, table, "nr") == "row,nr,cluster\n0,7,1\n1,,0\n"
     assert written(clusters, None, table, "absent") == "row,cluster\n0,1\n1,0\n"
+
+
+def test_no_text_is_a_formula_to_a_spreadsheet():
+    rows = [["=1+1", "@SUM(A1)", "-2+3", "-1.5", "+3", -2, "a=b"]]
+    assert as_csv(rows) == "'=1+1,'@SUM(A1),'-2+3,-1.5,+3,-2,a=b\n"
 
 
 def test_an_id_called_as_another_column_is_told_apart():

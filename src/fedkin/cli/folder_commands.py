@@ -17,7 +17,7 @@ from fedkin.cli.help_pages import DATA
 
 _SECTION = "Finished runs"
 _MAX_NAME = 100
-"""Characters of clients' names in that of a folder."""
+"""Bytes of clients' names in that of a folder."""
 
 
 _decimal = click.option(
@@ -187,7 +187,7 @@ def _beside(folder: Path, clients: Sequence[int], names: Sequence[str]) -> Path:
     from fedkin.data.population import client_name
 
     called = "-".join(re.sub(r"[^\w.@+]+", "-", client_name(at, names)).strip("-.") or str(at) for at in clients)
-    called = called if len(called) <= _MAX_NAME else "-".join(map(str, clients))
+    called = called if len(called.encode(errors="replace")) <= _MAX_NAME else "-".join(map(str, clients))
     return folder.with_name(f"{folder.resolve().name}-without-{called}")
 
 

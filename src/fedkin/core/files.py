@@ -9,6 +9,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 LOCK = ".fedkin.lock"
 """Lock file of a folder that a process works in."""
+
+_held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
+"""Folders that this thread has locked and may lock again."""
 
 HIDDEN = (".", "~$")
 """How names of files begin that nobody sees: of systems, and beside a workbook that is open in Excel."""
@@ -123,18 +127,26 @@ def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path, *, reentrant: bool = False) -> Iterator[None]:
     """Lock a folder against other processes; it is made if it is absent.
 
-    Nothing is left afterwards: neither the file ``.fedkin.lock`` nor a folder that was made and has stayed empty.
-    Raises FileError if another process is at work there, or it cannot be written.
+    Within a `reentrant` lock this thread may lock the folder again. Nothing is left afterwards: neither the file
+    ``.fedkin.lock`` nor a folder that was made and has stayed empty. Raises FileError if another process is at work
+    there, or it cannot be written.
     """
+    held, here = _held.get(), folder.resolve()
+    if here in held:
+        yield
+        return
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         with file_lock(folder / LOCK):
+            token = _held.set(held | {here} if reentrant else held)
             try:
                 yield
-            finally:  # while it is locked: a process that has opened it meanwhile sees that it is gone
+            finally:
+                _held.reset(token)
+                # While it is locked: a process that has opened it meanwhile sees that it is gone.
                 with suppress(PermissionError):  # of Windows, where the lock removes it when it is released
                     (folder / LOCK).unlink(missing_ok=True)
     finally:

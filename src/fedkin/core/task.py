@@ -159,7 +159,7 @@ def known_task(name: str) -> Task:
     try:
         named_module(name.rpartition(".")[0])
         return Task.named(name)
-    except (ImportError, KeyError, ValueError) as error:
+    except (ImportError, KeyError, TypeError, ValueError, SystemExit) as error:  # SystemExit: the module is a script
         if isinstance(error, FedkinError):
             raise
         raise FedkinError(

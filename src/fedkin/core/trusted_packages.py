@@ -31,8 +31,13 @@ def trusted_packages(packages: Sequence[str] | None, why: str = _WHY) -> Iterato
 
 
 def named_module(name: str) -> ModuleType:
-    """Import a module by name; raise RefusalError if its package is not trusted, and whatever the import raises."""
+    """Import a module by name; raise RefusalError if its package is not trusted, and whatever the import raises.
+
+    A ``__main__`` is a program, which importing would run; it is refused.
+    """
     packages = _packages.get()
+    if "__main__" in name.split(".")[1:]:
+        raise RefusalError(f"'{name}' is a program, {_why.get()}.")
     if packages is not None and name.split(".")[0] not in packages:
         raise RefusalError(f"'{name}' is not from {' or '.join(packages)}, {_why.get()}.")
     return import_module(name)

@@ -13,7 +13,7 @@ from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.checksums import SUMS
 from fedkin.experiment.outputs import ENCODER, MODELS, RESULT
 from fedkin.experiment.run import resume
-from fedkin.experiment.run_folder import LEDGER, REPORT, check_empty, finished_checkpoint, reopen, run_config
+from fedkin.experiment.run_folder import LEDGER, REPORT, empty_folder, finished_checkpoint, reopen, run_config
 from fedkin.experiment.run_loop import RunOutcome
 from fedkin.experiment.tracking import NOTES
 
@@ -69,14 +69,8 @@ def cut(
     number = '"auto"' if n_clusters is None else n_clusters
     height = '"auto"' if resolution is None else resolution
     config = run_config(folder, [f"method.n_clusters={number}", f"method.resolution={height}"])
-    check_empty(out)
     method: Any = config.method
     state = method.uncut(restore(method.state_type, checkpoint["state"]))  # as it was before its last step
-    reopen(folder, out, config, {**checkpoint, "state": state.tree()}, shutil.ignore_patterns(*_RESULTS))
-    if (out / LEDGER).is_file():
-        return None
-    try:
-        return resume(out, progress)
-    except FedkinError:
-        shutil.rmtree(out)
-        raise
+    with empty_folder(out):
+        reopen(folder, out, config, {**checkpoint, "state": state.tree()}, shutil.ignore_patterns(*_RESULTS))
+        return None if (out / LEDGER).is_file() else resume(out, progress)

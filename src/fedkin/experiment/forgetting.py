@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock, read_json, write_atomically
 from fedkin.core.progress import Progress
 from fedkin.core.trees import save_tree
@@ -30,7 +28,7 @@ from fedkin.experiment.run_folder import (
     LEDGER,
     RECORDS,
     TIMING,
-    check_empty,
+    empty_folder,
     reopen,
 )
 from fedkin.experiment.run_loop import RunOutcome, prepare
@@ -60,24 +58,28 @@ def forget(plan: ForgettingPlan, out: Path | None, progress: Progress | None = N
     """
     folder = plan.folder
     if out is not None:
-        check_empty(out)
-    with folder_lock(folder) if out is None else nullcontext():
-        before, earlier = hashes_of(folder), certificates_of(folder)
-        target = out or Path(mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+        with empty_folder(out):
+            return _write(plan, out, progress or Progress())
+    with folder_lock(folder):
+        target = Path(mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
         try:
-            outcome = _run(plan, target, progress or Progress())
-            write_certificate(target, earlier, _certificate(plan, target, before, out is None))
-        except BaseException as error:
-            if out is None or isinstance(error, FedkinError):
-                shutil.rmtree(target, ignore_errors=True)
+            outcome = _write(plan, target, progress or Progress(), replaced=True)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
             raise
-        if out is not None:
-            return outcome
         old = folder.with_name(f".{folder.name}.old.partial")
         folder.replace(old)
         target.replace(folder)
         shutil.rmtree(old)
     return replace(outcome, folder=folder)
+
+
+def _write(plan: ForgettingPlan, out: Path, progress: Progress, replaced: bool = False) -> RunOutcome:
+    """Write the run without the forgotten clients and its certificate; `replaced` is whether the old run goes."""
+    before, earlier = hashes_of(plan.folder), certificates_of(plan.folder)
+    outcome = _run(plan, out, progress)
+    write_certificate(out, earlier, _certificate(plan, out, before, replaced))
+    return outcome
 
 
 def _run(plan: ForgettingPlan, out: Path, progress: Progress) -> RunOutcome:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,18 +20,30 @@ from fedkin.data.population import short_names
 from fedkin.data.preparing.preparation import id_of
 from fedkin.data.preparing.schema.column_spellings import with_names
 
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+"""How formulas begin; wide signs do so in some spreadsheets, too."""
 _UNSAFE = re.compile(r"[^\w.@+ -]")
+_RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])( *\..*)?", re.IGNORECASE)
+"""Names of devices, which Windows opens in place of a file, whatever the ending."""
+_LONGEST = 255 - len(".csv.partial")
+"""Bytes of a name: file systems hold 255, also of a file that is being written."""
 
 
 def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     """Return the path of a client's clusters in the run's `folder`: ``labels/north.csv`` for ``north.csv``.
 
-    It is ``labels/client-3.csv`` if clients have no names, or their names do not make distinct file names. Characters
-    that a file name cannot hold become underscores.
+    It is ``labels/client-3.csv``, or ``_client-3.csv``, if clients have no names, or where this one's makes no file
+    name that every system holds and no other client has. Characters that a file name cannot hold become underscores.
     """
-    safe = [_UNSAFE.sub("_", name).strip(". ") for name in short_names(names)]
-    unique = client < len(safe) and Counter(map(str.lower, safe))[safe[client].lower()] == 1
-    return folder / "labels" / f"{safe[client] if unique and safe[client] else f'client-{client}'}.csv"
+    safe = [_UNSAFE.sub("_", unicodedata.normalize("NFC", name)).strip(". ") for name in short_names(names)]
+    own = safe[client] if client < len(safe) else ""
+    taken = Counter(map(str.casefold, safe))
+    too_long = len(own.encode(errors="replace")) > _LONGEST
+    if not own or too_long or _RESERVED.fullmatch(own) or taken[own.casefold()] > 1:
+        own = f"client-{client}"
+        while own in taken:  # another client is called so
+            own = f"_{own}"
+    return folder / "labels" / f"{own}.csv"
 
 
 def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] = ()) -> None:
@@ -112,7 +125,20 @@ def as_objects(rows: Iterable[Sequence[object]]) -> str:
 
 
 def as_csv(rows: Iterable[Sequence[object]]) -> str:
-    """Write rows as CSV text, with quotes around names that contain commas, quotes or line breaks."""
+    """Write rows as CSV text, with quotes around names that contain commas, quotes or line breaks.
+
+    A text that a spreadsheet would take for a formula is written behind an apostrophe.
+    """
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([_no_formula(cell) for cell in row] for row in rows)
     return text.getvalue()
+
+
+def _no_formula(cell: object) -> object:
+    if not isinstance(cell, str) or not cell.startswith(FORMULA_SIGNS):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -23,7 +23,7 @@ from fedkin.core import Federation, FedkinError
 from fedkin.core.device import check_compiler, device_named, on
 from fedkin.core.errors import raised_by, refuse
 from fedkin.core.extras import require
-from fedkin.core.files import LOCK, folder_lock
+from fedkin.core.files import folder_lock
 from fedkin.core.progress import Callback, Progress
 from fedkin.data.population import Population, short_names
 from fedkin.engines.local import LocalFederation
@@ -38,6 +38,7 @@ from fedkin.experiment.run_folder import (
     LEDGER,
     REPORT,
     TIMING,
+    check_empty,
     no_run,
     run_config,
     write_config,
@@ -47,6 +48,9 @@ from fedkin.experiment.tracking import NOTES, check_installed
 
 _DECIDED_BY = ("data", "scenario", "engine", "tracking")
 """Sections that decide whether a preflight passes; the method is checked as the experiment is read."""
+
+_REMEDY = "give another --out, or `fedkin resume` it if it is a run"
+"""How to go on where a run's folder is not empty."""
 
 
 def execute(
@@ -70,11 +74,11 @@ def execute(
         If `folder` is not empty or another process works there, the data are refused, a file cannot be written, or a
         tracker is not installed or cannot be opened.
     """
-    _check_empty(folder)
+    check_empty(folder, _REMEDY)
     check_installed(config.tracking)
     progress = progress or Progress()
     with folder_lock(folder):
-        _check_empty(folder)
+        check_empty(folder, _REMEDY)
         began = False
         try:
             write_config(folder, config)
@@ -95,7 +99,7 @@ def check(config: Config, folder: Path, progress: Progress | None = None) -> str
     them. The clients are in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the
     data do not fit together, or as `check_experiment` does.
     """
-    _check_empty(folder)
+    check_empty(folder, _REMEDY)
     check_machine(config)
     here = replace(config, engine=config.engine.model_copy(update={"name": "local"}))
     progress = progress or Progress()
@@ -213,14 +217,6 @@ def _check_here(folder: Path, instead: str) -> None:
     """Check that the run's clients are on this machine; `instead` says who does it where they are distant sites."""
     if (folder / LEDGER).is_file():
         raise FedkinError(f"{folder} is the run of a real federation; {instead}.")
-
-
-def _check_empty(folder: Path) -> None:
-    """Check that `folder` is empty but for a lock and half-written files, which a killed process leaves."""
-    if not folder.exists():
-        return
-    if not folder.is_dir() or any(file.suffix != ".partial" and file.name != LOCK for file in folder.iterdir()):
-        raise FedkinError(f"{folder} is not an empty folder; give another --out, or `fedkin resume` it if it is a run.")
 
 
 def _clear(folder: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import append, check_regular, read_tables, similar_path, write_atomically
+from fedkin.core.files import LOCK, append, check_regular, folder_lock, read_tables, similar_path, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.trees import owned, save_tree
 from fedkin.experiment.checkpoint import load_checkpoint
@@ -187,9 +188,31 @@ def _whole_lines(path: Path) -> list[bytes]:
 
 
 def check_empty(folder: Path, remedy: str = "give another --out") -> None:
-    """Check that a folder is empty or absent; `remedy` ends the error message."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    """Check that a folder is absent, or empty but for a lock and half-written files, which a killed process leaves.
+
+    `remedy` ends the error message.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir() or any(file.suffix != ".partial" and file.name != LOCK for file in folder.iterdir()):
         raise FedkinError(f"{folder} is not an empty folder; {remedy}.")
+
+
+@contextmanager
+def empty_folder(out: Path) -> Iterator[None]:
+    """Lock `out`, which is empty or absent, and take away what was written there if that ends in a FedkinError."""
+    check_empty(out)
+    with folder_lock(out, reentrant=True):
+        check_empty(out)
+        try:
+            yield
+        except FedkinError:
+            for path in out.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.name != LOCK:
+                    path.unlink()
+            raise
 
 
 def finished_checkpoint(folder: Path) -> dict[str, Any]:
@@ -208,16 +231,19 @@ def finished_checkpoint(folder: Path) -> dict[str, Any]:
 def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], left_out: LeftOut) -> None:
     """Copy the run in `folder` to `out` with another configuration and checkpoint; on an error `out` is left as it was.
 
-    `folder` stays as it is; `out` is empty or absent. `checkpoint` is as `fedkin.experiment.checkpoint.load_checkpoint`
-    gives it. `left_out` returns the names that are not copied, as the `ignore` of `shutil.copytree`.
+    `folder` stays as it is; `out` is an `empty_folder`. `checkpoint` is as
+    `fedkin.experiment.checkpoint.load_checkpoint` gives it. `left_out` returns the names that are not copied, as the
+    `ignore` of `shutil.copytree`.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
     try:
         shutil.copytree(folder, partial, ignore=left_out, dirs_exist_ok=True)
         write_config(partial, config)
         save_tree(partial / CHECKPOINT, owned(dict(checkpoint)))
-        partial.replace(out)
+        for path in partial.iterdir():
+            path.replace(out / path.name)
+        partial.rmdir()
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, shutil.Error):  # one entry for each file that could not be copied
