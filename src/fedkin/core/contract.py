@@ -36,12 +36,14 @@ def carried_out(task: Task, clients: Sequence[Client], payloads: Sequence[Payloa
     if not isinstance(replies, list | tuple) or len(replies) != len(clients):
         was = len(replies) if isinstance(replies, list | tuple) else kind_of(replies)
         raise RefusalError(
-            f"Task '{task.name}' should return a list with one reply per client, {len(clients)} here, not {was}."
+            f"Task '{task.name}' should return a list with one reply per client, {len(clients)} here, not {was}.",
+            public=True,
         )
     for client, reply in zip(clients, replies, strict=True):
         if not isinstance(reply, Mapping):
             raise RefusalError(
-                f"Task '{task.name}' should reply with a dict, {{}} if there is nothing, not {kind_of(reply)}."
+                f"Task '{task.name}' should reply with a dict, {{}} if there is nothing, not {kind_of(reply)}.",
+                public=True,
             )
         if (wrong := foreign(reply)) is not None:
             raise RefusalError(f"Task '{task.name}' replies with {wrong}; a reply holds {_PLAIN}.")

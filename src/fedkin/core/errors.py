@@ -16,7 +16,20 @@ class FedkinError(ValueError):
     """Error of bad input, described in one sentence: the value, what is allowed, where it was given.
 
     The command line prints the sentence and exits with 2; in Python it is a `ValueError`.
+
+    Parameters
+    ----------
+    text : str
+        The sentence, for whoever owns the data.
+    public : bool or str
+        What may leave a client whose task ends in the error: the sentence itself if true, another one without values
+        if that is given. It holds names, kinds and shapes, never a value of a row; by default nothing leaves but the
+        error's type, since a sentence may quote a cell.
     """
+
+    def __init__(self, text: str, public: bool | str = False) -> None:
+        super().__init__(text)
+        self.public = text if public is True else public or ""
 
 
 class RefusalError(FedkinError):
@@ -100,13 +113,18 @@ def listing(names: Sequence[str], maximum: int = 20) -> str:
     return shown if len(names) <= maximum else f"{shown} and {len(names) - maximum:,} more"
 
 
-def all_problems(problems: Sequence[str]) -> FedkinError:
-    """Return one error that lists several problems, one per line, the first fifty of them."""
+def all_problems(problems: Sequence[str | FedkinError]) -> FedkinError:
+    """Return one error that lists several problems, one per line, the first fifty of them.
+
+    It is public if each of them is, see `FedkinError`; those that are mere texts are not.
+    """
+    shown = problems[:_PROBLEMS]
     more = [f"... and {len(problems) - _PROBLEMS:,} more problems."] if len(problems) > _PROBLEMS else []
-    return FedkinError("\n".join([*problems[:_PROBLEMS], *more]))
+    public = [one.public if isinstance(one, FedkinError) else "" for one in shown]
+    return FedkinError("\n".join([*map(str, shown), *more]), "\n".join([*public, *more]) if all(public) else False)
 
 
-def refuse(problems: Iterable[str]) -> None:
+def refuse(problems: Iterable[str | FedkinError]) -> None:
     """Raise one error for all problems; do nothing if there are none."""
     if listed := list(problems):
         raise all_problems(listed)

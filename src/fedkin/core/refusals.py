@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
 from fedkin.core.replies import (
     MAX_COUNT,
@@ -49,7 +50,12 @@ FAILED = "the task failed there"
 
 
 def failed_there(error: Exception) -> str:
-    """Return the reason of a client whose task ended in `error`; its message may hold samples, so it stays there."""
+    """Return the reason of a client whose task ended in `error`: what of it is public, see `FedkinError`, or its type.
+
+    Any other message may hold samples, so it stays in the client's log.
+    """
+    if isinstance(error, FedkinError) and error.public:
+        return error.public
     return f"{FAILED} ({type(error).__name__}; its log says more)"
 
 

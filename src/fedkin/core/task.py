@@ -163,5 +163,6 @@ def known_task(name: str) -> Task:
         if isinstance(error, FedkinError):
             raise
         raise FedkinError(
-            f"Task '{name}' is not known here; client and server need the same version of fedkin."
+            f"Task '{name}' is not known here; client and server need the same version of fedkin.",
+            public=True,
         ) from error

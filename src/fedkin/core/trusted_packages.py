@@ -39,7 +39,7 @@ def named_module(name: str) -> ModuleType:
     if "__main__" in name.split(".")[1:]:
         raise RefusalError(f"'{name}' is a program, {_why.get()}.")
     if packages is not None and name.split(".")[0] not in packages:
-        raise RefusalError(f"'{name}' is not from {' or '.join(packages)}, {_why.get()}.")
+        raise RefusalError(f"'{name}' is not from {' or '.join(packages)}, {_why.get()}.", public=True)
     return import_module(name)
 
 
@@ -51,7 +51,7 @@ def named_object(path: str, what: str) -> Any:
     """
     module, _, attribute = path.partition(":")
     if not module or not attribute:
-        raise FedkinError(f"{what} '{path}' is no dotted path; write it as 'package.module:name'.")
+        raise FedkinError(f"{what} '{path}' is no dotted path; write it as 'package.module:name'.", public=True)
     try:
         source = named_module(module)
     except FedkinError:
@@ -59,10 +59,11 @@ def named_object(path: str, what: str) -> Any:
     except Exception as error:  # whatever the user's own file raises
         raise FedkinError(
             f"{what} '{path}': module '{module}' cannot be imported, from an installed package or from PYTHONPATH: "
-            f"{in_short(error)}."
+            f"{in_short(error)}.",
+            public=f"{what} '{path}': module '{module}' cannot be imported there; its log says more.",
         ) from error
     if not hasattr(source, attribute):
         near = nearest(attribute, [name for name in dir(source) if not name.startswith("_")])
         meant = f"; did you mean '{module}:{near}'?" if near else "."
-        raise FedkinError(f"{what} '{path}': module '{module}' has no '{attribute}'{meant}")
+        raise FedkinError(f"{what} '{path}': module '{module}' has no '{attribute}'{meant}", public=True)
     return getattr(source, attribute)

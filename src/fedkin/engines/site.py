@@ -121,14 +121,18 @@ class Site:
         with trusted_packages(self.packages, _WHY):
             task = known_task(request.task)
         if task.moves_data and not self.simulated:
-            raise RefusalError(f"Task '{task.name}' would have the site's samples sent away, so it is not done here.")
+            raise RefusalError(
+                f"Task '{task.name}' would have the site's samples sent away, so it is not done here.",
+                public=True,
+            )
         if self.reserve is not None and not task.accounted:
             raise RefusalError(
                 f"Site '{self.name}' has a privacy budget, and task '{task.name}' is not accounted for; what is, is "
-                "kin-graph with epsilon and feddp-kmeans, with data.scaling = 'none' and columns of complete numbers."
+                "kin-graph with epsilon and feddp-kmeans, with data.scaling = 'none' and columns of complete numbers.",
+                public=True,
             )
         if (reason := task.objection(payload)) is not None:
-            raise RefusalError(f"Task '{task.name}' is not done with this request: {reason}.")
+            raise RefusalError(f"Task '{task.name}' is not done with this request: {reason}.", public=True)
         with self.memory(request.run) as memory:
             client = memory.recalled(self.client(request), request)
             if not self.simulated:
@@ -163,17 +167,18 @@ class Site:
     def _labels(self, classes: Sequence[str]) -> Tensor | None:
         """Return labels as indices into the run's classes; ``None`` where it does not ask for any.
 
-        Truth values may be called otherwise there.
+        Truth values may be called otherwise there. Under a privacy budget there are none: no task that is accounted for
+        uses them, and which names are refused would tell those of the site's classes.
         """
-        if self.y is None or not classes:
+        if self.y is None or not classes or self.reserve is not None:
             return None
         if list(classes) == self.classes:
             return self.y
         index, called = {name: at for at, name in enumerate(classes)}, as_called(self.classes, classes)
         unknown = [name for name in called if name not in index]
         if unknown:
-            which = f"the class '{unknown[0]}'" if self.reserve is None else "a class"
-            raise FedkinError(f"Site '{self.name}' has {which}, which the run does not know.")
+            what = f"Site '{self.name}' has a class that the run does not know"
+            raise FedkinError(f"{what}: '{unknown[0]}'.", public=f"{what}.")
         return self.y.new_tensor([index[name] for name in called])[self.y]
 
 
@@ -185,5 +190,5 @@ def _done(task: Task, client: Client, payload: Payload) -> Payload:
         raise
     except Exception as error:  # its message may hold samples, so that it stays in the site's log
         _log.exception("fedkin: Task '%s' could not be done", task.name)
-        raise FedkinError(failed_there(error)) from error
+        raise FedkinError(failed_there(error), public=True) from error
     return reply

@@ -38,11 +38,11 @@ class Request:
         try:
             request = cls(**json.loads(text))
         except (RecursionError, TypeError, ValueError) as error:
-            raise FedkinError("The request is not one of fedkin's.") from error
+            raise FedkinError("The request is not one of fedkin's.", public=True) from error
         if not request._is_typed():
-            raise FedkinError("The request is not one of fedkin's.")
+            raise FedkinError("The request is not one of fedkin's.", public=True)
         if not re.fullmatch("[0-9a-f]{1,64}", request.run):
-            raise FedkinError("The request's run is not a token of hexadecimal digits.")
+            raise FedkinError("The request's run is not a token of hexadecimal digits.", public=True)
         return request
 
     def _is_typed(self) -> bool:

@@ -197,7 +197,7 @@ def _inner(name: str, payload: Payload) -> Task:
     """Return the task called `name`, after checking that it may be summed and takes this payload."""
     found = known_task(name)
     if (reason := found.objection(payload)) is not None:
-        raise FedkinError(f"Task '{name}' is not done with this request: {reason}.")
+        raise FedkinError(f"Task '{name}' is not done with this request: {reason}.", public=True)
     if found.moves_data:  # whoever made the others of a sum can take their masks off
-        raise FedkinError(f"Task '{name}' would have samples sent away, so it is not summed.")
+        raise FedkinError(f"Task '{name}' would have samples sent away, so it is not summed.", public=True)
     return found

@@ -146,16 +146,22 @@ def encode_table(client: Client, payload: Payload) -> Payload:
             remember(client, TableEncoding.from_tree(payload["encoding"]))
         except FedkinError as error:
             del client.state[STATE]
-            raise RefusalError(str(error)) from error
+            raise RefusalError(str(error), error.public) from error
     return {}
 
 
-@task(takes={"encoding": _is_encoding}, accounted=True)
+def _is_arrangement(value: Any) -> bool:
+    """Return whether a value is the tree of a `TableEncoding` that only puts columns of numbers in order."""
+    return _is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
+
+
+@task(takes={"encoding": _is_arrangement}, accounted=True)
 def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Put the columns of the client's table in a common order, unscaled; allowed under a privacy budget.
 
-    Nothing is released, and whatever the encoding that a server sends, private tasks clip each row themselves, and no
-    row has an effect on others.
+    Nothing is released: whether the site refuses depends on names and kinds of its columns alone, since only numbers
+    are asked for. Private tasks clip each row themselves, whatever limits a server sends, and no row has an effect on
+    others.
     """
     alone = [{"encoding": {**payload["encoding"], "imputation": "median"}} for payload in payloads]
     return encode_table.run(clients, alone)

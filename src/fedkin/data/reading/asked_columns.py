@@ -54,5 +54,6 @@ def check_asked(lines: list[str], site: str) -> None:
     """Refuse to take part if lines are lacking in a site's file; raise FedkinError with them."""
     if lines:
         raise FedkinError(
-            f"Site '{site}' has columns otherwise than the experiment says; its site.toml lacks {'; '.join(lines)}."
+            f"Site '{site}' has columns otherwise than the experiment says; its site.toml lacks {'; '.join(lines)}.",
+            public=True,
         )

@@ -38,8 +38,9 @@ Keep = Callable[[Site, Request, Payload], None]
 def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
     """Return a ClientApp that introduces a site, runs tasks on its data, and saves its results.
 
-    `site_of` gives the site that a node stands for. Any error at the site reaches the server as one sentence and
-    nothing more.
+    `site_of` gives the site that a node stands for. Of an error at a site the server learns what of it is public, see
+    `fedkin.core.FedkinError`, or its type alone; the site's log has its sentence. A simulated site has no secrets from
+    whoever simulates it.
     """
     app = ClientApp()
 
@@ -51,6 +52,7 @@ def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
 
 
 def _answer(message: Message, context: Context, site_of: Callable[[Context], Site], keep: Keep) -> RecordDict:
+    site = None
     try:
         asked, site = read(message.content), _site(site_of, context)
         kind = asked.text("kind")
@@ -66,13 +68,14 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         if kind == KEEP:
             keep(site, request, asked.tree())
             return content()
-        raise FedkinError(f"Messages of kind '{kind}' are not known here.")
+        raise FedkinError(f"Messages of kind '{kind}' are not known here.", public=True)
     except FileError as error:
         _log.error("fedkin: %s", error)
         return content(refusal=f"Site '{error.name}': {_OWN}" if isinstance(error, SiteDataError) else _OWN)
     except FedkinError as error:
         _log.error("fedkin: %s", error)
-        return content(refusal=str(error), final=int(isinstance(error, RefusalError)))
+        reason = str(error) if site is not None and site.simulated else failed_there(error)
+        return content(refusal=reason, final=int(isinstance(error, RefusalError)))
     except Exception as error:
         _log.exception("fedkin: What the server asked could not be done")
         return content(refusal=failed_there(error))

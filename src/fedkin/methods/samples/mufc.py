@@ -56,7 +56,7 @@ def forget(client: Client, payload: Payload) -> Payload:
     """
     rows = payload["rows"]
     if _PRESENT not in client.state:
-        raise FedkinError("This client has drawn no centroids, so it has nothing to forget.")
+        raise FedkinError("This client has drawn no centroids, so it has nothing to forget.", public=True)
     if len(rows) and int(rows.max()) >= len(client):
         raise FedkinError(f"Row {int(rows.max())} is not among the {len(client)} rows of this client.")
     present = client.state[_PRESENT].clone()

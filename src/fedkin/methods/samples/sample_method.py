@@ -177,5 +177,5 @@ def own_count(client: Client, wanted: int | str, option: str) -> int:
     if wanted != "given":
         return int(wanted)
     if "n_clusters" not in client.state:
-        raise FedkinError(f"method.{option} = 'given', but client {client.id} has no number of its own.")
+        raise FedkinError(f"method.{option} = 'given', but client {client.id} has no number of its own.", public=True)
     return int(client.state["n_clusters"])

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import listing, mid_sentence, refuse
+from fedkin.core.errors import FedkinError, listing, mid_sentence, refuse
 from fedkin.core.table import IN_WORDS, LOGARITHMS, Column, Kind, Table
 from fedkin.data.preparing.encoding.outliers import unlimited
 from fedkin.data.preparing.notes.column_notes import spelt_as
@@ -142,7 +142,8 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
 
     Names may differ in spelling, see `with_names`. Categories are indices into the schema's, and their number where a
     category is none of these, as of `as_known`; an unknown level of an ordinal column counts as empty. Raises
-    FedkinError if the table lacks columns and nothing `imputes` them, or they are of another kind; a line for each.
+    FedkinError if the table lacks columns and nothing `imputes` them, or they are of another kind; a line for each,
+    whose public part names columns and kinds alone.
     """
     table = with_names(table, [(one.name, one.kind) for one in columns])
     at = {name: position for position, name in enumerate(table.names)}
@@ -164,10 +165,8 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
             problems += _no_truths(values[:, position], column, where)
             continue
         if not own.is_coded or column.kind not in ("category", "ordinal"):
-            problems.append(
-                f"Column '{column.name}' of {mid_sentence(where)} holds {IN_WORDS[own.kind]}{_such_as(own, column)}; "
-                f"in the clients' tables it holds {IN_WORDS[column.kind]}{_on_their_scale(own.kind, column.kind)}."
-            )
+            wanted = f"{IN_WORDS[column.kind]}{_on_their_scale(own.kind, column.kind)}"
+            problems.append(_other_kind(column, where, IN_WORDS[own.kind], _such_as(own, column), wanted))
             continue
         index = {name: float(code) for code, name in enumerate(column.categories)}
         unknown = float(len(index)) if column.kind == "category" else torch.nan
@@ -179,7 +178,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
     return values
 
 
-def _lacking(names: Sequence[str], has: Sequence[str], where: str) -> list[str]:
+def _lacking(names: Sequence[str], has: Sequence[str], where: str) -> list[FedkinError]:
     """Return a sentence on columns that a table lacks, and one for each that it has in another spelling."""
     meant = {name: spelt_as(name, has) for name in names}
     problems = [
@@ -191,18 +190,27 @@ def _lacking(names: Sequence[str], has: Sequence[str], where: str) -> list[str]:
     if rest:
         columns = "columns" if len(rest) > 1 else "column"
         problems.append(f"{where} has no {columns} {listing(rest)}, which the clients' tables have.")
-    return problems
+    return [FedkinError(problem, public=True) for problem in problems]
 
 
-def _no_truths(values: Tensor, column: SchemaColumn, where: str) -> list[str]:
+def _other_kind(column: SchemaColumn, where: str, kind: str, values: str, wanted: str) -> FedkinError:
+    """Return an error on a column that is of another kind; the `values` in its sentence are not public."""
+
+    def sentence(kind: str) -> str:
+        return (
+            f"Column '{column.name}' of {mid_sentence(where)} holds {kind}; in the clients' tables it holds {wanted}."
+        )
+
+    return FedkinError(sentence(kind + values), sentence(kind))
+
+
+def _no_truths(values: Tensor, column: SchemaColumn, where: str) -> list[FedkinError]:
     """Return a sentence if the values of a column of truth values are numbers other than 0 to 1."""
     known = values[~values.isnan()]
     if column.kind == "number" or bool(((known >= 0) & (known <= 1)).all()):
         return []
-    return [
-        f"Column '{column.name}' of {mid_sentence(where)} holds numbers from {float(known.min()):.15g} to "
-        f"{float(known.max()):.15g}; in the clients' tables it holds truth values."
-    ]
+    ends = f" from {float(known.min()):.15g} to {float(known.max()):.15g}"
+    return [_other_kind(column, where, "numbers", ends, "truth values")]
 
 
 def _on_their_scale(own: Kind, kind: Kind) -> str:

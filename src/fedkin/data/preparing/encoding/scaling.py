@@ -50,7 +50,7 @@ class Scaling:
         Raises FedkinError if samples are of another shape.
         """
         if tuple(x.shape[1:]) != self.shape:
-            raise FedkinError(f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.")
+            raise FedkinError(f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.", public=True)
         if self.mode not in ("standard", "common"):
             return x
         return standardise(limited(x, self.low, self.high), self.mean, self.scale)
@@ -207,7 +207,7 @@ def column_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many values of some columns lie in each bin between ``low`` and ``high``; ends take the rest."""
     x = _by_feature(client.x)
     if bool((payload["at"] >= x.shape[1]).any()):
-        raise FedkinError(f"Column {int(payload['at'].amax())} was asked for, but samples have {x.shape[1]}.")
+        raise FedkinError(f"Column {int(payload['at'].amax())} was asked for, but samples have {x.shape[1]}.", public=True)
     return {"histograms": histograms(x[:, payload["at"]], payload["low"], payload["high"])}
 
 

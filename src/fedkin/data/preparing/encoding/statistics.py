@@ -86,7 +86,7 @@ class ColumnSums:
 
 def _aligned(client: Client, columns: Sequence[SchemaColumn]) -> Tensor:
     if client.table is None:
-        raise FedkinError(f"Client {client.id} has no table.")
+        raise FedkinError(f"Client {client.id} has no table.", public=True)
     return aligned(client.table, columns, f"Client {client.id}", imputes=True)
 
 

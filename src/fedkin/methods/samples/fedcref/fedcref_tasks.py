@@ -218,7 +218,7 @@ def _begin(client: Client, payload: Payload) -> None:
     how, wanted = payload["initial"], payload["n_clusters"]
     if how == "given" or (how == "auto" and "given" in client.state):
         if "given" not in client.state:
-            raise FedkinError(f"method.initial = 'given', but client {client.id} has no given labels.")
+            raise FedkinError(f"method.initial = 'given', but client {client.id} has no given labels.", public=True)
         client.state["labels"] = client.state["given"].clone()
         return
     count = None if wanted == "auto" else own_count(client, wanted, "n_clusters")

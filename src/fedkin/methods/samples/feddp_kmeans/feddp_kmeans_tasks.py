@@ -72,7 +72,7 @@ def send_sums(client: Client, payload: Payload) -> Payload:
     for rows in _batches(client, payload, width):
         placed = rows @ payload["directions"] if "directions" in payload else rows
         if placed.shape[1] != points.shape[1]:
-            raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.")
+            raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.", public=True)
         near, counted = _clearly_nearest(placed, points, payload["margin"])
         counts += near[counted].bincount(minlength=len(points))
         sums.index_add_(0, near[counted], rows[counted].double())

@@ -107,7 +107,7 @@ def send_cell_moments(client: Client, payload: Payload) -> Payload:
     """Send `send_cell_sums` and the scatter about full centres: its lower triangle, or its diagonal for many."""
     centres, full = payload["centres"], payload["full"]
     if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
-        raise FedkinError(f"The payload names a centre that is not among 0 to {len(centres) - 1}.")
+        raise FedkinError(f"The payload names a centre that is not among 0 to {len(centres) - 1}.", public=True)
     offsets, labels = _offsets(client, payload)
     place = torch.full((len(centres),), -1)
     place[full] = torch.arange(len(full))

@@ -346,5 +346,5 @@ def keep_kingraph_clusters(client: Client, payload: Payload) -> Payload:
     if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
         client.state["kingraph_clusters"] = client.state.pop("clusters")
     if "kingraph_clusters" not in client.state:
-        raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")
+        raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.", public=True)
     return {}

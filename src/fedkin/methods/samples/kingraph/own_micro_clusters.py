@@ -95,7 +95,7 @@ def send_unsmoothed(client: Client, payload: Payload) -> Payload:
     """Send the means of a client's micro-clusters, computed from its points before smoothing."""
     labels = client.state.get("micro_clusters")
     if labels is None:
-        raise FedkinError("The client has no micro-clusters.")
+        raise FedkinError("The client has no micro-clusters.", public=True)
     points = client_points(client, payload["space"])
     counts = labels.bincount()
     sums = torch.zeros(len(counts), points.shape[1]).index_add_(0, labels, points)

@@ -62,7 +62,7 @@ def send_noisy_moments(client: Client, payload: Payload) -> Payload:
     for batch in client_features(client, payload["space"]).split(_BATCH):
         rows = clipped(batch)
         if rows.shape[1] != width:
-            raise FedkinError(f"Features have {rows.shape[1]} numbers here, not {width}.")
+            raise FedkinError(f"Features have {rows.shape[1]} numbers here, not {width}.", public=True)
         total += rows.sum(0, dtype=torch.float64)
         second += rows.T @ rows
     exact = [torch.tensor(float(len(client))), triangle_of(second), total]
