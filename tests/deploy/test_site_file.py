@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from fedkin.core import Client, FedkinError
+from fedkin.data.preparing.encoding.scaling import table_columns
 from fedkin.deploy.certificates import make_key
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
+from fedkin.methods.samples.kingraph.own_micro_clusters import send_summary
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.secure_aggregation.signatures import SiteIdentity
 from workbooks import saved
@@ -89,6 +91,7 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
         ),
         ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = 0', "'epsilon' is 0 in .*; it should be greater than 0"),
         ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = inf', "'epsilon' is inf in .*; it should be a finite number"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nmin_members = 2', "'min_members' is 2 in .*; it should be "),
         ('name = "a"\ndata = "a"\nfolder = "b"\ndelta = 1.0', "'delta' is 1.0 in .*; it should be less than 1"),
         (
             'name = "a"\ndata = "a"\nfolder = "b"\n[na_values.age]\nlow = -9',
@@ -163,6 +166,21 @@ def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
     assert site.reserve("f00d", gaussian_mu(4.0, 1e-6))
     assert not site.reserve("beef", 0.1)
     assert list(json.loads((tmp_path / "private" / "account.json").read_text())["runs"]) == ["f00d"]
+
+
+def test_a_site_reports_nothing_of_fewer_samples_than_its_file_says(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ward,age\n" + "north,1\n" * 9 + "south,2\n" * 6)
+    space = {"features": "raw", "projection": None, "bound": None, "mean": torch.zeros(3), "directions": torch.eye(3)}
+    nodes = {"space": space, "least": 2, "smoothing": 0, "rounds": 0, "most": 4}
+    named, summaries = [], []
+    for more in ("", "min_members = 8"):
+        site = built(minimal(tmp_path, more, "a.csv"))
+        named.append(site.answer(Request("ab", 0, 0, 1, 0, table_columns.name), {"min_members": 6})[0]["columns"][0][3])
+        site = built(minimal(tmp_path, more))
+        summaries.append(site.answer(Request("cd", 0, 0, 1, 0, send_summary.name), nodes)[0])
+    assert named == [["north", "south"], ["north"]]
+    assert summaries[0]["counts"].sum() == 4
+    assert summaries[1] == {}
 
 
 def test_a_file_or_data_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -2,21 +2,35 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from torch import Tensor
 
 import crossed
 from declared import fits
-from fedkin.core import FedkinError
+from fedkin.core import FedkinError, Task
 from fedkin.core.errors import RefusalError
+from fedkin.core.refusals import failed_there
+from fedkin.core.table import Column, Kind, Table
 from fedkin.core.task import _TASKS
+from fedkin.data.preparing.encoding.encoding import Mode, TableEncoding
+from fedkin.data.preparing.encoding.scaling import moments, shapes, table_columns
+from fedkin.data.preparing.encoding.statistics import column_sums
+from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.preparing.prepare import arrange_columns, encode_table
+from fedkin.data.preparing.profile.cluster_profile import cluster_cells
+from fedkin.data.preparing.schema.schema import Schema, columns_of
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
+from fedkin.privacy.budget import Account
 from fuzzing import CASES, damaged_bytes, damaged_tree, fuzzed
+from nodes import federation, nodes_of
 
 _WORK = 64
 """Greatest whole number that damage may add to a request that is done; more may be steps or epochs, for which a client
@@ -51,10 +65,97 @@ def _end(crossing: crossed.Crossing, payload: dict[str, Any], folder: Path) -> s
     more["packages"] = ("fedkin", "hostile")  # whose network some of the requests name
     site = Site("a", folder, client.x, client.y, classes, **more)
     try:
-        site.answer(Request("ab", client.id, 0, 1, 0, name, classes), payload)
+        reply, _ = site.answer(Request("ab", client.id, 0, 1, 0, name, classes), payload)
     except FedkinError as error:
+        sentence = failed_there(error)
+        assert not [cell for cell in _cells(client.x) if cell in sentence]
         return _kind(name, error)
+    assert not [cell for cell in _cells(client.x) if any(cell in text for text in _texts(reply))]
     return "done"
+
+
+def _cells(x: Tensor) -> set[str]:
+    """Texts by which numbers would be recognised, of those with several digits."""
+    return {text[:6] for text in map("{:.15g}".format, x.flatten().tolist()) if len(text) > 6}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a reply, names of entries among them."""
+    if isinstance(value, Mapping):
+        yield from map(str, value)
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value
+
+
+_COLUMNS = (
+    Column("patient", "category", tuple(f"cell-{at:02d}" for at in range(40))),
+    Column("ward", "category", ("north", "rare-ward")),
+    Column("age"),
+    Column("smoker", "boolean", ("no", "yes")),
+    Column("pain", "ordinal", ("none", "some", "much")),
+)
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def _patients() -> Table:
+    """A table whose cells are recognised: only "north" is in enough rows for its name to leave."""
+    rows = torch.arange(40)
+    columns = [rows, rows < 3, 1234.5 + 7.25 * rows, rows % 2, rows % 3]
+    return Table(_COLUMNS, torch.stack([column.double() for column in columns], 1), "none")
+
+
+_NAMES = st.sampled_from([column.name for column in _COLUMNS])
+_LEVELS = st.lists(st.sampled_from(["none", "north", "no", "yes", "cell-00"]), unique=True, max_size=4)
+_SCHEMAS = st.lists(
+    st.tuples(_NAMES, st.sampled_from(_KINDS), _LEVELS).map(list), min_size=1, unique_by=lambda own: own[0]
+)
+
+
+def _encoding(columns: list[Any], mode: Mode) -> dict[str, Any]:
+    """An encoding of columns by arbitrary kinds and categories, as a hostile server sends it."""
+    schema, count = Schema(columns_of({"columns": columns})), len(columns)
+    no, zeros = torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.float64)
+    draft = TableEncoding(schema, mode, zeros - 1e9, zeros + 1e9, zeros, zeros, zeros, no, no, True)
+    width = draft.blocks[-1][2]
+    return replace(draft, mean=torch.zeros(width).double(), scale=torch.ones(width).double()).tree()
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_no_answer_of_a_site_holds_a_cell(epsilon: float | None, tmp_path: Path) -> None:
+    """Whatever kinds and categories a server says that columns have, at a site with a budget and one without."""
+    table = _patients()
+    site = Site("a", tmp_path, table.values.float(), features=table.names, table=table, prepare=restore_preparation)
+    if epsilon is not None:
+        site = replace(site, reserve=Account(tmp_path, epsilon, 1e-5).reserve)
+    secrets = ["cell-", "rare", *(text for age in table.of("age").tolist() for text in (f"{age:g}", f"{age:.0f}"))]
+    fed, ends = federation(nodes_of([site])), Counter[str]()
+    tasks = [arrange_columns, encode_table, moments, table_columns, shapes, column_sums, cluster_cells]
+    payloads = {
+        name: own.payload for kind in ("tables", "tables of numbers") for name, own in crossed.crossings(kind).items()
+    }
+
+    @fuzzed(300, 2)
+    @given(st.sampled_from(tasks), _SCHEMAS, st.sampled_from(get_args(Mode)), st.integers(0, 9), st.data())
+    def check(task: Task, columns: list[Any], mode: Mode, least: int, data: st.DataObject) -> None:
+        payload = dict(payloads.get(task.name, {}))
+        payload |= {"encoding": _encoding(columns, mode)} if "encoding" in payload else {}
+        payload |= {"columns": columns} if "columns" in payload else {}
+        payload |= {"min_members": least} if task in (moments, table_columns) else {}
+        if data.draw(st.booleans()) and payload:
+            payload = data.draw(damaged_tree(payload))
+        fed.run = f"{ends.total():x}"
+        ((_, answer),) = fed.deliver(task, {0: payload})
+        ends["refused" if isinstance(answer, str) else "done"] += 1
+        asked = {*_texts(payload)}
+        said = [answer] if isinstance(answer, str) else [text for text in _texts(answer) if text not in asked]
+        assert not [(secret, text) for secret in secrets for text in said if secret in text]
+
+    check()
+    assert min(ends["refused"], ends["done"]) > 20
 
 
 def _kind(name: str, error: FedkinError) -> str:

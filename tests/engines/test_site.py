@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import fields
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client, FedkinError, task
 from fedkin.core.client import LASTING
+from fedkin.core.files import FileError
 from fedkin.core.noise import normal
 from fedkin.core.replies import is_number
 from fedkin.core.task import _TASKS, known_task
@@ -146,8 +148,11 @@ def test_the_same_question_gets_the_same_noise_and_any_other_another(tmp_path: P
     assert hidden(site(tmp_path), 5, what=1)["noise"].equal(first)
     assert not hidden(one, 6, what=2)["noise"].equal(first)
     assert not hidden(one, 1, run="beef", what=1)["noise"].equal(first)
-    key = (tmp_path / "f00d" / "key").stat()
-    assert (key.st_size, key.st_mode & 0o077) == (32, 0)
+    path = tmp_path / "accounts" / "f00d" / "key"
+    assert (path.stat().st_size, path.stat().st_mode & 0o077) == (32, 0)
+    path.write_bytes(b"")
+    with pytest.raises(FileError):
+        hidden(one, 7, what=1)
 
 
 def test_what_lasts_is_not_forgotten_when_a_run_goes_back(tmp_path: Path) -> None:
@@ -156,6 +161,22 @@ def test_what_lasts_is_not_forgotten_when_a_run_goes_back(tmp_path: Path) -> Non
     assert [int(reply["passing"]) for reply in replies] == [1, 2, 3, 2, 1]
     assert [int(reply[LASTING + "asked"]) for reply in replies] == [1, 2, 3, 4, 5]
     assert int(one.memory("f00d").state()[LASTING + "asked"]) == 5
+    noise = hidden(one, 3, what=1)["noise"]
+    shutil.rmtree(tmp_path / "f00d")
+    again = hidden(one, 3, what=1)
+    assert int(again[LASTING + "asked"]) == 7, "deleting a run's folder does not reset its account"
+    assert again["noise"].equal(noise)
+
+
+def test_an_account_in_the_folder_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
+    one, (run, account) = site(tmp_path), (tmp_path / "f00d", tmp_path / "accounts" / "f00d")
+    noise = hidden(one, 1, what=1)["noise"]
+    for path in account.iterdir():
+        path.rename(run / path.name)
+    again = hidden(one, 2, what=1)
+    assert int(again[LASTING + "asked"]) == 2
+    assert again["noise"].equal(noise)
+    assert not (run / "key").exists()
 
 
 def test_a_real_site_does_not_send_its_samples_away_whoever_asks(tmp_path: Path) -> None:
@@ -190,7 +211,10 @@ def test_a_site_with_a_budget_does_only_what_is_accounted_for(tmp_path: Path) ->
 def test_with_a_budget_names_of_classes_stay_at_the_site(tmp_path: Path) -> None:
     kinds = ["rare", "usual"]
     assert site(tmp_path, classes=kinds).introduction(labels=True)["classes"] == kinds
-    assert site(tmp_path, classes=kinds, reserve=lambda run, mu: True).introduction(labels=True)["classes"] == []
+    one = site(tmp_path, y=torch.tensor([0, 1, 0, 1]), classes=kinds, reserve=lambda run, mu: True)
+    assert one.introduction(labels=True)["classes"] == []
+    for guessed in (kinds, kinds[:1], ["other"]):
+        assert one.client(request(classes=guessed)).y is None, "no answer depends on what is guessed of classes"
 
 
 def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -> None:
@@ -330,5 +354,6 @@ def test_what_a_site_keeps_is_its_owners_alone(first: str, exists: bool, tmp_pat
         assert modes(folder) == ({"ab": "755"} if exists else {}) | expected
     site.answer(Request("ab", 0, 0, 1, 0, send_key.name), {})
     site.answer(Request("ab", 0, 0, 2, 0, spend.name), {})
-    memory = {"ab": "700"} | {f"ab/{name}": "600" for name in ("key", "lasting.safetensors", "memory-1.safetensors")}
+    memory = {"ab": "700", "ab/memory-1.safetensors": "600", "accounts": "700", "accounts/ab": "700"}
+    memory |= {f"accounts/ab/{name}": "600" for name in ("key", "lasting.safetensors")}
     assert modes(folder) == expected | memory

@@ -6,12 +6,13 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.core import FedkinError
+from fedkin.core import Client, FedkinError
 from fedkin.core.files import file_lock
-from fedkin.privacy.budget import ACCOUNT, Account
+from fedkin.privacy.budget import ACCOUNT, Account, released
 from fedkin.privacy.gaussian import gaussian_mu
 
 WHOLE = gaussian_mu(4.0, 1e-5)
@@ -65,6 +66,16 @@ def test_a_file_that_cannot_be_read_lets_nothing_out(text: str, tmp_path: Path):
     with pytest.raises(FedkinError, match=r"account\.json is not as fedkin wrote it, so nothing may leave the site\.$"):
         Account(tmp_path, 4.0, 1e-5).reserve("a", 0.1)
     assert (tmp_path / ACCOUNT).read_text() == text
+
+
+def test_the_first_budget_of_a_run_holds(tmp_path: Path):
+    """Where a site has set none, a server that raises it learns no more."""
+    client = Client(0, torch.zeros(1, 1))
+    answers = []
+    for at, budget in enumerate((0.1, 100.0, 100.0)):
+        asked = {"deviation": 10.0, "budget": budget}
+        answers.append(released(client, [torch.tensor([float(at)], dtype=torch.float64)], 1.0, asked))
+    assert [answer is None for answer in answers] == [False, True, True]
 
 
 def test_two_runs_at_once_wait_for_each_other(tmp_path: Path):

@@ -56,6 +56,9 @@ class Client:
         A client with a budget records what it allows; a client without one allows everything.
     table : Table or None
         The client's table as it was read, in original units; ``None`` where data are no table with named columns.
+    min_members : int
+        Samples below which it reports no category, cell of a cluster or micro-cluster of its data, where the server
+        asks for less; 0 if it leaves that to the server.
     identity : Identity or None
         Signing identity of a client in a real federation, see `fedkin.secure_aggregation.signatures`.
     """
@@ -70,6 +73,7 @@ class Client:
     reserve: Callable[[float], bool] = field(default=lambda mu: True, repr=False)
     table: Table | None = field(default=None, repr=False)
     identity: Identity | None = field(default=None, repr=False)
+    min_members: int = 0
 
     def __len__(self) -> int:
         return len(self.x)

@@ -12,6 +12,7 @@ from fedkin.core.device import device_named
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import read_tables
 from fedkin.core.validation import validation_sentence
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.asked_columns import lines_lacking
 from fedkin.data.reading.client_files import expanded
@@ -30,10 +31,11 @@ KEY = "site.key"
 class SiteFile(BaseModel):
     """Content of a site's file; relative paths in it start at the file's own folder.
 
-    `data` is a file, or anything else that `fedkin.data.reading.sources.load` takes, and `folder` the private folder.
-    `label` is the column of labels, if it has no usual name; "none" to use no labels. Each task has so many `threads`
-    of torch, and may come from `packages` besides fedkin. `epsilon`, with `delta`, is the privacy budget, if there is
-    one. `drop` to `na_values` are options for reading tables, see `TableOptions`. `keys` are public keys of the sites
+    `data` is a file, or anything else that `fedkin.data.reading.sources.load` takes, and `folder` the private
+    folder. `label` is the column of labels, if it has no usual name; "none" to use no labels. Each task has so many
+    `threads` of torch, and may come from `packages` besides fedkin. `epsilon`, with `delta`, is the privacy budget,
+    if there is one. `min_members` are samples below which nothing is reported, where the server asks for less.
+    `drop` to `na_values` are options for reading tables, see `TableOptions`. `keys` are public keys of the sites
     that it shares a secure sum with, by name.
     """
 
@@ -47,6 +49,7 @@ class SiteFile(BaseModel):
     packages: list[str] = []
     epsilon: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
     delta: float = Field(default=1e-5, gt=0, lt=1)
+    min_members: int | None = Field(default=None, ge=MIN_MEMBERS)
     drop: Names = []
     id: str = Field(default=AUTO, min_length=1)
     categorical: Names = []
@@ -92,6 +95,7 @@ class SiteFile(BaseModel):
             lacks=partial(lines_lacking, table=read.table, options=table, named=self.label, taken=read.label),
             packages=tuple(dict.fromkeys(["fedkin", *self.packages])),
             device=device,
+            min_members=self.min_members or 0,
             reserve=None if self.epsilon is None else Account(folder, self.epsilon, self.delta).reserve,
         )
 

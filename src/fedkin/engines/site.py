@@ -58,7 +58,7 @@ class Site:
     refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
     site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; if
     empty, any site. `lacks` is called with what an experiment says of columns, and returns lines that the site's own
-    file lacks to agree with it, see `fedkin.data.reading.asked_columns.lines_lacking`.
+    file lacks to agree with it, see `fedkin.data.reading.asked_columns.lines_lacking`. `min_members` is as in `Client`.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Site:
     key: Path | None = None
     listed: Mapping[str, str] = field(default_factory=dict)
     lacks: Callable[[Mapping[str, Any]], list[str]] = lambda asked: []
+    min_members: int = 0
 
     @property
     def identity(self) -> str:
@@ -151,6 +152,7 @@ class Site:
         client = Client(
             request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng, table=self.table
         )
+        client.min_members = self.min_members
         if self.simulated:
             client.noise = rng
         else:

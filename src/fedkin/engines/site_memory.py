@@ -18,29 +18,38 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.client import LASTING
-from fedkin.core.files import file_lock, make_private, write_atomically, write_secret
+from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
 from fedkin.core.noise import KEY
 from fedkin.core.trees import load_tree, owned, to_bytes, with_checksum
 from fedkin.engines.site_request import Request
 
+ACCOUNTS = "accounts"
+"""Folder beside those of runs, which may be deleted, for what must outlive them."""
 _KEY, _LASTING_FILE, _HELD = "key", "lasting.safetensors", "held"
 
 
 class Memory:
     """Private state of a client in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
 
-    What must never be forgotten is in ``lasting.safetensors``; ``held`` names the exchange that a run ended with. As a
-    context manager it locks out other processes. The folder is that of one site and one run.
+    The folder is that of one site and one run. What must never be forgotten is elsewhere, so that who deletes the
+    folder resets no privacy account: ``key``, from which noise is made, and ``lasting.safetensors``, in
+    ``accounts/<run>`` beside it. ``held`` names the exchange that a run ended with. As a context manager it locks out
+    other processes.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.account = folder, folder.parent / ACCOUNTS / folder.name
         self._content = b""
 
     def __enter__(self) -> Memory:
         make_private(self.folder)
         self._lock = file_lock(self.folder / "lock")
         self._lock.__enter__()
+        make_private(self.account.parent)
+        make_private(self.account)
+        for name in (_KEY, _LASTING_FILE):  # earlier versions had them in the run's folder
+            if (self.folder / name).exists() and not (self.account / name).exists():
+                os.replace(self.folder / name, self.account / name)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -71,11 +80,17 @@ class Memory:
         return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
 
     def key(self) -> bytes:
-        """Return the site's secret key for noise in this run, made once."""
-        path = self.folder / _KEY
+        """Return the site's secret key for noise in this run, made once.
+
+        Raises FileError if its file is damaged: from a key that others can guess they know the noise.
+        """
+        path = self.account / _KEY
         if not path.exists():
             write_secret(path, os.urandom(KEY))
-        return path.read_bytes()
+        key = path.read_bytes()
+        if len(key) != KEY:
+            raise FileError(f"{path} is damaged; put it back, or nothing may leave the site in this run.")
+        return key
 
     def recalled(self, client: Client, request: Request) -> Client:
         """Return `client` with its state before this exchange; later states are deleted, except what must last."""
@@ -100,12 +115,12 @@ class Memory:
         for name in [name for name in state if name.startswith(LASTING)]:
             lasting[name] = state.pop(name)
         if lasting and to_bytes(lasting) != to_bytes(owned(self._lasting())):
-            write_secret(self.folder / _LASTING_FILE, with_checksum(lasting))
+            write_secret(self.account / _LASTING_FILE, with_checksum(lasting))
         if to_bytes(state) != self._content:
             write_secret(self._path(request.exchange), with_checksum(state))
 
     def _lasting(self) -> dict[str, Tensor]:
-        path = self.folder / _LASTING_FILE
+        path = self.account / _LASTING_FILE
         return dict(load_tree(path)) if path.exists() else {}
 
     def _path(self, exchange: int) -> Path:

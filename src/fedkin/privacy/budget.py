@@ -1,8 +1,8 @@
 """Privacy budget of a client: what all its runs may spend together, what each was granted, and releases of a run.
 
 A release are sums of clipped rows, with Gaussian noise. A client keeps an account of its releases in a run. It sends
-nothing if a request exceeds the budget that the server names, or if that budget exceeds its own. A repeated release has
-the same noise and costs nothing.
+nothing if they exceed the budget that the server first names in the run, or if that budget exceeds its own. A repeated
+release has the same noise and costs nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ ACCOUNT = "account.json"
 _LOCK = "account.lock"
 _ROUNDING = 1e-6
 
-NAMES, SPENT = LASTING + "released", LASTING + "spent"
-"""In a client's state: names of the noise of its releases, uint8 ``(r, 32)``, and squared mu of each ``(r,)``."""
+NAMES, SPENT, BUDGET = LASTING + "released", LASTING + "spent", LASTING + "budget"
+"""In a client's state: names of the noise of its releases, uint8 ``(r, 32)``, squared mu of each ``(r,)``, and the
+run's mu."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def released(
 
     A repeated release with the same noise costs nothing; any other is recorded, by the name of its noise. All sums
     together change by at most `sensitivity` in Euclidean length by one sample. The payload has the ``deviation`` of the
-    noise, and the ``budget`` of the run as mu of Gaussian differential privacy.
+    noise, and the ``budget`` of the run as mu of Gaussian differential privacy; no later release can raise the first.
     """
     noise, name = about(client.noise, exact)
     names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))
@@ -98,9 +99,10 @@ def released(
     own = torch.tensor(list(name), dtype=torch.uint8)
     if not bool((names == own).all(1).any()):
         spent = torch.cat([spent, spent.new_tensor([gdp(sensitivity, payload["deviation"]) ** 2])])
-        budget = float(payload["budget"])
+        budget = min(float(payload["budget"]), float(client.state.get(BUDGET, math.inf)))
         if not math.sqrt(float(spent.sum())) <= budget * (1 + 1e-6) or not client.reserve(budget):
             return None
+        client.state.setdefault(BUDGET, spent.new_tensor(budget))
         client.state[NAMES], client.state[SPENT] = torch.cat([names, own[None]]), spent
     return [noisy(value, payload["deviation"], noise) for value in exact]
 

@@ -276,7 +276,7 @@ def test_labels_are_numbered_as_the_run_numbers_them(tmp_path: Path) -> None:
     labels = [site.client(_request(**request, classes=["ant", "cat", "dog"])).y for site in sites]
     assert [one.tolist() for one in labels if one is not None] == [[1, 2], [0, 2]]
     assert sites[0].client(_request(**request)).y is None
-    with pytest.raises(FedkinError, match="has the class 'cat', which the run does not know"):
+    with pytest.raises(FedkinError, match="has a class that the run does not know"):
         sites[0].client(_request(**request, classes=["dog"]))
 
 

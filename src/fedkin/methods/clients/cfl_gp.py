@@ -201,7 +201,9 @@ def train_and_profile(clients: Sequence[Client], payloads: Sequence[Payload]) ->
         reply: Payload = {"update": update, "samples": len(job.x), "loss": loss}
         if "places" in payload:
             if int(payload["places"].max()) >= job.architecture.size:
-                raise FedkinError(f"A coordinate of an update is beyond the model's {job.architecture.size} numbers.", public=True)
+                raise FedkinError(
+                    f"A coordinate of an update is beyond the model's {job.architecture.size} numbers.", public=True
+                )
             other = judged[at][0] - payload["criterion"] if at in judged else update
             reply["profile"] = other[payload["places"]]
         replies.append(reply)

@@ -66,7 +66,9 @@ def labels_of(client: Client) -> Tensor:
     Raises FedkinError if it has none.
     """
     if client.y is None:
-        raise FedkinError(f"Client {client.id} has no labels; a method of clustered federated learning needs them.", public=True)
+        raise FedkinError(
+            f"Client {client.id} has no labels; a method of clustered federated learning needs them.", public=True
+        )
     return client.y
 
 

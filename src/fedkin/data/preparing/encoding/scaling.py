@@ -50,7 +50,9 @@ class Scaling:
         Raises FedkinError if samples are of another shape.
         """
         if tuple(x.shape[1:]) != self.shape:
-            raise FedkinError(f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.", public=True)
+            raise FedkinError(
+                f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.", public=True
+            )
         if self.mode not in ("standard", "common"):
             return x
         return standardise(limited(x, self.low, self.high), self.mean, self.scale)
@@ -142,14 +144,16 @@ def moments(client: Client, payload: Payload) -> Payload:
     if client.table is None:
         x = _by_feature(client.x)
         return {"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0), **facts}
-    facts |= moments_of(client.table) | reports_of(client.table, _min_members(payload))
+    facts |= moments_of(client.table) | reports_of(client.table, _min_members(client, payload))
     return {"count": len(client), **facts}
 
 
 @client_task(takes=_QUESTION, holds={"names": are_names, "columns": are_reports})
 def table_columns(client: Client, payload: Payload) -> Payload:
     """Report the columns of a table, and nothing of its samples except names of frequent categories."""
-    return {"names": [], "columns": []} if client.table is None else reports_of(client.table, _min_members(payload))
+    if client.table is None:
+        return {"names": [], "columns": []}
+    return reports_of(client.table, _min_members(client, payload))
 
 
 @client_task(takes={"mean": _FEATURES, "unit": UNIT}, holds={"squares": doubles("features", minimum=0)})
@@ -181,10 +185,10 @@ def is_prepared(client: Client) -> bool:
     return "scaling_mean" in client.state or "preparation" in client.state
 
 
-def _min_members(payload: Payload) -> int:
+def _min_members(client: Client, payload: Payload) -> int:
     """Return how many samples a category needs for its name to leave the client; a server cannot lower it."""
     wanted = payload.get("min_members", MIN_MEMBERS)
-    return max(wanted, MIN_MEMBERS) if is_count(wanted) else MIN_MEMBERS
+    return max(wanted if is_count(wanted) else 0, MIN_MEMBERS, client.min_members)
 
 
 @client_task(takes={})
@@ -207,7 +211,9 @@ def column_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many values of some columns lie in each bin between ``low`` and ``high``; ends take the rest."""
     x = _by_feature(client.x)
     if bool((payload["at"] >= x.shape[1]).any()):
-        raise FedkinError(f"Column {int(payload['at'].amax())} was asked for, but samples have {x.shape[1]}.", public=True)
+        raise FedkinError(
+            f"Column {int(payload['at'].amax())} was asked for, but samples have {x.shape[1]}.", public=True
+        )
     return {"histograms": histograms(x[:, payload["at"]], payload["low"], payload["high"])}
 
 

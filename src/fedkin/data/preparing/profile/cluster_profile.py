@@ -185,7 +185,7 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         return {}
     columns = columns_of(payload)
-    minimum = max(MIN_MEMBERS, int(payload["min_members"]))
+    minimum = max(MIN_MEMBERS, int(payload["min_members"]), client.min_members)
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
     reported = reportable(clusters, ~values.isnan(), k, minimum)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)

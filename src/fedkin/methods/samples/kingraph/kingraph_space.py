@@ -307,7 +307,9 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
     if "result" in payload:
         result = payload["result"]
         if result["n_clusters"] > len(result["clusters"]):
-            raise FedkinError(f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes.", public=True)
+            raise FedkinError(
+                f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes.", public=True
+            )
         points = client_points(client, result["space"])
         points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
         votes = nearest_nodes(result["centroids"], points)

@@ -54,7 +54,7 @@ Found = tuple[KinGraphState, dict[str, Any]]
 )
 def send_moments(client: Client, payload: Payload) -> Payload:
     """Send count, sum and outer products of a client's features; nothing for too few samples."""
-    enough = len(client) >= payload["least"]
+    enough = len(client) >= max(payload["least"], client.min_members)
     return moments(client_features(client, payload["space"])).payload() if enough else {}
 
 
@@ -65,7 +65,7 @@ def send_moments(client: Client, payload: Payload) -> Payload:
 )
 def send_differences(client: Client, payload: Payload) -> Payload:
     """Send the scatter between neighbouring samples, and the number of samples; nothing for too few."""
-    if len(client) < max(payload["least"], fewest_samples(payload["space"]["directions"].shape[1])):
+    if len(client) < max(payload["least"], client.min_members, fewest_samples(payload["space"]["directions"].shape[1])):
         return {}
     return {"scatter": local_scatter(client_points(client, payload["space"]), client.rng), "samples": len(client)}
 
@@ -80,12 +80,13 @@ def send_differences(client: Client, payload: Payload) -> Payload:
 )  # fmt: skip
 def send_summary(client: Client, payload: Payload) -> Payload:
     """Send centroids and counts of a client's micro-clusters, nothing for too few samples; labels stay."""
-    if len(client) < payload["least"]:
+    least = max(payload["least"], client.min_members)
+    if len(client) < least:
         return {}
     points = client_points(client, payload["space"])
     points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-    count = min(payload["most"], len(points) // payload["least"])
-    found = summarise(points, count, payload["least"], client.rng)
+    count = min(payload["most"], len(points) // least)
+    found = summarise(points, count, least, client.rng)
     client.state["micro_clusters"] = found.labels
     return {"centroids": found.centroids, "counts": found.counts}
 
