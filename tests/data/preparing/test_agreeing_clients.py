@@ -157,6 +157,13 @@ def test_every_door_lists_all_problems():
     assert [line[:24] for line in str(error.value).splitlines()] == ["Client 0 has labels that"]
 
 
+@pytest.mark.parametrize("name", ["c", "c" * 600])
+def test_names_and_categories_too_long_to_be_reported_are_refused_with_column_client_and_limit(name):
+    fine, long = (pd.DataFrame({name: [text] * 30, "age": many()}) for text in ("a", "b" * 505))
+    with pytest.raises(FedkinError, match="'c' of Client 1 .*at most 500" if name == "c" else "Client 0.*600"):
+        fedkin.KFed(n_clusters=2, random_state=0).fit([fine, long])
+
+
 def test_fit_takes_a_folder(tmp_path):
     for name in ("north", "south"):
         pd.DataFrame({"age": many(), "dose": [row**2 for row in many()]}).to_csv(tmp_path / f"{name}.csv", index=False)

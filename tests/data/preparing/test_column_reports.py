@@ -1,7 +1,11 @@
+import pytest
 import torch
 
+from fedkin.core import Client
+from fedkin.core.errors import RefusalError
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.column_reports import reports_of
+from fedkin.data.preparing.column_reports import reports_of, too_long
+from fedkin.data.preparing.encoding.scaling import moments, table_columns
 from fedkin.data.reading.id_columns import is_called_id
 
 
@@ -81,3 +85,17 @@ def test_ids_are_recognised_by_what_they_are_called() -> None:
         assert unique(name, [*range(0, 60, 2)]), name
     for name in ("age", "paid", "fluid", "rapid", "patients", "casein"):
         assert not unique(name, [*range(30)]), name
+
+
+def test_a_client_refuses_what_is_too_long_to_be_reported_before_the_server_does() -> None:
+    text = "private " * 80
+    often, once = [0.0] * 5 + [1.0] * 25, [0.0] + [1.0] * 29
+    for column, cells in ((Column("c", "category", (text, "b")), often), (Column("c" * 600), once)):
+        table = Table((column,), torch.tensor(cells).double()[:, None])
+        client = Client(0, torch.zeros(30, 1), table=table)
+        for task in (moments, table_columns):
+            with pytest.raises(RefusalError, match="at most 500") as error:
+                task.run([client], [{}])
+            assert "private" not in str(error.value)
+    rare = Table((Column("c", "category", (text, "b")),), torch.tensor(once).double()[:, None])
+    assert too_long(rare, 5) == []

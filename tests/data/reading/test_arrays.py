@@ -66,6 +66,7 @@ SHAPES = "(n, features) or (n, channels, height, width)"
             "Client 3 has missing or infinite values in 1 of 2 samples; all must be finite float32.",
         ),
         ([[1e300]], "Client 3 has missing or infinite values in 1 of 1 samples; all must be finite float32."),
+        ([[1e30]], "Client 3 has numbers beyond 1e+20, too large to add up; give the data in another unit."),
         ([["a", "b"]], f"Client 3 holds values of type <U1, {NUMERIC} {AS_TABLE}"),
         ([[1, "a"], [2, None]], f"Client 3 holds values of type object, {NUMERIC} {AS_TABLE}"),
         ([[1, None]], "Client 3 has missing or infinite values in 1 of 1 samples; all must be finite float32."),

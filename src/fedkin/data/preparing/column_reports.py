@@ -17,6 +17,8 @@ MIN_MEMBERS = 5
 """Samples of a client that a category needs for its name to leave the client."""
 
 _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
+_SHOWN = 60
+"""Characters of a name that a sentence shows."""
 _KINDS = get_args(Kind)
 _MIN_ROWS, _NEARLY = 20, 0.9
 """Distinct values per row from which a column names its rows, if there are so many; of fewer, all must differ."""
@@ -60,6 +62,28 @@ def reports_of(table: Table, min_members: int) -> dict[str, Any]:
         for at, column in enumerate(table.columns)
     ]
     return {"names": table.names, "columns": columns}
+
+
+def too_long(table: Table, min_members: int, where: str = "the table") -> list[str]:
+    """Return a sentence on each column whose name, or a category that leaves the client, is longer than may be sent."""
+    problems = []
+    for at, column in enumerate(table.columns):
+        shown = column.name if len(column.name) <= _SHOWN else f"{column.name[:_SHOWN]}…"
+        if (length := len(column.name)) > _MAX_TEXT:
+            said = f"Column {at + 1} of {where}, '{shown}', has a name of {length:,} characters; rename it to at most"
+        elif max(map(len, column.categories), default=0) > _MAX_TEXT:
+            values = table.values[:, at]
+            report = _report(column, values, int((~values.isnan()).sum()), min_members, table.id)
+            if (length := max(map(len, report.categories), default=0)) <= _MAX_TEXT:
+                continue
+            said = (
+                f"Column '{shown}' of {where} has a text of {length:,} characters that comes so often that it is a "
+                "category; name the column in drop, or shorten its texts to at most"
+            )
+        else:
+            continue
+        problems.append(f"{said} {_MAX_TEXT}.")
+    return problems
 
 
 def moments_of(table: Table) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels, usual
 from fedkin.data.reading.disk_store import is_on_disk
 from fedkin.data.reading.python_forms import given_instead
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
-from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table
+from fedkin.data.reading.tables import LARGEST, as_frame, frame_to_dataset, frame_to_table
 
 _PIECE = 1000
 """Samples that are looked at together."""
@@ -68,11 +68,15 @@ def as_tensor(value: Any, where: str) -> Tensor:
 
 
 def _checked(x: Tensor, where: str) -> Tensor:
-    """Return samples after checking, in batches since they may be in a file, that all are finite."""
+    """Return samples after checking, in batches since they may be in a file, that all are finite and can be added."""
     bad = sum(int((~torch.isfinite(part.flatten(1)).all(1)).sum()) for part in x.split(_PIECE))
     if bad:
         raise FedkinError(
             f"{where} has missing or infinite values in {bad} of {len(x)} samples; all must be finite float32."
+        )
+    if any(float(part.abs().max()) > LARGEST for part in x.split(_PIECE)):
+        raise FedkinError(
+            f"{where} has numbers beyond {LARGEST:.0e}, too large to add up; give the data in another unit."
         )
     return x
 

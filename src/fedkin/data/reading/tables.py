@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_LARGEST = MAX_NUMBER / 1e10
+LARGEST = MAX_NUMBER / 1e10
 """Largest number, so that those of ten thousand million rows can be added; nanoseconds since 1970 are less."""
 _SMALLEST = 1e-140
 """Numbers whose squares float64 still holds in full."""
@@ -211,7 +211,7 @@ def _beyond_sums(values: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.where(np.isfinite(values), values, 0.0)
         widest = np.abs(finite).max(0)
-        large, small = widest > _LARGEST, (widest > 0) & (widest < _SMALLEST)
+        large, small = widest > LARGEST, (widest > 0) & (widest < _SMALLEST)
     farthest = [
         (at, float(finite[np.abs(finite[:, at]).argmax(), at])) for at in np.flatnonzero(large | small).tolist()
     ]

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, RefusalError
 from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_shape, whole
-from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
+from fedkin.core.table import Table
+from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of, too_long
 from fedkin.data.preparing.encoding.column_scales import UNIT, constant, in_unit, note_on_unit, scale_of, unit_of
 from fedkin.data.preparing.encoding.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.encoding.histograms import BINS, histograms
@@ -144,7 +145,7 @@ def moments(client: Client, payload: Payload) -> Payload:
     if client.table is None:
         x = _by_feature(client.x)
         return {"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0), **facts}
-    facts |= moments_of(client.table) | reports_of(client.table, _min_members(client, payload))
+    facts |= moments_of(client.table) | _reports_of(client.table, _min_members(client, payload))
     return {"count": len(client), **facts}
 
 
@@ -153,7 +154,7 @@ def table_columns(client: Client, payload: Payload) -> Payload:
     """Report the columns of a table, and nothing of its samples except names of frequent categories."""
     if client.table is None:
         return {"names": [], "columns": []}
-    return reports_of(client.table, _min_members(client, payload))
+    return _reports_of(client.table, _min_members(client, payload))
 
 
 @client_task(takes={"mean": _FEATURES, "unit": UNIT}, holds={"squares": doubles("features", minimum=0)})
@@ -183,6 +184,13 @@ def shapes(client: Client, payload: Payload) -> Payload:
 def is_prepared(client: Client) -> bool:
     """Return whether a client's data are scaled or encoded already."""
     return "scaling_mean" in client.state or "preparation" in client.state
+
+
+def _reports_of(table: Table, min_members: int) -> Payload:
+    """Report on a table; raise RefusalError if a name or category is too long, before the server refuses the report."""
+    if problems := too_long(table, min_members):
+        raise RefusalError(" ".join(problems), public=True)  # names and lengths
+    return reports_of(table, min_members)
 
 
 def _min_members(client: Client, payload: Payload) -> int:
