@@ -60,6 +60,7 @@ class SiteFile(BaseModel):
     encoding: str = "utf-8"
     sheet: Names = []
     na_values: NaValues = []
+    dayfirst: bool | None = None
     keys: dict[str, str] = {}
 
     def site(self, path: Path) -> Site:
@@ -72,7 +73,7 @@ class SiteFile(BaseModel):
         try:
             own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
             others = (self.encoding, self.na_values, self.log, self.log1p, self.sheet)
-            table = TableOptions(*own, "drop", *others)
+            table = TableOptions(*own, "drop", *others, dayfirst=self.dayfirst)
         except FedkinError as error:
             raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
         device = device_named(self.device, f"'device' in {path}")

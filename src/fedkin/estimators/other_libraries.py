@@ -22,6 +22,7 @@ ELSEWHERE = {
     **dict.fromkeys(
         ("decimal", "encoding", "na_values", "sep"), "read files by pandas.read_csv, which has it, and give DataFrames."
     ),
+    "dayfirst": "convert dates by pandas.to_datetime, which has it, and give DataFrames.",
     **dict.fromkeys(
         ("sheet", "sheet_name"), "read files by pandas.read_excel, which has sheet_name, and give DataFrames."
     ),

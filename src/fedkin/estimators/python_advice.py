@@ -26,6 +26,10 @@ _WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         re.compile(r"\bset encoding = ('[^']+') or what it is in"),
         rf"read the files with pandas.read_csv(..., encoding=\1), or what they are in, {_GIVE}",
     ),
+    (
+        re.compile(r"\bset dayfirst = true or false"),
+        f"convert them by pandas.to_datetime(..., dayfirst=True) or False {_GIVE}",
+    ),
     (re.compile(r"\bset sheet = ('[^']+') or another"), rf"read it with pandas.read_excel(..., sheet_name=\1) {_GIVE}"),
     (re.compile(r"\b(name (?:it|them)) in na_values"), rf"\1 in pandas.read_csv(..., na_values=[...]) {_GIVE}"),
     (

@@ -132,7 +132,9 @@ class SavedResult:
                 own = read_tables(path).get("data", {})
                 if not isinstance(own, dict):
                     raise FedkinError(f"data is {own!r} in {path}; it should be a section of options.")
-                how = {name: own[name] for name in ("decimal", "encoding", "sheet", "na_values") if name in own}
+                names = ("decimal", "encoding", "sheet", "na_values", "dayfirst")
+                how = {name: own[name] for name in names if name in own}
+                how["dayfirst"] = None if how.get("dayfirst") == "none" else how.get("dayfirst")  # as TOML has None
                 try:
                     TableOptions(**how)
                 except FedkinError as error:

@@ -79,6 +79,8 @@ class DataSection(BaseModel):
         The sheet of workbooks such as ``.xlsx`` that hold several; of more than one name the first that a workbook has.
     na_values : list of str or number, or dict of str to such a list
         Values that stand for empty cells, such as "unknown" or -9: in all columns, or by column.
+    dayfirst : bool or None
+        Whether the day is before the month in dates such as 03/04/2024, where no date of the column shows it.
     lacking : {"drop", "impute"}
         What happens to columns that are absent or empty at a client.
     imputation : {"neighbours", "median"}
@@ -106,6 +108,7 @@ class DataSection(BaseModel):
     encoding: _Name = "utf-8"
     sheet: Names = []
     na_values: NaValues = []
+    dayfirst: bool | None = None
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
     indicator: bool = False
@@ -130,7 +133,7 @@ class DataSection(BaseModel):
         kinds = (self.drop, self.id, self.categorical, self.ordinal)
         logarithmic = (self.log, self.log1p)
         own = (*kinds, self.decimal, self.lacking, self.encoding, self.na_values, *logarithmic, self.sheet)
-        return TableOptions(*own)
+        return TableOptions(*own, dayfirst=self.dayfirst)
 
     @property
     def preparing(self) -> PreparingOptions:

@@ -83,6 +83,7 @@ def in_shell(sentence: str) -> str:
     """Return a sentence with options of tables as the shell takes them, such as ``--set data.lacking=impute``."""
     said = _LIST_OPTION.sub(_as_list, _NAMED_OPTION.sub(_as_set, sentence))
     said = _VALUES_OPTION.sub(_as_values, said)
+    said = said.replace("set dayfirst = true or false", "give --set data.dayfirst=true or --set data.dayfirst=false")
     return _IN_OPTION.sub(lambda found: "in " + " or ".join(f"data.{name}" for name in found[1].split(" or ")), said)
 
 

@@ -12,7 +12,8 @@ from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.reading.table_options import TableOptions
 
 COLUMN_KEYS = (
-    "label", "drop", "id", "categorical", "ordinal", "log", "log1p", "decimal", "encoding", "sheet", "na_values"
+    "label", "drop", "id", "categorical", "ordinal", "log", "log1p", "decimal", "encoding", "sheet", "na_values",
+    "dayfirst",
 )  # fmt: skip
 """Keys of an experiment's ``[data]`` that a site's own file has, too, and that describe its columns."""
 _NAMED = ("drop", "categorical", "ordinal", "log", "log1p", "na_values")

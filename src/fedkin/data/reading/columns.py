@@ -17,7 +17,7 @@ from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.id_columns import is_called_number
 from fedkin.data.reading.table_options import NONE, TableOptions
 from fedkin.data.reading.values.coded_missing import coded_missing
-from fedkin.data.reading.values.date_texts import Ambiguous, as_dates, compact_dates
+from fedkin.data.reading.values.date_texts import UNCLEAR, Ambiguous, as_dates, compact_dates
 from fedkin.data.reading.values.known_kinds import as_known_numbers, as_known_truths
 from fedkin.data.reading.values.text_values import (
     EXACT,
@@ -95,7 +95,7 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
         return Column(name, "date"), _days(cells.dt.to_timestamp())
     known = _known(name, cells, here, options) if name in options.numbers or name in options.truths else None
     is_id = options.id == name or is_called_number(name)
-    return known or _guessed(name, cells, here, options.decimal, is_id)
+    return known or _guessed(name, cells, here, options, is_id)
 
 
 def _known(name: str, cells: pd.Series, here: str, options: TableOptions) -> tuple[Column, Values] | None:
@@ -117,11 +117,11 @@ def read_number(name: str, values: Values) -> tuple[Column, Values]:
     return (Column(name), values) if dates is None else (Column(name, "date"), _days(dates))
 
 
-def _guessed(name: str, cells: pd.Series, here: str, decimal: str, is_id: bool) -> tuple[Column, Values]:
+def _guessed(name: str, cells: pd.Series, here: str, options: TableOptions, is_id: bool) -> tuple[Column, Values]:
     """Infer the kind of a column of texts or Python objects, which may be an id, from its distinct values."""
     import pandas as pd
 
-    codes, distinct = _distinct(cells, here)
+    decimal, (codes, distinct) = options.decimal, _distinct(cells, here)
     kind = pd.api.types.infer_dtype(distinct, skipna=False)
     if kind == "boolean":
         return Column(name, "boolean", ("false", "true")), _at(codes, distinct.astype(np.float64))
@@ -146,11 +146,12 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str, is_id: bool) 
         return Column(name, percent=percent, written=written_as(words, decimal)), _at(codes, numbers)
     if (boolean := _boolean(name, codes, words)) is not None:
         return boolean
-    dates = as_dates(words, int((codes >= 0).sum()))
+    dates = as_dates(words, int((codes >= 0).sum()), options.dayfirst)
     if isinstance(dates, Ambiguous):
         raise FedkinError(
-            f"{here} holds dates such as '{dates.example}', {dates.why}; write "
-            "them as 2024-12-31, or name the column in categorical or drop."
+            f"{here} holds dates such as '{dates.example}', {dates.why}; "
+            f"{'set dayfirst = true or false, ' if dates.why == UNCLEAR else ''}write them as 2024-12-31, or name the "
+            "column in categorical or drop."
         )
     if dates is not None:
         return Column(name, "date"), _at(codes, _days(dates))

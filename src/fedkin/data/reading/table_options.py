@@ -30,6 +30,7 @@ class TableOptions:
     of numbers in text, and `encoding` is that of CSV files that are not UTF-8, by a name that Python knows, such as
     "cp1252". Of a workbook the first of the names in `sheet` that it has is read, by default its only sheet. `lacking`
     is whether columns that some clients lack are left out or imputed, so whether they have to agree.
+    `dayfirst` is whether the day is before the month in dates such as 03/04/2024 where no date of the column shows it.
     `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
     which "" stands for all columns.
 
@@ -51,6 +52,7 @@ class TableOptions:
     log: str | Sequence[str] = ()
     log1p: str | Sequence[str] = ()
     sheet: str | Sequence[str] = ()
+    dayfirst: bool | None = None
     signed: Sequence[str] = ()
     nones: Sequence[str] = ()
     features: Sequence[str] = ()
@@ -66,6 +68,8 @@ class TableOptions:
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
         if self.decimal not in (".", ","):
             raise FedkinError(f"decimal is {self.decimal!r}; allowed: '.' and ','.")
+        if not isinstance(self.dayfirst, bool | None):
+            raise FedkinError(f"dayfirst is {self.dayfirst!r}; allowed: true and false.")
         if not _is_encoding(self.encoding):
             raise FedkinError(
                 f"encoding is {self.encoding!r}; it should name one of text, such as 'utf-8' or 'cp1252'."
@@ -117,7 +121,8 @@ class TableOptions:
     def of_files(self) -> dict[str, Any]:
         """Return the options that new rows of the same source are read by, as plain values: all but columns' kinds."""
         na_values = {name: list(values) for name, values in self.na_values_of.items() if values}
-        how = {"decimal": self.decimal, "encoding": self.encoding, "sheet": list(self.sheet)}
+        how: dict[str, Any] = {"decimal": self.decimal, "encoding": self.encoding, "sheet": list(self.sheet)}
+        how |= {} if self.dayfirst is None else {"dayfirst": self.dayfirst}
         return how | {"na_values": na_values}
 
     def unknown(self, columns: Iterable[str]) -> list[str]:

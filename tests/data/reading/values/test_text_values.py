@@ -138,12 +138,21 @@ def test_what_only_looks_like_dates_is_a_category(cells):
     assert read(cells)[0].kind == "category"
 
 
-def test_dates_that_could_be_two_are_refused():
-    assert sentence(["03/01/2024", "05/01/2024"]) == (
-        "Column 'c' of Client 0 holds dates such as '03/01/2024', of which day and month cannot be distinguished; "
-        "write them as 2024-12-31, or name the column in categorical or drop."
-    )
-    assert read(["03/01/2024", "05/01/2024"], categorical=["c"])[0].kind == "category"
+def test_dates_that_could_be_two_are_refused_unless_an_option_says_which_part_is_the_day():
+    cells = ["03/01/2024", "05/01/2024"]
+    assert "day and month cannot be distinguished; set dayfirst = true or false" in sentence(cells)
+    assert read(cells, categorical=["c"])[0].kind == "category"
+    assert read(["03/02/1970", "05/01/1970"], dayfirst=True) == (Column("c", "date"), [33, 4])
+    assert read(["03/02/1970", "05/01/1970"], dayfirst=False) == (Column("c", "date"), [60, 120])
+    assert read(["3/2/70", "5/1/70", "6/1/70", "7/1/70"], dayfirst=True)[1] == [33, 4, 5, 6]
+    assert read(["01/31/1970"], dayfirst=True)[1] == [30], "what dates show themselves"
+
+
+def test_a_part_that_is_always_one_is_the_day():
+    months = [0, 31, 59, 90, 120, 151]
+    assert read([f"01/{month:02}/1970" for month in range(1, 7)]) == (Column("c", "date"), months)
+    assert read([f"{month}/1/1970" for month in range(1, 7)]) == (Column("c", "date"), months)
+    assert read(["01/01/1970", "01/01/1971", "02/02/1971"]) == (Column("c", "date"), [0, 365, 397])
 
 
 FORMS = ["{}‰", "${}", "{} mg/dl", "{}€", "<{}", "{} °C", "{}°N", "48°12'{}\"N", "Rs{}", "USD{}", "₹{}", "{}K", "{}+",
@@ -226,10 +235,7 @@ def test_many_dates_with_short_years_are_dates():
     ],
 )
 def test_dates_with_short_years_that_cannot_be_told_are_refused(days, why):
-    assert sentence(days) == (
-        f"Column 'c' of Client 0 holds dates such as '{days[0]}', {why}; write them as 2024-12-31, or name the column "
-        "in categorical or drop."
-    )
+    assert sentence(days).startswith(f"Column 'c' of Client 0 holds dates such as '{days[0]}', {why}; ")
 
 
 def test_versions_are_no_dates_and_a_wrong_date_with_a_short_year_is_named():

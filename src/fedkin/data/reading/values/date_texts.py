@@ -59,9 +59,16 @@ _WEEKDAY = re.compile(
 """English, German and French names of weekdays before a date."""
 _WEEK = re.compile(rf"{_YEAR}-?W(0[1-9]|[1-4]\d|5[0-3])(?:-?([1-7]))?", re.ASCII)
 _QUARTER = re.compile(rf"{_YEAR}[ -]?Q([1-4])|Q([1-4])[ -]?{_YEAR}", re.ASCII)
+_LAST_MONTH = 12
+_SERIES = 6
+"""Different months of dates on a first day, as 01/02/2010; six days of a January are all below 13 once in 800 times."""
 _FIRST_DATE, _LAST_DATE = 19000101, 21001231
 _FIRST_SHORT, _CENTURY = 30, 80
 """Years of two digits are those of 1930 to 2029, as in spreadsheets, unless they then spread over more years."""
+
+
+UNCLEAR = "of which day and month cannot be distinguished"
+"""Why dates are ambiguous that `dayfirst` would make clear."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Ambiguous:
     why: str
 
 
-def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
+def as_dates(words: Words, filled: int = 0, dayfirst: bool | None = None) -> Any | Ambiguous | None:
     """Parse distinct texts as dates, to pandas' timestamps in UTC; ``None`` if some are no dates.
 
     Known are ISO dates, 31.12.2024, 12/31/2024 and 31/12/2024 where some date of the column says which, 2024/12/31,
@@ -81,6 +88,7 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
     months, years may have two digits. Months, as in 2024-12, 12/2024 and Dec 2024, quarters such as 2024-Q4 and weeks
     such as 2024-W07 are their first days. One column may have several forms. `filled` is the number of cells that are
     not empty: where these hold only a few different texts such as 1.2.24, they are no dates. With 0 they always are.
+    `dayfirst` says whether the day is before the month where no date of the column shows it.
     """
     import pandas as pd
 
@@ -94,7 +102,8 @@ def as_dates(words: Words, filled: int = 0) -> Any | Ambiguous | None:
     parts = []
     for form in dict.fromkeys(forms):
         at = [place for place, own in enumerate(forms) if own == form]
-        stamps = _DATES[form or ""][1]([usual[place] for place in at])
+        reader, texts = _DATES[form or ""][1], [usual[place] for place in at]
+        stamps = reader(texts, dayfirst) if reader in (_by_parts, _with_short_years) else reader(texts)
         if isinstance(stamps, Ambiguous):
             return Ambiguous(words[at[0]], stamps.why)
         if stamps is None:
@@ -185,7 +194,7 @@ def _year_first(texts: Sequence[str]) -> Any | None:
     return _parsed([text.replace(".", "/") for text in texts], format="mixed", yearfirst=True)
 
 
-def _with_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
+def _with_short_years(texts: Sequence[str], dayfirst: bool | None = None) -> Any | Ambiguous | None:
     """Parse dates of three numbers of which the last is a year of two digits, such as 31/12/24."""
     parts = [part for text in texts if (part := _SHORT_YEAR.fullmatch(text)) is not None]
     days = [(int(part[1]), int(part[3])) for part in parts]
@@ -197,7 +206,7 @@ def _with_short_years(texts: Sequence[str]) -> Any | Ambiguous | None:
     if isinstance(years, Ambiguous):
         return years
     full = [f"{part[1]}{part[2]}{part[3]}{part[2]}{year}" for part, year in zip(parts, years, strict=True)]
-    return _by_parts([f"{day} {part[5]}" if part[5] else day for day, part in zip(full, parts, strict=True)])
+    return _by_parts([f"{day} {part[5]}" if part[5] else day for day, part in zip(full, parts, strict=True)], dayfirst)
 
 
 def _in_full(years: Sequence[str], example: str) -> list[str] | Ambiguous:
@@ -208,15 +217,22 @@ def _in_full(years: Sequence[str], example: str) -> list[str] | Ambiguous:
     return [str(year) for year in full]
 
 
-def _by_parts(texts: Sequence[str]) -> Any | Ambiguous | None:
-    """Parse dates of two numbers and a year; with dots the day is first, else a number above 12 must show which is."""
+def _by_parts(texts: Sequence[str], dayfirst: bool | None = None) -> Any | Ambiguous | None:
+    """Parse dates of two numbers and a year: which is the day is shown by dots, a number above 12, or 1 in all.
+
+    Where nothing shows it, `dayfirst` says so; it is `Ambiguous` without.
+    """
     parts = [part for text in texts if (part := _PARTS.fullmatch(text)) is not None]
-    first, second = max(int(part[1]) for part in parts), max(int(part[3]) for part in parts)
-    dots = all(part[2] == "." for part in parts)
-    if not dots and first <= 12 and second <= 12:
-        same = all(int(part[1]) == int(part[3]) for part in parts)
-        return None if same else Ambiguous(parts[0][0], "of which day and month cannot be distinguished")
-    day, month = (1, 3) if dots or first > 12 else (3, 1)
+    first, second = ({int(part[place]) for part in parts} for place in (1, 3))
+    if all(part[2] == "." for part in parts) or max(first) > _LAST_MONTH:
+        dayfirst = True
+    elif max(second) > _LAST_MONTH:
+        dayfirst = False
+    elif dayfirst is None and min(first, second, key=len) == {1} and max(len(first), len(second)) >= _SERIES:
+        dayfirst = first == {1}
+    elif dayfirst is None and any(int(part[1]) != int(part[3]) for part in parts):
+        return Ambiguous(parts[0][0], UNCLEAR)
+    day, month = (1, 3) if dayfirst else (3, 1)
     return _parsed(
         [f"{part[4]}-{part[month]:0>2}-{part[day]:0>2} {part[5] or '0:00'}" for part in parts], format="mixed"
     )
