@@ -19,6 +19,8 @@ _WHOSE_NAME = re.compile(
     r"|subjid|(patient|subject|study|case)(id|no|number))$|[a-z]I[dD]$"
 )
 """Names of ids that may come again, as a patient's in every visit."""
+_WHICH_NAME = re.compile(r"(?i:[^\W_][_\W](no|nr|key))$|[a-z](No|Nr|Key)$")
+"""Names of ids of things, such as stores, which are hardly those of rows; ``no`` alone may be a gas."""
 
 
 def is_called_id(name: str) -> bool:
@@ -34,3 +36,8 @@ def is_called_whose(name: str) -> bool:
 def is_called_number(name: str) -> bool:
     """Return whether the name of a column is like that of an id, or of a number to call somebody by, as ``phone``."""
     return is_called_id(name) or _NUMBER_NAME.search(name) is not None
+
+
+def is_called_recurring(name: str) -> bool:
+    """Return whether the name of a column is like that of the id of a person, or of a thing, as ``store_no``."""
+    return is_called_whose(name) or _WHICH_NAME.search(name) is not None

@@ -150,6 +150,13 @@ def test_ids_that_come_again_and_again_are_mentioned():
     )
 
 
+def test_ids_of_things_are_mentioned_alike():
+    names = ["ward_id", "store_no", "StoreNo", "shop nr", "no", "casino", "humid"]
+    shops = table(*(number(name, *[31 + at, 12, 57, 90] * 15) for at, name in enumerate(names)))
+    [note] = [note for note in prepare(federation(shops, shops)).notes if "called like ids" in note]
+    assert [name for name in names if f"'{name}'" in note] == names[:4]
+
+
 def test_two_names_of_one_column_are_mentioned():
     ages = number("age", *range(10))
     north = table(category("sex", *"fm" * 5), ages)

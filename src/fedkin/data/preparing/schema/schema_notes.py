@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.data.preparing.column_reports import ColumnReport
-from fedkin.data.reading.id_columns import is_called_id, is_called_whose
+from fedkin.data.reading.id_columns import is_called_id, is_called_recurring, is_called_whose
 
 _CODE = re.compile(
     r"(?i:(^|[_\W])(zip|plz|postleitzahl|(zip|post|postal)[_ -]?code|code|code[_ -]?postal|mcc|blz|naics|filiale)s?"
@@ -75,8 +75,8 @@ def note_on_unused(run: str, names: Sequence[str]) -> list[str]:
 
 
 def note_on_recurring_ids(numbers: Iterable[str]) -> list[str]:
-    """Return a note on columns of numbers that are called like the id of a person, but whose values come too often."""
-    names = [f"'{name}'" for name in numbers if is_called_whose(name)]
+    """Return a note on columns of numbers that are called like the id of a person or thing, but come too often."""
+    names = [f"'{name}'" for name in numbers if is_called_recurring(name)]
     if not names:
         return []
     some = len(names) > 1
