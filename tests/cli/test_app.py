@@ -1,5 +1,6 @@
 """How commands end: exit codes, one sentence for what a user can cause, a traceback for a fault."""
 
+import io
 import os
 import subprocess
 import sys
@@ -191,3 +192,18 @@ def test_a_file_by_a_mistyped_name_is_suggested(capsys: pytest.CaptureFixture[st
     assert f"is no method, nor an experiment's file; did you mean '{tmp_path / 'mine.toml'}'?" in " ".join(
         capsys.readouterr().err.split()
     )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_no_name_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with pytest.raises(SystemExit):
+        main(["report", "a\x1b]0;title\x07\u202eb"])
+    assert screen.getvalue().endswith("\n")
+    assert not {"\x1b", "\x07", "\u202e"} & set(screen.getvalue())
+    assert sys.stderr is screen

@@ -20,7 +20,7 @@ from click.shell_completion import get_completion_class
 from fedkin import __version__
 from fedkin.cli.help_pages import Argument, Group
 from fedkin.cli.other_programs import SENTENCES, key_of, key_of_method
-from fedkin.experiment.terminal_tables import in_shell
+from fedkin.experiment.terminal_tables import PlainStream, in_shell
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """How a command ends: done; failed by a fault of fedkin's; refused in a sentence; interrupted by Ctrl-C."""
@@ -39,6 +39,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that the terminal or the pipe has no code for ends nothing
             stream.reconfigure(errors="replace")
+    with _plain_terminal():
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> NoReturn:
     try:
         app.main(arguments, prog_name="fedkin", standalone_mode=False)
         sys.stdout.flush()
@@ -62,6 +67,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             stop(str(error), REFUSED)
         raise
     raise SystemExit(DONE)
+
+
+@contextmanager
+def _plain_terminal() -> Iterator[None]:
+    """Write to terminals without control characters of others; a context manager."""
+    plain = {name: PlainStream(raw) for name in ("stdout", "stderr") if (raw := getattr(sys, name)).isatty()}
+    try:
+        for name, stream in plain.items():
+            setattr(sys, name, stream)
+        yield
+    finally:
+        for name, stream in plain.items():
+            if getattr(sys, name) is stream:
+                setattr(sys, name, stream.raw)
 
 
 @app.command("help")

@@ -242,3 +242,23 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
 """What checks a kind; making one takes longer than a thousand checks."""
+
+
+def room() -> int:
+    """Return how many bytes a file may take in memory: half of what the machine has.
+
+    It is 4 GiB where the system does not tell, as on Windows.
+    """
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):
+        return 1 << 32
+
+
+def check_room(where: str, needed: int) -> None:
+    """Raise FedkinError if a file, `where`, needs more bytes in memory than there is `room` for."""
+    if needed > room():
+        raise FedkinError(
+            f"{where} needs {needed / 1e9:,.0f} GB once unpacked, more than the {room() / 1e9:,.1f} GB that this "
+            "machine has for it; give fewer rows or columns, or a machine with more memory."
+        )

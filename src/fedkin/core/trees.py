@@ -19,6 +19,8 @@ from fedkin.core.files import FileError, check_regular, write_atomically
 from fedkin.core.payload import pack, unpack
 
 _TREE = "tree"
+_LONGEST_HEADER = 100_000_000
+"""Bytes of a header that safetensors reads; longer ones are not parsed."""
 _PIECE = 1 << 20
 """Bytes of a file that are read at once."""
 _START = b'{"__metadata__":{"tree":"'
@@ -61,6 +63,8 @@ def from_bytes(content: bytes) -> Any:
     """
     try:
         length = int.from_bytes(content[:8], "little")
+        if length > _LONGEST_HEADER:
+            raise ValueError
         text = json.loads(content[8 : 8 + length])["__metadata__"][_TREE]
         return unpack(load(content), text)
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:

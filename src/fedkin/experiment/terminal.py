@@ -28,7 +28,7 @@ from fedkin.experiment.report_content.cluster_words import remarks, sentences
 from fedkin.experiment.report_content.column_words import described
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.terminal_tables import in_shell, print_table, sentence_text
+from fedkin.experiment.terminal_tables import drawing_on, in_shell, print_table, printable, sentence_text
 from fedkin.report.numbers import format_bytes, pluralize
 
 _MAX_SENTENCES = 12
@@ -49,7 +49,7 @@ class Bar(Progress):
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        self.display = Display(*columns, console=Console(stderr=True), transient=True)
+        self.display = Display(*columns, console=Console(file=drawing_on(sys.stderr)), transient=True)
         self.task = self.display.add_task("", total=None)
 
     def __enter__(self) -> Bar:
@@ -61,7 +61,7 @@ class Bar(Progress):
 
     def phase(self, text: str) -> None:
         self.display.remove_task(self.task)
-        self.task = self.display.add_task(text, total=None)
+        self.task = self.display.add_task(printable(text), total=None)
 
     def part(self, done: int, total: int) -> None:
         self.display.update(self.task, completed=done, total=total)
@@ -73,7 +73,7 @@ class Bar(Progress):
         self.display.console.print(text, highlight=False, markup=False)
 
     def warn(self, text: str) -> None:
-        self.display.console.print(f"fedkin: {in_shell(text)}", highlight=False, markup=False)
+        self.display.console.print(f"fedkin: {printable(in_shell(text))}", highlight=False, markup=False)
 
 
 class Quiet(Progress):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
 from textwrap import fill
+from typing import Any, TextIO
 
 _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 """Characters that lines take beside and between columns, and what a column of words needs at least."""
@@ -19,6 +20,36 @@ _IN_OPTION = re.compile(
     r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values|log or log1p|log|log1p)"
     r"(?=[,.; ]|$)"
 )
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that move, colour or reorder what a terminal shows; tabs and ends of lines are none."""
+
+
+def printable(text: str) -> str:
+    """Return a text with replacement characters for those that steer a terminal."""
+    return _CONTROLS.sub("\ufffd", text)
+
+
+class PlainStream:
+    """Stream to a terminal that writes texts, which may hold names from files, only as `printable` has them.
+
+    `raw` is the stream itself, for tables and bars that are drawn.
+    """
+
+    def __init__(self, raw: TextIO) -> None:
+        self.raw = raw
+
+    def write(self, text: str) -> int:
+        return self.raw.write(printable(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def drawing_on(stream: TextIO) -> TextIO:
+    """Return the stream that tables and bars are drawn on."""
+    return stream.raw if isinstance(stream, PlainStream) else stream
 
 
 def terminal_width() -> int | None:
@@ -63,12 +94,12 @@ def print_table(
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_header=bool(heads))
-    for at, name in enumerate(heads or [""] * len(rows[0])):
+    for at, name in enumerate([printable(head) for head in heads] or [""] * len(rows[0])):
         justify, style = "left" if at in left else "right", "bold" if bold and at == 0 else None
         table.add_column(name, justify=justify, style=style, no_wrap=at != max(left, default=-1))  # type: ignore[arg-type]
     for row in rows:
-        table.add_row(*map(Text, row))
-    Console(width=width).print(table)
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    Console(file=drawing_on(sys.stdout), width=width).print(table)
 
 
 def _min_width(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:

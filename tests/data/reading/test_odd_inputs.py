@@ -15,6 +15,7 @@ from fedkin.data.reading.arrays import as_tensor
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.dataset import encode_labels
 from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import TableOptions
 from fedkin.studies.compare.question import question_of
 
 RNG = np.random.default_rng(0)
@@ -121,3 +122,44 @@ def test_hidden_files_are_no_clients(tmp_path: Path) -> None:
         (tmp_path / name).write_text("a,b\n1,2\n3,5\n")
     (tmp_path / "._north.csv").write_bytes(b"\0\5\x16\7")
     assert len(load_clients(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "npz", "parquet"])
+def test_what_unpacks_beyond_the_memory_is_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, frame = tmp_path / f"zeros.{kind}", pd.DataFrame({name: np.zeros(1_000_000) for name in "ab"})
+    if kind == "csv.gz":
+        frame.to_csv(path, index=False)
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    else:
+        np.savez_compressed(path, x=frame.to_numpy())
+    monkeypatch.setattr("fedkin.core.files.room", lambda: 10_000_000)
+    with pytest.raises(FedkinError, match="memory"):
+        load(str(path))
+
+
+@pytest.mark.parametrize("cell", [["x"], {"a": 1}, {1}, np.zeros(2)], ids=["list", "dict", "set", "array"])
+def test_a_cell_that_is_no_single_value_is_refused_unless_dropped(cell: Any) -> None:
+    frame = pd.DataFrame({"a": range(9), "t": pd.Series([cell] * 9, dtype=object)})
+    with pytest.raises(FedkinError):
+        load_clients([frame])
+    if not isinstance(cell, list):
+        with pytest.raises(FedkinError):
+            load_clients([frame], label="t")
+    assert load_clients([frame], options=TableOptions(drop=["t"]))[0].table.names == ("a",)
+
+
+@pytest.mark.parametrize("form", ["sparse", "csr", "quantised", "meta", "nested", "mkldnn", "complex"])
+def test_a_tensor_without_plain_numbers_is_refused(form: str) -> None:
+    x = torch.ones(3, 2)
+    tensors = {
+        "sparse": x.to_sparse,
+        "csr": x.to_sparse_csr,
+        "quantised": lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+        "meta": lambda: x.to("meta"),
+        "nested": lambda: torch.nested.nested_tensor([x[0], x[1]]),
+        "mkldnn": x.to_mkldnn,
+        "complex": lambda: x + 0j,
+    }
+    with pytest.raises(FedkinError):
+        as_tensor(tensors[form](), "It")

@@ -3,6 +3,8 @@
 import csv
 import datetime as dt
 import io
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -173,3 +175,28 @@ def test_workbooks_are_clients_beside_other_files(tmp_path):
     first, second = load_clients(tmp_path, label="y")
     assert (first.name, second.name) == ("north.xlsx", "south.csv")
     assert (first.y.tolist(), second.y.tolist()) == ([0, 1], [1, 0])
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".ods"])
+def test_a_cell_too_far_from_the_others_is_refused_before_it_ends_the_process(tmp_path, ending):
+    path = tmp_path / f"far{ending}"
+    whole = saved(tmp_path / "a.xlsx", [["a", "b"], [1, 2]]) if ending == ".xlsx" else open_document(path, [["a"], [1]])
+    with zipfile.ZipFile(whole) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    path.unlink(missing_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            content = content.replace(
+                b"</sheetData>", b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'
+            )
+            content = content.replace(
+                b"</table:table>",
+                b'<table:table-row table:number-rows-repeated="1048576"><table:table-cell '
+                b'table:number-columns-repeated="16384" office:value-type="float" office:value="1"/></table:table-row>'
+                b"</table:table>",
+            )
+            archive.writestr(name, content)
+    code = "import sys; from fedkin.data.reading.sources import load; load(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "fedkin.core.errors.FedkinError" in done.stderr

@@ -110,3 +110,12 @@ def test_impossible_options_are_refused(scenario, sentence):
 def test_a_client_without_samples_is_refused():
     with pytest.raises(FedkinError, match=r"^Client \d of 10 would get no sample of 'numbers'; take fewer clients\.$"):
         Dirichlet(alpha=0.001, min_partition_size=0).partition(labelled(), 0)
+
+
+def test_unlabelled_rows_are_dealt_out(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n" + "".join(f"{i},{i % 7}\n" for i in range(30)))
+    population = Iid(data=str(path), clients=3).build(0)
+    assert population.truth is None
+    assert [len(client) for client in population.clients] == [10, 10, 10]
+    assert sorted(sum(ids([client.table.values for client in population.clients]), [])) == list(range(30))

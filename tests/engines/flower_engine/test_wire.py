@@ -57,3 +57,9 @@ def test_a_message_of_another_kind_is_refused_by_the_site(tmp_path: Path):
     numbers = nodes.push_messages([Message(content(kind="walk", request=request), nodes.node(0), TYPE)])
     (reply,) = nodes.pull_messages(list(numbers))
     assert read(reply.content).text("refusal") == "Messages of kind 'walk' are not known here."
+
+
+def test_a_payload_beyond_the_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedkin.engines.flower_engine.wire.room", lambda: 1000)
+    with pytest.raises(FedkinError, match="memory"):
+        read(content({"x": torch.zeros(1000)}))

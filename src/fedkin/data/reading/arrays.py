@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedkin.core import Payload
 from fedkin.core.errors import FedkinError, refuse, unknown_name
+from fedkin.core.files import check_room
 from fedkin.core.table import Table
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels, usual_label
 from fedkin.data.reading.disk_store import is_on_disk
@@ -22,6 +23,8 @@ from fedkin.data.reading.python_forms import given_instead
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import LARGEST, as_frame, frame_to_dataset, frame_to_table
 
+_ARRAY_COPIES = 2
+"""Copies of an array that are in memory while it is read: as it is saved, and in float32."""
 _PIECE = 1000
 """Samples that are looked at together."""
 _SHAPES = "(n, features) or (n, channels, height, width)"
@@ -127,7 +130,10 @@ def read_npz(
     where = f"'{path}'"
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            check_room(where, _ARRAY_COPIES * sum(member.file_size for member in file.zip.infolist()))
             arrays = {name: file[name] for name in file.files}
+    except FedkinError:
+        raise
     except Exception as error:  # whatever zipfile, zlib and NumPy's reader of headers raise over damaged bytes
         raise FedkinError(f"{where} cannot be read as .npz; it must hold plain numeric arrays.") from error
     for wanted in (label, cluster):
@@ -180,8 +186,12 @@ def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
 
 def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
     if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        value = value.float() if value.is_floating_point() else value
+        try:
+            dense = value.detach().cpu()
+            value = (dense.float() if dense.is_floating_point() else dense).resolve_conj().resolve_neg().numpy()
+        except (RuntimeError, TypeError) as error:  # sparse, nested, quantised, or on a device without values
+            form = f"{value.dtype} and {value.layout} on '{value.device}'"
+            raise FedkinError(f"{where} is a tensor of {form}; give its numbers as a dense one.") from error
     if issparse(value):
         raise FedkinError(f"{where} is a sparse matrix; give it as an array, by its method toarray().")
     if (instead := given_instead(value)) is not None:

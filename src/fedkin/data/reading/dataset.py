@@ -176,6 +176,8 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)
     except TypeError:  # of pandas' NA one cannot even say whether it differs from itself
         return True
+    except ValueError:  # of an array, which is no class
+        return False
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -41,4 +41,4 @@ def new_store(count: int, shape: tuple[int, ...], dtype: torch.dtype, where: str
 
 def is_on_disk(x: Tensor) -> bool:
     """Return whether a tensor is mapped from a file."""
-    return x.untyped_storage().filename is not None
+    return x.layout == torch.strided and not x.is_nested and x.untyped_storage().filename is not None

@@ -16,7 +16,7 @@ import torch
 
 from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_column
 from fedkin.core.extras import require
-from fedkin.core.files import ending_of
+from fedkin.core.files import check_room, ending_of
 from fedkin.core.options import toml_text
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
@@ -252,11 +252,16 @@ def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> np.ndarray[Any
 def _read_parquet(path: Path, where: str) -> pd.DataFrame:
     require(f"Reading {where}", "pyarrow", "parquet")
     import pandas as pd
+    from pyarrow import parquet
 
     try:
+        about = parquet.read_metadata(path)
+        check_room(where, max(about.num_rows * about.num_columns * 8, _unpacked_bytes(about)))
         frame = pd.read_parquet(path)
         named = [name for name in frame.index.names if name is not None and name not in frame.columns]
         return frame.reset_index(named) if named else frame  # they are columns of the file
+    except FedkinError:
+        raise
     except Exception as error:  # whatever Arrow and pandas raise over damaged bytes
         reason = (str(error).splitlines() or ["empty"])[0]
         if twice := re.match(r"Multiple matches for FieldRef\.Name\((.*)\) in ", reason):
@@ -266,3 +271,7 @@ def _read_parquet(path: Path, where: str) -> pd.DataFrame:
         if "magic bytes not found" in reason:
             reason = "it is damaged, or no Parquet file"
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error
+
+
+def _unpacked_bytes(about: Any) -> int:
+    return sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))

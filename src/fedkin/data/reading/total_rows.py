@@ -67,11 +67,12 @@ def check_no_totals(frame: pd.DataFrame, where: str) -> None:
         return
     kinds = [types.is_integer_dtype(kind) or types.is_float_dtype(kind) for kind in frame.dtypes]
     for at in np.flatnonzero(~np.array(kinds, dtype=bool)).tolist():
-        words = {word: _plain(word) for word in frame.iloc[:, at].unique() if isinstance(word, str)}
+        words = {word: _plain(word) for word in {cell for cell in frame.iloc[:, at] if isinstance(cell, str)}}
         groups = [(what, called) for what in _CALLED for called in _called(what, set(words.values()))]
         if not groups:
             continue
-        cells = np.array([words.get(cell, "") for cell in frame.iloc[:, at].astype(object)], dtype=object)
+        texts = [cell if isinstance(cell, str) else "" for cell in frame.iloc[:, at].astype(object)]
+        cells = np.array([words.get(text, "") for text in texts], dtype=object)
         none = np.isin(
             cells, [*set().union(*(called for _, called in groups)), *filter(_OTHERS.fullmatch, words.values())]
         )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
+import re
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -12,12 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.extras import require
+from fedkin.core.files import check_room
 
 if TYPE_CHECKING:
     from python_calamine import CalamineWorkbook
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
 """Ends of the names of workbooks that are read."""
+_SHEET = re.compile(r"/?xl/worksheets/[^/]*\.xml", re.IGNORECASE)
+_FILLED = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\br=["']([A-Z]{1,3})(\d{1,7})["'][^>]*(?<!/)>""")
+_ODS_ROW = re.compile(
+    rb"""<table:table-row(?:[^>]*?number-rows-repeated="(\d{1,9})")?[^>]*(?<!/)>(.*?)</table:table-row>""", re.DOTALL
+)
+_ODS_CELL = re.compile(
+    rb"""<table:table-cell(?=[^>]*office:value-type)(?:[^>]*?number-columns-repeated="(\d{1,9})")?[^>]*>"""
+)
+"""Cells of sheets that hold something, with where they are, or how often they stand there."""
+_CELL_BYTES = 100
+"""Bytes of a cell: 24 in the reader, and an object of Python's and its text in CSV."""
 _WHOLE = 2**53
 _LISTED = 5
 
@@ -48,7 +64,9 @@ def read_sheet(path: Path, where: str, names: Sequence[str] = (), decimal: str =
 
     kind = path.suffix.lower()
     try:
-        rows = _chosen(CalamineWorkbook.from_filelike(io.BytesIO(path.read_bytes())), where, names)
+        content = path.read_bytes()
+        _check_extent(content, where)
+        rows = _chosen(CalamineWorkbook.from_filelike(io.BytesIO(content)), where, names)
     except PasswordError as error:
         raise FedkinError(f"{where} is protected by a password; save it without one.") from error
     except OSError as error:
@@ -63,6 +81,44 @@ def read_sheet(path: Path, where: str, names: Sequence[str] = (), decimal: str =
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([_written(cell, decimal) for cell in row] for row in rows)
     return Sheet(text.getvalue(), numbers)
+
+
+def _check_extent(content: bytes, where: str) -> None:
+    """Raise FedkinError if a sheet unpacks to more than memory holds; its reader would end the process.
+
+    That makes a cell of every position between the first and the last that hold something.
+    """
+    if not zipfile.is_zipfile(io.BytesIO(content)):  # .xls, whose sheets have at most 65,536 rows of 256 cells
+        return
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            check_room(where, sum(member.file_size for member in archive.infolist()))
+            for name in archive.namelist():
+                if _SHEET.fullmatch(name):
+                    check_room(where, _CELL_BYTES * _cells_between(archive.read(name)))
+                elif name == "content.xml":
+                    check_room(where, _CELL_BYTES * _repeated_cells(archive.read(name)))
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        return  # of which the reader has more to say
+
+
+def _cells_between(sheet: bytes) -> int:
+    """Return how many positions lie between the first and the last cell of an .xlsx sheet that hold something."""
+    filled = set(_FILLED.findall(sheet))
+    if not filled:
+        return 0
+    rows = [int(row) for _, row in filled]
+    names = {letters for letters, _ in filled}
+    columns = [functools.reduce(lambda at, letter: 26 * at + letter - 64, name, 0) for name in names]
+    return (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
+
+
+def _repeated_cells(sheet: bytes) -> int:
+    """Return how many cells of an .ods file hold something, each as often as it and its row are repeated."""
+    return sum(
+        int(repeats or 1) * sum(int(count or 1) for count in _ODS_CELL.findall(row))
+        for repeats, row in _ODS_ROW.findall(sheet)
+    )
 
 
 def _chosen(book: CalamineWorkbook, where: str, names: Sequence[str]) -> list[list[Any]]:

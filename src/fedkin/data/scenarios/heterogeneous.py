@@ -13,7 +13,8 @@ from torch import Tensor
 from fedkin.core.method import Count
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario
+from fedkin.data.reading.sources import load
+from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, client_of
 from fedkin.data.scenarios.split import allocate_in_proportion, dirichlet_split, iid_split, shard_split
 
 
@@ -91,7 +92,7 @@ class Shards(PartitionScenario):
 
 @dataclass(frozen=True)
 class Iid(PartitionScenario):
-    """I.i.d. partition: samples at random, the same number for every client up to one.
+    """I.i.d. partition: samples at random, the same number for every client up to one; they need no labels.
 
     See `fedkin.data.scenarios.split.iid_split`. A test split of the data is partitioned at random, too, and needs a
     sample for every client.
@@ -103,6 +104,14 @@ class Iid(PartitionScenario):
     """
 
     clients: Count = 10
+
+    def build(self, seed: int = 0) -> Population:
+        data = load(self.data, self.label, options=self.table)
+        if data.y is None:  # there is nothing to test against either
+            parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))
+            clients = [client_of(i, data, part[: self.samples_per_client]) for i, part in enumerate(parts)]
+            return Population(clients, features=data.features)
+        return super().build(seed)
 
     def partition(self, data: Labelled, seed: int) -> Population:
         parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedkin.core import FedkinError, Payload
+from fedkin.core.files import room
 from fedkin.core.trees import from_bytes, to_bytes
 
 HELLO, TASK, KEEP, REFUSED = "hello", "task", "keep", "refused"
@@ -68,6 +69,8 @@ def read(records: RecordDict) -> Content:
     if arrays is None:
         return Content(dict(facts))  # type: ignore[arg-type]
     one = arrays.get(_PAYLOAD)
+    if one is not None and len(one.data) > room():
+        raise FedkinError(f"Its payload has {len(one.data) / 1e9:,.1f} GB, more than this machine has memory for.")
     if len(arrays) != 1 or one is None or one.stype != _STYPE:
         raise FedkinError("Its payload is not safetensors, and nothing else is ever opened.")
     return Content(dict(facts), one.data)  # type: ignore[arg-type]

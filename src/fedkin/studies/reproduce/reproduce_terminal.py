@@ -14,7 +14,7 @@ import numpy as np
 
 from fedkin.core import FedkinError
 from fedkin.engines.local import cores
-from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
+from fedkin.experiment.terminal_tables import drawing_on, print_table, sentence_text, table_text
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.entry import ScaleName, chosen, load_entry
 from fedkin.studies.reproduce.entry_table import EntryTable
@@ -122,7 +122,7 @@ class _Bar(Watcher):
 
         description = TextColumn("{task.description}", markup=False)
         columns = (description, BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        self.display = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.display = Progress(*columns, console=Console(file=drawing_on(sys.stderr)), transient=True)
         self.task = self.display.add_task("Preparing", total=1.0)
         self.done = self.total = 0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.files import ending_of
+from fedkin.core.files import check_room, ending_of
 from fedkin.data.reading.columns import DASHES
 from fedkin.data.reading.csv.csv_cells import restore_dashes, restore_levels, restore_texts
 from fedkin.data.reading.csv.csv_headers import (
@@ -51,6 +51,10 @@ _OTHER_FORMATS = {
 _SIGN_IN_WORD = re.compile(r"(?<=[^\W\d_])[³¹¿£¥¯¼¾º](?=[^\W\d_])")
 """What is left of Polish letters, and of others of central Europe, where they are read as western ones: z³oty."""
 _GZIP = b"\x1f\x8b"
+_PIECE = 1 << 20
+"""Bytes that are unpacked at once."""
+_TEXT_COPIES = 4
+"""Copies of a text that are in memory while it becomes a table: bytes, characters, those that pandas reads, cells."""
 _WEB_PAGE = re.compile(
     rb"<(?:!doctype|!--|(?:html|head|body|meta|style|script|div|table|thead|tbody|caption|center|span|p|h\d)"
     rb"(?:\s|>(?!\s*[,;\t|])))",
@@ -234,7 +238,7 @@ def _reason(error: Exception, cells: _Cells) -> str:
 
 def _text(path: Path, where: str, encoding: str) -> str:
     try:
-        content = _unpacked(path.read_bytes())
+        content = _unpacked(path.read_bytes(), where)
     except OSError as error:
         raise FedkinError(f"{where} cannot be read as {ending_of(path)} ({error.strerror or error}).") from error
     except (EOFError, zlib.error) as error:
@@ -264,9 +268,16 @@ def _text(path: Path, where: str, encoding: str) -> str:
         ) from error
 
 
-def _unpacked(content: bytes) -> bytes:
+def _unpacked(content: bytes, where: str) -> bytes:
     """Return the bytes of a file, unpacked if it is a gzip archive, whatever it is called."""
-    return gzip.decompress(content) if content.startswith(_GZIP) else content
+    if not content.startswith(_GZIP):
+        return content
+    with gzip.open(io.BytesIO(content)) as packed:
+        pieces = []
+        while piece := packed.read(_PIECE):
+            pieces.append(piece)
+            check_room(where, _TEXT_COPIES * len(pieces) * _PIECE)
+    return b"".join(pieces)
 
 
 def _likely(content: bytes) -> str:
