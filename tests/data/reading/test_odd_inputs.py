@@ -143,13 +143,13 @@ def test_a_cell_that_is_no_single_value_is_refused_unless_dropped(cell: Any) -> 
     frame = pd.DataFrame({"a": range(9), "t": pd.Series([cell] * 9, dtype=object)})
     with pytest.raises(FedkinError):
         load_clients([frame])
-    if not isinstance(cell, list):
-        with pytest.raises(FedkinError):
-            load_clients([frame], label="t")
-    assert load_clients([frame], options=TableOptions(drop=["t"]))[0].table.names == ("a",)
+    with pytest.raises(FedkinError):
+        load_clients([frame], label="t")
+    assert load_clients([frame], options=TableOptions(drop=["t"]))[0].features == ["a"]
 
 
-@pytest.mark.parametrize("form", ["sparse", "csr", "quantised", "meta", "nested", "mkldnn", "complex"])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's on forms that it may change
+@pytest.mark.parametrize("form", ["sparse", "csr", "quantised", "meta", "mkldnn", "complex"])
 def test_a_tensor_without_plain_numbers_is_refused(form: str) -> None:
     x = torch.ones(3, 2)
     tensors = {
@@ -157,7 +157,6 @@ def test_a_tensor_without_plain_numbers_is_refused(form: str) -> None:
         "csr": x.to_sparse_csr,
         "quantised": lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
         "meta": lambda: x.to("meta"),
-        "nested": lambda: torch.nested.nested_tensor([x[0], x[1]]),
         "mkldnn": x.to_mkldnn,
         "complex": lambda: x + 0j,
     }

@@ -180,7 +180,9 @@ def test_workbooks_are_clients_beside_other_files(tmp_path):
 @pytest.mark.parametrize("ending", [".xlsx", ".ods"])
 def test_a_cell_too_far_from_the_others_is_refused_before_it_ends_the_process(tmp_path, ending):
     path = tmp_path / f"far{ending}"
-    whole = saved(tmp_path / "a.xlsx", [["a", "b"], [1, 2]]) if ending == ".xlsx" else open_document(path, [["a"], [1]])
+    whole = (
+        saved(tmp_path / "a.xlsx", s=[["a", "b"], [1, 2]]) if ending == ".xlsx" else open_document(path, [["a"], [1]])
+    )
     with zipfile.ZipFile(whole) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     path.unlink(missing_ok=True)

@@ -118,4 +118,5 @@ def test_unlabelled_rows_are_dealt_out(tmp_path):
     population = Iid(data=str(path), clients=3).build(0)
     assert population.truth is None
     assert [len(client) for client in population.clients] == [10, 10, 10]
-    assert sorted(sum(ids([client.table.values for client in population.clients]), [])) == list(range(30))
+    held = ids([client.table.values for client in population.clients])
+    assert sorted(row for rows in held for row in rows) == list(range(30))

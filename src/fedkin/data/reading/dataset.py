@@ -113,6 +113,10 @@ class LackingLabelsError(FedkinError):
         self.if_found = if_found or sentence
 
 
+_CONTAINERS = (list, tuple, dict, set, frozenset, np.ndarray)
+"""Types of cells that hold several values."""
+
+
 def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:
     """Encode labels of any plain type as int64 indices ``(n,)`` into their sorted names; return both.
 
@@ -123,6 +127,8 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
     labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
     if array.ndim != 1:
         raise FedkinError(f"{where} has shape {array.shape}; labels need one value per sample.")
+    if (kind := next((type(label) for label in labels if isinstance(label, _CONTAINERS)), None)) is not None:
+        raise FedkinError(f"{where} holds values of type {kind.__name__}; labels need one value per sample.")
     missing = sum(map(_is_missing, labels))
     if missing:
         raise lacking_labels(where, missing, len(labels))
@@ -176,8 +182,6 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)
     except TypeError:  # of pandas' NA one cannot even say whether it differs from itself
         return True
-    except ValueError:  # of an array, which is no class
-        return False
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -110,7 +110,7 @@ class Iid(PartitionScenario):
         if data.y is None:  # there is nothing to test against either
             parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))
             clients = [client_of(i, data, part[: self.samples_per_client]) for i, part in enumerate(parts)]
-            return Population(clients, features=data.features)
+            return Population(clients, None, [], data.features)
         return super().build(seed)
 
     def partition(self, data: Labelled, seed: int) -> Population:
