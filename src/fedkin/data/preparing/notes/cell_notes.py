@@ -18,7 +18,6 @@ from fedkin.data.preparing.notes.alike_columns import notes_on_alike_columns
 from fedkin.data.preparing.notes.cell_parts import notes_on_parts
 from fedkin.data.preparing.notes.column_notes import spelt_alike
 from fedkin.data.preparing.notes.equal_rows import are_copies, row_hashes
-from fedkin.data.preparing.notes.frozen_columns import notes_on_frozen_columns
 from fedkin.data.preparing.notes.long_tables import notes_on_long_tables
 from fedkin.data.preparing.notes.missing_codes import notes_on_missing_codes
 from fedkin.data.preparing.notes.number_texts import columns_of_texts, notes_on_number_texts
@@ -51,7 +50,6 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
         *_on_sums(tables),
         *notes_on_long_tables(tables),
         *notes_on_rising_columns(tables),
-        *notes_on_frozen_columns(tables),
         *notes_on_alike_columns(tables),
         *notes_on_missing_codes(tables),
         *_notes_on_spellings(tables),
