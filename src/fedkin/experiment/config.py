@@ -11,7 +11,7 @@ import functools
 import json
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ import tomli_w
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_model
 
 from fedkin.core import FedkinError, Method
-from fedkin.core.errors import refuse
+from fedkin.core.errors import listing, refuse
 from fedkin.core.files import read_tables
 from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import files_of_clients
+from fedkin.data.reading.client_files import files_of_clients, folders_of_images
+from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.experiment import registry
 from fedkin.experiment.option_models import built, model_of, plain_tables, sentence_of, with_none
 from fedkin.experiment.option_owners import check_owners
@@ -90,6 +91,13 @@ class Config:
             If the data are refused, or a client that is to be forgotten does not exist.
         """
         everybody: Population = self.scenario.build(self.data_seed)
+        folders = [] if isinstance(self.scenario, ClientFiles) else folders_of_images(self.data.source)
+        if folders:
+            note = (
+                f"Folders {listing([repr(name) for name in folders], 5)} of '{self.data.source}' are read as classes, "
+                "and their images are dealt out over clients; if each is a client, give --scenario files."
+            )
+            everybody = replace(everybody, notes=(*everybody.notes, note))
         return everybody.forgetting(self.engine.forgotten).without(self.engine.absent, self.data_seed)
 
     def to_toml(self) -> str:

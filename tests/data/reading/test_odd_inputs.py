@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 import fedkin
 from fedkin.core import FedkinError
@@ -16,6 +17,7 @@ from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.dataset import encode_labels
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
+from fedkin.experiment.config import load_config
 from fedkin.studies.compare.question import question_of
 
 RNG = np.random.default_rng(0)
@@ -162,3 +164,17 @@ def test_a_tensor_without_plain_numbers_is_refused(form: str) -> None:
     }
     with pytest.raises(FedkinError):
         as_tensor(tensors[form](), "It")
+
+
+def test_folders_of_images_are_clients_or_said_to_be_classes(tmp_path: Path) -> None:
+    for site in ("north", "south"):
+        (tmp_path / "sites" / site).mkdir(parents=True)
+        for at in range(4):
+            Image.fromarray(np.full((8, 8), 9 * at, dtype=np.uint8)).save(tmp_path / "sites" / site / f"{at}.png")
+    clients = load_clients(tmp_path / "sites")
+    assert [(one.name, tuple(one.x.shape), one.y) for one in clients] == [
+        ("north", (4, 1, 8, 8), None), ("south", (4, 1, 8, 8), None),
+    ]  # fmt: skip
+    source = [f"data.source={tmp_path / 'sites'}", "scenario.clients=2", "scenario.test_fraction=0"]
+    dealt = load_config("kfed", [*source, "scenario.name=iid"]).population()
+    assert any("--scenario files" in note for note in dealt.notes)

@@ -16,6 +16,7 @@ from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB
+from fedkin.data.reading.huggingface import decode_images
 from fedkin.data.reading.image_ranges import mixed_images
 from fedkin.data.reading.label_codes import with_one_code
 from fedkin.data.reading.label_columns import no_labels_after_all
@@ -33,6 +34,7 @@ _SURE_CLIENTS = (".dta", ".sav", ".feather", ".numbers", ".csv.zip", ".tsv.zip")
 """Ends of the names of tables that hardly lie beside clients' files for another purpose."""
 OTHER_TABLES = (*UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
 """Ends of the names of files that could be tables, in formats that are not read."""
+_IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _ADVICE = {
     (".numbers",): "; save its sheet as .xlsx or .csv",
     (".npy",): "; save it as .npz, with an array x, and labels y",
@@ -85,7 +87,9 @@ def load_clients(
     complete = True
     for name, where, given in _listed(source):
         try:
-            if isinstance(given, str | Path):
+            if isinstance(given, Path) and given.is_dir() and _images_in(given):
+                clients.append(_read_images(given))
+            elif isinstance(given, str | Path):
                 clients.append(replace(read_file(expanded(str(given)), label, None, options), name=name))
                 of_files.append(clients[-1])
             else:
@@ -165,6 +169,8 @@ def _files_in(source: str) -> list[Path]:
         paths = sorted(path for path in shown if ending_of(path) in READERS and path.is_file())
     except OSError as error:
         raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
+    if not paths and (folders := folders_of_images(folder)):
+        return [folder / name for name in folders]
     if not paths:
         raise FedkinError(
             f"'{source}' has no {', '.join(READERS)} files; one per client is needed{held_instead(folder)}."
@@ -177,6 +183,29 @@ def _files_in(source: str) -> list[Path]:
             f"or move {them} elsewhere if {'it is' if them == 'it' else 'they are'} no client's."
         )
     return paths
+
+
+def folders_of_images(source: str | Path) -> list[str]:
+    """Return the subfolders of a folder without data files that hold images, two or more of them, else none."""
+    folder = expanded(str(source))
+    if not folder.is_dir() or holds_clients(str(source)):
+        return []
+    found = [
+        name
+        for name in sorted(shown_in(folder))
+        if (folder / name).is_dir() and not SPLIT.match(f"{name}.") and _images_in(folder / name)
+    ]
+    return found if len(found) > 1 else []
+
+
+def _images_in(folder: Path) -> list[str]:
+    return sorted(name for name in shown_in(folder) if ending_of(name) in _IMAGES)
+
+
+def _read_images(folder: Path) -> Dataset:
+    """Read the images of a client, without labels."""
+    files = [{"bytes": None, "path": str(folder / name)} for name in _images_in(folder)]
+    return Dataset(folder.name, decode_images(files, f"'{folder}'"), None, [])
 
 
 def held_instead(folder: Path) -> str:
