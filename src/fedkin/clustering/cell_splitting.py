@@ -58,7 +58,7 @@ def cell_scatter(offsets: Tensor, labels: Tensor, centres: int) -> Tensor:
         torch.bincount(labels, offsets[:, a] * offsets[:, b], centres)
         for a, b in zip(first.tolist(), second.tolist(), strict=True)
     ]
-    return torch.stack(columns, dim=1)
+    return torch.stack(columns, dim=1).double()  # without points, counts are whole numbers despite their weights
 
 
 def cell_deviations(second: Tensor, shift: Tensor, pairs: tuple[Tensor, Tensor]) -> Tensor:

@@ -83,6 +83,9 @@ class Federation(ABC):
         Signatures of these keys, by client, where clients sign; part of a checkpoint.
     attempts : int
         Number of attempts at a client that gives no usable reply, where all are needed.
+    hides_sums : bool
+        Whether sums over clients are hidden even if the run does not ask for it: between machines, where a server
+        would see each client's part, and not in one process, where nobody is hidden from anybody.
     has_latecomers : bool
         Whether clients that are silent when all are needed may still take part later, rather than being left out.
     clients : dict of int to Client
@@ -92,6 +95,7 @@ class Federation(ABC):
     """
 
     attempts: ClassVar[int] = MAX_ATTEMPTS
+    hides_sums: ClassVar[bool] = True
     has_latecomers: ClassVar[bool] = False
 
     def __init__(self, ids: Sequence[int], seed: int = 0) -> None:

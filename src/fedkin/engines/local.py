@@ -95,6 +95,8 @@ class LocalFederation(Federation):
         Called with (clients done, clients asked) during an exchange.
     """
 
+    hides_sums = False
+
     def __init__(
         self,
         clients: Sequence[Client],

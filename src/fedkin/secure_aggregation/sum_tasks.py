@@ -145,7 +145,7 @@ def _hidden(client: Client, reply: Payload, payload: Payload) -> Tensor:
     Raises ValueError if a number of the reply cannot be summed, or a key is invalid.
     """
     keys = keys_of(payload)
-    values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
+    values = torch.cat([values_of(reply, Term(**term)) for term in payload["terms"]])
     whole = encode(values, len(keys)).numpy().view(np.uint64)
     publics = dict(zip(payload["dealers"], rows_of(payload["publics"][:, PAIRS]), strict=True))
     shares = _shares_context(payload, keys)
@@ -181,7 +181,7 @@ def question(payload: Payload) -> bytes:
     return sha256(to_bytes(owned(asked))).digest()
 
 
-def _values(reply: Payload, term: Term) -> Tensor:
+def values_of(reply: Payload, term: Term) -> Tensor:
     """Return the values of one term in a reply, float64 ``(length,)``."""
     value = torch.as_tensor(reply[term.name], dtype=torch.float64)
     if value.shape != torch.Size(term.shape):

@@ -3,13 +3,15 @@
 Hiding is a task like any other, `masked`, around the task whose reply is summed, so every engine can carry it out.
 docs/privacy.md says what it protects and what not.
 
-For methods that only need sums, `ClientSums` masks them where at least three clients take part. Then what each of them
-adds is hidden, whether or not the run asks for secure sums. With fewer clients the server adds up what it receives.
+For methods that only need sums, `ClientSums` masks them where clients are elsewhere and at least three take part. Then
+what each of them adds is hidden, whether or not the run asks for secure sums. Otherwise replies are just added up.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -23,10 +25,10 @@ from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
 from fedkin.core.task import Task
 from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
-from fedkin.secure_aggregation.masks import KEY, content, decode, is_key
+from fedkin.secure_aggregation.masks import KEY, content, decode, encode, is_key
 from fedkin.secure_aggregation.share_tasks import send_key
 from fedkin.secure_aggregation.sum_rounds import SIGNED, distribute, hear, uncover
-from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.sum_tasks import Term, values_of
 
 _ATTEMPTS = 4
 _MAX_ATTEMPTS = 20
@@ -34,8 +36,8 @@ _MAX_ATTEMPTS = 20
 _OTHERS_LOST = "others of its sum were lost"
 _TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
 
-MAX_HIDDEN = 64
-"""Maximum number of clients whose sums are hidden unless the run asks for it: each pair of clients needs a mask."""
+MAX_GROUP = 64
+"""Maximum number of clients in one of `ClientSums`: each pair of them needs a mask, 1.3 MB and 1.3 s a sum for 64."""
 _TIMES = 3
 """How often `ClientSums` asks for a sum."""
 
@@ -192,47 +194,100 @@ def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:
     return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}
 
 
-def can_hide(clients: int) -> bool:
-    """Return whether sums over this number of clients are masked even if the run does not ask for secure sums."""
-    return MIN_CLIENTS <= clients <= MAX_HIDDEN
-
-
 class ClientSums:
     """Sums over all clients present, one exchange after another, and the clients that took part.
 
-    `hidden` says whether the server sees sums alone. `answered` are clients in every sum so far, and `missing` those
-    that are not, and why. `exchanges` is the number of sums asked for.
+    More than 64 clients make groups of their own sums, since the masks of a sum grow with the square of its clients;
+    where a run asks for secure sums, all are one group. Hidden or not, values are rounded alike, so that the sums are
+    the same.
+
+    Attributes
+    ----------
+    hidden : bool
+        Whether the server sees the sums of groups alone.
+    groups : list of list of int
+        The clients of each group.
+    answered : list of int
+        Clients in every sum so far that was asked of them.
+    missing : dict of int to str
+        Clients that are not, and why.
     """
 
     def __init__(self, fed: Federation) -> None:
         if fed.secure_sums:
             check_enough(len(fed.present))
         self.fed = fed
-        self.hidden = fed.secure_sums or can_hide(len(fed.present))
-        self.answered, self.missing, self.exchanges = list(fed.present), dict[int, str](), 0
+        self.hidden = fed.secure_sums or (fed.hides_sums and len(fed.present) >= MIN_CLIENTS)
+        count = 1 if fed.secure_sums else -(-len(fed.present) // MAX_GROUP)
+        # Dealt out in turn, since clients listed side by side may be alike.
+        self.groups = [fed.present[group::count] for group in range(count)]
+        self.answered, self.missing = list(fed.present), dict[int, str]()
+        self._tasks: list[str] = []
+
+    def by_group(self) -> list[ClientSums]:
+        """Return sums over each group alone; who took part is known here as well."""
+        parts = [copy(self) for _ in self.groups]
+        for part, group in zip(parts, self.groups, strict=True):
+            part.groups = [group]
+        return parts
 
     def ask(self, asked: Task, payload: Payload, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor] | None:
         """Have all clients do `asked`; return the sums of their replies, float64, by name, or ``None`` without a sum.
 
         `wanted` are the shapes of the tensors of a reply that are summed.
         """
-        self.exchanges += 1
-        payloads, totals, answered = self.fed.all(**payload), None, list[int]()
-        if self.hidden:
-            terms = [Term(name, shape) for name, shape in wanted.items()]
-            for attempt in range(_TIMES):
-                if attempt:
-                    self.fed.pause(attempt)
-                if found := summed(self.fed, asked, payloads, terms).get(0):
-                    answered, totals = found.clients, found.totals
-                    break
-        elif replies := self.fed.ask_again(asked, payloads, _TIMES, dict(wanted)):
-            answered = list(replies)
-            totals = {name: torch.stack([reply[name].double() for reply in replies.values()]).sum(0) for name in wanted}
-        self.missing.update(self.fed.missing)
-        self.answered = [client for client in self.answered if client in set(answered)]
-        return totals
+        self._tasks.append(asked.name)
+        group_of = {client: group for group, clients in enumerate(self.groups) for client in clients}
+        terms = [Term(name, shape) for name, shape in wanted.items()]
+        sums = (self._hidden if self.hidden else self._plain)(asked, payload, terms, group_of)
+        away = group_of.keys() - {client for one in sums.values() for client in one.clients}
+        self.answered[:] = [client for client in self.answered if client not in away]
+        if not sums:
+            return None
+        return {name: torch.stack([one.totals[name] for one in sums.values()]).sum(0) for name in wanted}
+
+    def _hidden(
+        self, asked: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
+    ) -> dict[int, Sum]:
+        sums: dict[int, Sum] = {}
+        for attempt in range(_TIMES):
+            waiting = {client: group for client, group in group_of.items() if group not in sums}
+            if not waiting:
+                break
+            if attempt:
+                self.fed.pause(attempt)
+            sums |= summed(self.fed, asked, dict.fromkeys(waiting, payload), terms, waiting)
+            self.missing.update(self.fed.missing)
+        return dict(sorted(sums.items()))
+
+    def _plain(
+        self, asked: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
+    ) -> dict[int, Sum]:
+        """Add up replies in the fixed point of secure sums."""
+        sizes = Counter(group_of.values())
+        totals: dict[int, Tensor] = {}
+        replied: dict[int, list[int]] = {group: [] for group in sizes}
+        waiting = sorted(group_of)
+        for attempt in range(_TIMES):
+            if attempt:
+                self.fed.pause(attempt)
+            reasons: dict[int, str] = {}
+            expected = {term.name: term.shape for term in terms}
+            for client, reply in self.fed.stream(asked, dict.fromkeys(waiting, payload), expected):
+                group = group_of[client]
+                try:
+                    whole = encode(torch.cat([values_of(reply, term) for term in terms]), sizes[group])
+                except ValueError as error:
+                    reasons[client] = str(error)
+                else:
+                    totals[group] = totals[group] + whole if group in totals else whole
+                    replied[group].append(client)
+            self.missing.update(self.fed.missing | reasons)
+            waiting = sorted(self.fed.missing)
+            if not waiting:
+                break
+        return {group: Sum(replied[group], _cut(decode(total), terms)) for group, total in sorted(totals.items())}
 
     def facts(self) -> dict[str, object]:
         """Return how the sums were made, for the record."""
-        return {"exchanges": self.exchanges, "sums": "hidden" if self.hidden else "seen by the server"}
+        return {"exchanges": len(self._tasks), "sums": "hidden" if self.hidden else "plain"}

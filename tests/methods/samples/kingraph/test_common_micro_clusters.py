@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
+from fedkin import KinGraph
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.features.pca import moments_of
@@ -22,6 +24,12 @@ from fedkin.methods.samples.kingraph.common_micro_clusters import (
 )
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.secure_aggregation.sums import ClientSums, secure
+
+
+class Elsewhere(LocalFederation):
+    """Federation that hides sums, as those do whose clients are elsewhere."""
+
+    hides_sums = True
 
 
 def raw(d: int) -> dict[str, Any]:
@@ -107,7 +115,7 @@ def test_moments_of_all_are_those_of_the_pool(clients: int, scale: float):
 
 
 def test_the_server_sees_sums_alone_where_three_take_part():
-    fed, seen = LocalFederation(partitioned(blobs(), 3), 0), set()
+    fed, seen = Elsewhere(partitioned(blobs(), 3), 0), set()
     stream = fed.stream
 
     def watched(task: Any, payloads: Any, expected: Any = None) -> Any:
@@ -122,7 +130,7 @@ def test_the_server_sees_sums_alone_where_three_take_part():
 
 def test_few_neighbours_say_nothing():
     few, enough = Client(0, blobs(9)), Client(1, blobs(10))
-    none, some = send_neighbour_scatter.run([few, enough], [{"space": raw(3)}] * 2)
+    none, some = send_neighbour_scatter.run([few, enough], [{"space": raw(3), "seed": 0}] * 2)
     assert none["samples"].item() == 0
     assert not none["scatter"].any()
     assert some["samples"].item() == 10
@@ -153,16 +161,56 @@ def test_many_clients_with_few_samples_are_clustered_as_few_with_many():
         records, clusters = run(clients)
         assert adjusted_rand_score(truth, clusters) > 0.74
         assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
-        assert records[2].values["sums"] == "hidden"
+        assert records[2].values["sums"] == "plain"
         assert records[2].values["exchanges"] < 30
 
 
 def test_with_secure_sums_the_run_is_the_same():
     clients, _ = digits(6)
-    _, clusters = run(clients)
+    plain, clusters = run(clients)
     again, _ = digits(6)
-    _, others = run(again, hidden=True)
-    assert adjusted_rand_score(clusters, others) == 1.0
+    hidden, others = run(again, hidden=True)
+    assert torch.equal(clusters, others)
+    assert [record.values["sums"] for record in (plain[2], hidden[2])] == ["plain", "hidden"]
+
+
+@pytest.mark.parametrize("clients", [5, 130])
+def test_hidden_and_plain_sums_are_the_same_number(clients: int):
+    """Groups of more than 64 clients and clients without a sample in a cell included."""
+    x = blobs(20 * clients, 2)
+    tasks: list[tuple[Any, dict[str, Any], dict[str, tuple[int, ...]]]] = [
+        (send_neighbour_scatter, {"space": raw(2), "seed": 7}, {"samples": (1,), "scatter": (2, 2)}),
+        (
+            send_cell_moments,
+            {"space": raw(2), "centres": x[:50].clone(), "full": torch.arange(9)},
+            {"counts": (50,), "sums": (50, 2), "scatter": (9, 3)},
+        ),
+    ]
+    for task, payload, wanted in tasks:
+        plain, hidden = (ClientSums(kind(partitioned(x, clients), 0)) for kind in (LocalFederation, Elsewhere))
+        assert [len(group) for group in plain.groups] == ([5] if clients == 5 else [44, 43, 43])
+        one, other = plain.ask(task, payload, wanted), hidden.ask(task, payload, wanted)
+        assert one is not None
+        assert other is not None
+        assert not plain.missing
+        assert all(torch.equal(one[name], other[name]) for name in wanted)
+
+
+@pytest.mark.parametrize("count", [70, 100, 300])
+def test_many_small_clients_find_the_clusters_of_few(count: int):
+    rng = np.random.default_rng(0)
+    truth = [rng.integers(0, 3, 20) for _ in range(count)]
+    clients = [rng.normal(size=(20, 2)) + labels[:, None] * 9 for labels in truth]
+    found = KinGraph().fit(clients)
+    assert found.n_clusters_ == 3
+    assert adjusted_rand_score(np.concatenate(truth), np.concatenate(found.labels_)) > 0.99
+
+
+def test_a_client_whose_numbers_are_beyond_a_sum_is_named():
+    sums = ClientSums(LocalFederation([*partitioned(blobs(), 3), Client(3, torch.full((9, 3), 1e30))], 0))
+    assert sums.ask(send_cell_sums, {"space": raw(3), "centres": torch.zeros(1, 3)}, {"sums": (1, 3)}) is not None
+    assert sums.answered == [0, 1, 2]
+    assert "beyond" in sums.missing[3]
 
 
 def test_lost_clients_are_named_and_the_others_clustered():
@@ -215,7 +263,7 @@ def test_scatter_is_sent_of_centres_with_samples_enough_for_two_alone(monkeypatc
 def test_with_two_of_three_left_the_clients_own_micro_clusters_are_used_and_it_is_said():
     clients, truth = digits(3)
     fed, method = (
-        LocalFederation(clients, 0, failures=[(exchange, 0) for exchange in range(4, 99)]),
+        Elsewhere(clients, 0, failures=[(exchange, 0) for exchange in range(4, 99)]),
         KinGraphMethod(min_members=20),
     )
     state, records = method.init(fed), []
@@ -228,7 +276,7 @@ def test_with_two_of_three_left_the_clients_own_micro_clusters_are_used_and_it_i
     assert adjusted_rand_score(truth[599:], torch.cat([client.state["clusters"] for client in clients[1:]])) > 0.5
 
 
-def test_common_micro_clusters_are_chosen_where_clients_have_few_samples_and_sums_are_hidden():
-    for count, least, common in ((3, 5, False), (3, 20, True), (2, 20, False), (20, 5, True), (70, 2, False)):
+def test_common_micro_clusters_are_chosen_where_clients_have_few_samples():
+    for count, least, common in ((3, 5, False), (3, 20, True), (2, 20, False), (20, 5, True), (70, 2, True)):
         clients, _ = digits(count)
         assert KinGraphMethod(min_members=least).init(LocalFederation(clients, 0)).common is common

@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.cell_splitting import CellMoments, cell_deviations, cell_scatter, scatter_pairs, split_cells
+from fedkin.clustering.micro_clusters import merged_nodes
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
-from fedkin.core.replies import doubles, positive, reals, whole
+from fedkin.core.replies import doubles, is_count, positive, reals, whole
+from fedkin.core.seeds import draw_seed
 from fedkin.data.preparing.encoding.fixed_point import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (
@@ -73,14 +75,21 @@ def send_feature_scatter(client: Client, payload: Payload) -> Payload:
     return {"scatter": lower_triangle(scatter)}
 
 
-@client_task(takes={"space": SPACE}, holds={"samples": whole(1), "scatter": doubles("components", "components")})
+@client_task(
+    takes={"space": SPACE, "seed": is_count},
+    holds={"samples": whole(1), "scatter": doubles("components", "components")},
+)
 def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
-    """Send the scatter between neighbours times the number of samples, and that number; zeros for too few."""
+    """Send the scatter between neighbours times the number of samples, and that number; zeros for too few.
+
+    Samples are drawn by the payload's seed: the client's generator depends on how many exchanges a sum takes.
+    """
     width = payload["space"]["directions"].shape[1]
     samples = len(client) if len(client) >= fewest_samples(width) else 0
     scatter = torch.zeros(width, width, dtype=torch.float64)
     if samples:
-        scatter = samples * local_scatter(client_points(client, payload["space"]), client.rng)
+        rng = torch.Generator().manual_seed(payload["seed"])
+        scatter = samples * local_scatter(client_points(client, payload["space"]), rng)
     return {"samples": torch.tensor([samples]), "scatter": scatter}
 
 
@@ -177,10 +186,14 @@ class SumsPath:
         return state.without_differences(*found, self.local_whitening), {}
 
     def _nodes(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
-        found = common_micro_clusters(sums, state.space, self.min_members, min(self.max_nodes, _MAX_CENTRES))
-        if found is None or not len(found[1]):
+        most = min(self.max_nodes, _MAX_CENTRES)
+        parts = [common_micro_clusters(part, state.space, self.min_members, most) for part in sums.by_group()]
+        found = [part for part in parts if part is not None and len(part[1])]
+        if not found:
             return None, {}
-        return replace(state, centroids=found[0], counts=found[1]), {"micro_clusters": len(found[1])}
+        pooled, counts = (torch.cat(part) for part in zip(*found, strict=True))
+        nodes = merged_nodes(pooled, counts, self.max_nodes, sums.fed.rng("condensed"))
+        return replace(state, centroids=nodes.centroids, counts=nodes.counts), {"micro_clusters": len(counts)}
 
 
 def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMoments | None:
@@ -212,7 +225,8 @@ def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMomen
 def summed_differences(sums: ClientSums, space: Payload) -> tuple[Tensor, int] | None:
     """Return the mean scatter between neighbours, float64 ``(d, d)``, and its samples; ``None`` if the sum failed."""
     width = space["directions"].shape[1]
-    found = sums.ask(send_neighbour_scatter, {"space": space}, {"samples": (1,), "scatter": (width, width)})
+    payload = {"space": space, "seed": draw_seed(sums.fed.rng("neighbours"))}
+    found = sums.ask(send_neighbour_scatter, payload, {"samples": (1,), "scatter": (width, width)})
     if found is None:
         return None
     samples = round(float(found["samples"]))

@@ -44,7 +44,7 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
 )
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
-from fedkin.secure_aggregation.sums import can_hide
+from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
 
 _SMOOTHING, _MAX_BROADCAST = 10, 2_000
 """Smoothing of images by default, and maximum number of nodes sent to all clients; with more this improves nothing."""
@@ -110,10 +110,10 @@ class KinGraphMethod(SampleMethod):
     common_micro_clusters : bool or "auto"
         Whether clients describe their samples by the same micro-clusters, found from some 20 sums over all of
         them, see `common_micro_clusters`. `min_members` then holds over all clients together, and it hardly
-        matters how samples are spread over clients; points are not smoothed. With 3 to 64 clients the sums are secure:
-        the server does not see a client's part; otherwise it does, and a part can be of single samples. "auto" uses
-        them where a run asks for secure sums; else with 3 to 64 clients that have fewer than 40 times `min_members`
-        samples on average, as long as three reply.
+        matters how samples are spread over clients; points are not smoothed. More than 64 clients do so in groups of
+        at most 64. With three clients or more the sums are secure: the server does not see a client's part; with fewer
+        it does, and a part can be of single samples. "auto" uses them where a run asks for secure sums; else with three
+        clients or more that have fewer than 40 times `min_members` samples on average, as long as three reply.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
     max_nodes : int
@@ -300,7 +300,8 @@ class KinGraphMethod(SampleMethod):
             return fed.secure_sums and self.epsilon is None
         common, most = self.common_micro_clusters, max(counts.values())
         if common == "auto":
-            common = can_hide(len(counts)) and sum(counts.values()) < _FEW_SAMPLES * self.min_members * len(counts)
+            few = sum(counts.values()) < _FEW_SAMPLES * self.min_members * len(counts)
+            common = few and len(counts) >= MIN_CLIENTS
         if not common and most < self.min_members:
             raise FedkinError(
                 f"method.min_members is {self.min_members}, and no client has more than {most} samples; set it lower."
