@@ -37,7 +37,7 @@ _OTHERS_LOST = "others of its sum were lost"
 _TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
 
 MAX_GROUP = 64
-"""Maximum number of clients in one of `ClientSums`: each pair of them needs a mask, 1.3 MB and 1.3 s a sum for 64."""
+"""Maximum number of clients in one of `ClientSums`: each pair of them needs masks; in one process 64 take 1 s a sum."""
 _TIMES = 3
 """How often `ClientSums` asks for a sum."""
 
