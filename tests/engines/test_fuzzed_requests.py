@@ -18,7 +18,7 @@ from fedkin.core import FedkinError, Task
 from fedkin.core.errors import RefusalError
 from fedkin.core.refusals import failed_there
 from fedkin.core.table import Column, Kind, Table
-from fedkin.core.task import _TASKS
+from fedkin.core.tasks import _TASKS
 from fedkin.data.preparing.encoding.encoding import Mode, TableEncoding
 from fedkin.data.preparing.encoding.scaling import moments, shapes, table_columns
 from fedkin.data.preparing.encoding.statistics import column_sums

@@ -13,7 +13,7 @@ from fedkin.core.client import LASTING
 from fedkin.core.files import FileError
 from fedkin.core.noise import normal
 from fedkin.core.replies import is_number
-from fedkin.core.task import _TASKS, known_task
+from fedkin.core.tasks import _TASKS, known_task
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.data.preparing.encoding.scaling import shapes, squares
 from fedkin.data.preparing.prepare import arrange_columns

@@ -14,7 +14,7 @@ import pictures
 import planted
 from fedkin import flower
 from fedkin.core import FedkinError
-from fedkin.core.task import Task
+from fedkin.core.tasks import Task
 from fedkin.engines.flower_engine.wire import read
 from fedkin.flower import query
 from fedkin.methods.clients import client_tasks, fedrc, ladd

@@ -9,7 +9,7 @@ import torch
 import fedkin
 from fedkin.core import Client
 from fedkin.core.errors import RefusalError
-from fedkin.core.task import _TASKS
+from fedkin.core.tasks import _TASKS
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 from fedkin.methods.samples.kingraph.private_kingraph import send_noisy_sums

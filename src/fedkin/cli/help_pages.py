@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from fedkin.cli.other_programs import COMMANDS
-from fedkin.data.reading.dataset_names import EMBEDDED
-from fedkin.experiment.registry import METHODS, SCENARIOS
+from fedkin.core.errors import FedkinError
+from fedkin.core.files import read_tables, similar_path
+from fedkin.data.reading.dataset_names import EMBEDDED, check_source
+from fedkin.experiment.registry import METHODS, SCENARIOS, target_of
 
 SECTIONS = ("Runs", "Finished runs", "Many runs", "More")
 """What `fedkin --help` divides commands into, in order."""
@@ -78,24 +81,53 @@ class Group(click.Group):
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions alone
-    """Parameter type of a text that the shell completes to one of some names or, with `files`, to a path.
+    """Parameter type of a name, which is checked before anything heavy is imported, and which the shell completes.
 
-    `names` is called only for completion, as importing them may take time.
+    `names` are what the shell completes to or, with `files`, to a path; `check` raises FedkinError if a value is no
+    name and no path.
     """
 
     name = "text"
 
-    def __init__(self, names: Callable[[], Iterable[str]], files: bool = False) -> None:
-        self._names, self._files = names, files
+    def __init__(
+        self, names: Callable[[], Iterable[str]], files: bool = False, check: Callable[[str], object] | None = None
+    ) -> None:
+        self._names, self._files, self._check = names, files, check
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if self._check is not None:
+            self._check(value)
+        return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         found = [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
         return found if found or not self._files else [CompletionItem(incomplete, type="file")]
 
 
-METHOD = Name(lambda: METHODS, files=True)
-SCENARIO = Name(lambda: SCENARIOS)
-DATA = Name(lambda: EMBEDDED, files=True)
+def _check_experiment(value: str) -> None:
+    """Check a method's name or an experiment's file; what the file says is checked when it is read."""
+    if not value.endswith(".toml"):
+        target_of("method", value)
+    elif not Path(value).is_file():
+        read_tables(Path(value))
+
+
+METHOD = Name(lambda: METHODS, files=True, check=_check_experiment)
+SCENARIO = Name(lambda: SCENARIOS, check=lambda name: target_of("scenario", name))
+DATA = Name(lambda: EMBEDDED, files=True, check=check_source)
+
+
+class RunFolder(click.Path):
+    """Parameter type of a run's folder, which exists."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        folder = Path(super().convert(value, param, ctx))
+        if not folder.exists():
+            raise FedkinError(f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}")
+        return folder
 
 
 def _write_parameters(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:

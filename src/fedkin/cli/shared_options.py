@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fedkin.cli.help_pages import DATA, SCENARIO, Argument
+from fedkin.cli.help_pages import DATA, SCENARIO, Argument, RunFolder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +21,7 @@ def argument(name: str, help: str, **more: Any) -> Callable[[F], F]:
     return click.argument(name, cls=Argument, help=help, **more)
 
 
-folders = argument("folders", "Folders of runs.", metavar="RUN...", type=PATH, nargs=-1, required=True)
+folders = argument("folders", "Folders of runs.", metavar="RUN...", type=RunFolder(), nargs=-1, required=True)
 clients = click.option("--clients", type=int, help="Number of clients.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but warnings and errors.")
@@ -33,7 +33,7 @@ packages = click.option(
 
 def folder(name: str = "folder", help: str = "Folder of a run.") -> Callable[[F], F]:
     """Add the argument for the folder of a run."""
-    return argument(name, help, metavar="RUN", type=click.Path(path_type=Path, file_okay=False))
+    return argument(name, help, metavar="RUN", type=RunFolder())
 
 
 def out(help: str, **more: Any) -> Callable[[F], F]:

@@ -18,7 +18,7 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, RefusalError, kind_of
 from fedkin.core.method import Method, Record, State
 from fedkin.core.payload import Payload, detached, foreign
-from fedkin.core.task import Task
+from fedkin.core.tasks import Task
 
 _PLAIN = "tensors, numbers, strings, booleans, None, or lists and dicts of them"
 

@@ -16,7 +16,7 @@ from fedkin.core.payload import Payload, Traffic, foreign, payload_bytes
 from fedkin.core.refusals import FAILED, Refusal, Unusable
 from fedkin.core.replies import Expected
 from fedkin.core.seeds import derive_generator
-from fedkin.core.task import Task
+from fedkin.core.tasks import Task
 
 MAX_ATTEMPTS = 20
 """Attempts at an exchange, or at a step, that a run cannot continue without."""

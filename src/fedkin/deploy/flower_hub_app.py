@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import expanded
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.deploy.app_folder import own_packages
 from fedkin.deploy.server_app import refusals_in_the_log, serve
 from fedkin.deploy.site_app import keep, site_of

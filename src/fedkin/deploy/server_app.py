@@ -24,7 +24,7 @@ from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.trusted_packages import named_object
 from fedkin.data.population import Population
 from fedkin.data.preparing.notes.column_notes import notes_on_sites_labels
-from fedkin.data.reading.client_files import expanded
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.label_codes import common_classes
 from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.deploy.attendance import Attendance

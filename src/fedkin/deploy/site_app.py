@@ -14,7 +14,7 @@ from fedkin.core.errors import listing
 from fedkin.core.files import make_private, write_atomically
 from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
-from fedkin.data.reading.client_files import expanded
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.label_columns import note_on_many_classes
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower_engine.node_app import SiteDataError

@@ -15,8 +15,7 @@ from fedkin.core.validation import validation_sentence
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.asked_columns import lines_lacking
-from fedkin.data.reading.client_files import expanded
-from fedkin.data.reading.dataset_names import HUB
+from fedkin.data.reading.dataset_names import HUB, expanded
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions
 from fedkin.engines.site import Site

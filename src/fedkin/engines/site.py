@@ -24,7 +24,7 @@ from fedkin.core.noise import Secret
 from fedkin.core.refusals import failed_there
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
-from fedkin.core.task import Task, known_task
+from fedkin.core.tasks import Task, known_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.data.reading.asked_columns import check_asked

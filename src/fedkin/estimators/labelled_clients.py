@@ -20,8 +20,9 @@ from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.alike_clients import said_once
-from fedkin.data.reading.client_files import expanded, read_file
+from fedkin.data.reading.client_files import read_file
 from fedkin.data.reading.dataset import Dataset, are_whole, fractions, fractions_once
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame

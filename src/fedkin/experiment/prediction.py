@@ -13,8 +13,9 @@ from fedkin.core.contract import predicted_clusters
 from fedkin.core.errors import listing, refuse
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import client_name, position_of, short_names
-from fedkin.data.reading.client_files import expanded, files_of_clients
+from fedkin.data.reading.client_files import files_of_clients
 from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.label_codes import as_called
 from fedkin.experiment.label_files import as_csv, as_objects, cluster_columns, membership_columns, row_names
 from fedkin.experiment.outputs import SavedResult, load_found

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.payload import Payload
 from fedkin.core.replies import is_count, is_list, is_text, octets
-from fedkin.core.task import client_task
+from fedkin.core.tasks import client_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.secure_aggregation.client_checks import (
     DEALERS,

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedkin.core.federation import Federation
 from fedkin.core.payload import Payload
 from fedkin.core.refusals import refusal
-from fedkin.core.task import Task
+from fedkin.core.tasks import Task
 from fedkin.secure_aggregation.client_checks import OTHER_KEY, TAG
 from fedkin.secure_aggregation.masks import KEY, content, context_of, is_key, rows_of
 from fedkin.secure_aggregation.sealed_shares import KINDS, PAIRS, SEALED

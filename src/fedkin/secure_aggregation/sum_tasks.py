@@ -16,7 +16,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, is_count, is_list, is_name, is_shape, is_text, octets
-from fedkin.core.task import Task, client_task, known_task
+from fedkin.core.tasks import Task, client_task, known_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.secure_aggregation.client_checks import (
     DEALERS,

@@ -23,7 +23,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Federation
 from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
-from fedkin.core.task import Task
+from fedkin.core.tasks import Task
 from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
 from fedkin.secure_aggregation.masks import KEY, content, decode, encode, is_key
 from fedkin.secure_aggregation.share_tasks import send_key

@@ -21,8 +21,9 @@ from fedkin.data.preparing.encoding.scaling import Scaling, restore_scaling
 from fedkin.data.preparing.new_rows import notes_on_new_rows
 from fedkin.data.preparing.notes.data_notes import beside
 from fedkin.data.reading.arrays import as_dataset, plain_numbers
-from fedkin.data.reading.client_files import expanded, read_file
+from fedkin.data.reading.client_files import read_file
 from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.image_ranges import as_in_fit
 from fedkin.data.reading.logarithms import on_their_scale
 from fedkin.data.reading.sources import load

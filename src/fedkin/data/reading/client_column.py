@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
-from fedkin.data.reading.dataset_names import EMBEDDED, HUB
+from fedkin.data.reading.dataset_names import EMBEDDED, HUB, expanded, missing
 from fedkin.data.reading.huggingface import decode_images
 from fedkin.data.reading.image_ranges import mixed_images
 from fedkin.data.reading.label_codes import with_one_code
@@ -283,29 +282,6 @@ def read_file(
     if not path.is_file():
         raise FedkinError(f"'{path}' is no regular file, but {'a directory' if path.is_dir() else 'a pipe or device'}.")
     return READERS[ending_of(path)](path, label, cluster, options)
-
-
-def expanded(source: str) -> Path:
-    """Return the path with ``~`` replaced by the home directory.
-
-    Raises FedkinError if there is no such user.
-    """
-    try:
-        return Path(source).expanduser()
-    except RuntimeError as error:
-        raise FedkinError(f"'{source}' begins with the home of a user that this machine does not know.") from error
-
-
-def missing(source: str, path: Path) -> FedkinError:
-    """Return an error for a name or path that does not exist, which suggests the nearest one that does."""
-    root = os.environ.get("FEDKIN_DATA")
-    near = similar_path(path, {name: name for name in (*EMBEDDED, *(shown_in(expanded(root)) if root else ()))})
-    if ending_of(path) in READERS or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
-        wanted = near or "give a file, a directory or the name of a data set."
-        return FedkinError(f"'{source}' does not exist; {wanted}")
-    places = f"neither embedded ({', '.join(EMBEDDED)}) nor a path nor below FEDKIN_DATA"
-    hub = f"data set of the Hugging Face hub is asked for by 'hf:{source}'."
-    return FedkinError(f"'{source}' is {places}; {f'{near} A {hub}' if near else f'a {hub}'}")
 
 
 def _called(client: str) -> str:

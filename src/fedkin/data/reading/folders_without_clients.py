@@ -11,11 +11,11 @@ from fedkin.data.reading.client_files import (
     READERS,
     SPLIT,
     UNREAD_TABLES,
-    expanded,
     folders_of_tables,
     held_instead,
     holds_clients,
 )
+from fedkin.data.reading.dataset_names import expanded
 
 _LIKELY_CLIENTS = (*UNREAD_TABLES, ".csv.zip", ".npy")
 _ADVICE = {".npy": "save each as .npz, with an array x, and labels y"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,17 +13,9 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.files import ending_of
 from fedkin.core.table import Table
-from fedkin.data.reading.client_files import (
-    OTHER_TABLES,
-    READERS,
-    expanded,
-    holds_clients,
-    missing,
-    not_read,
-    read_file,
-)
+from fedkin.data.reading.client_files import OTHER_TABLES, READERS, holds_clients, not_read, read_file
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError
-from fedkin.data.reading.dataset_names import EMBEDDED, HUB
+from fedkin.data.reading.dataset_names import EMBEDDED, HUB, below_fedkin_data, expanded, missing
 from fedkin.data.reading.folders_without_clients import only_folders_of_tables, only_other_tables
 from fedkin.data.reading.huggingface import read_huggingface
 from fedkin.data.reading.logarithms import on_their_scale
@@ -105,7 +95,7 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         return replace(read, y=None, classes=[]) if label == NO_LABELS else read
     if source.startswith(HUB):
         name = source.removeprefix(HUB)
-        return _read_kept(str(_below_fedkin_data(name) or name), source, label, split, cluster, options)
+        return _read_kept(str(below_fedkin_data(name) or name), source, label, split, cluster, options)
     path = expanded(source)
     if path.is_dir():
         if (sentence := only_other_tables(path) or only_folders_of_tables(source)) is not None:
@@ -129,7 +119,7 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         if path.is_file():
             raise not_read(source, ", or a directory")
         raise FedkinError(f"'{source}' is no regular file; allowed: {', '.join(READERS)}, or a directory.")
-    mirrored = _below_fedkin_data(source)
+    mirrored = below_fedkin_data(source)
     if mirrored is not None:
         return _read_kept(str(mirrored), source, label, split, cluster, options)
     raise missing(source, path)
@@ -187,14 +177,6 @@ def _read_kept(
     table = None if kept.table is None else replace(kept.table, values=kept.table.values.clone())
     x = kept.x.clone() if table is None else table.values
     return replace(kept, name=source, x=x, y=None if kept.y is None else kept.y.clone(), table=table, clusters=clusters)
-
-
-def _below_fedkin_data(name: str) -> Path | None:
-    root = os.environ.get("FEDKIN_DATA")
-    if not root:
-        return None
-    candidates = [expanded(root) / spelling for spelling in (name, name.replace("-", "_"))]
-    return next((path for path in candidates if path.is_dir()), None)
 
 
 def _only_train(source: str, split: str) -> None:

@@ -18,9 +18,10 @@ from fedkin.core.files import ending_of, stem_of, write_atomically
 from fedkin.core.keywords import checked_keywords
 from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
-from fedkin.data.reading.client_files import READERS, expanded
+from fedkin.data.reading.client_files import READERS
 from fedkin.data.reading.columns import as_text
 from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.tables import as_frame
 from fedkin.studies.compare.compare import PLAN, Options, compared
 from fedkin.studies.compare.compare_arguments import given_names, given_settings, said_in_python

@@ -5,7 +5,7 @@ import torch
 
 from fedkin.core import Client, FedkinError, Payload, Task, client_task
 from fedkin.core.replies import is_count
-from fedkin.core.task import known_task
+from fedkin.core.tasks import known_task
 from fedkin.core.trusted_packages import trusted_packages
 
 
