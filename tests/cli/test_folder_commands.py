@@ -36,7 +36,7 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
         ("predict run digits --client 3", "run has no client 3; "),
         ("assign run wine", "'wine' has the class 'class_0', which the run does not know."),
         ("assign run plain.npz", "'plain.npz' has no labels, by which a client finds its cluster; "),
-        ("assign nowhere digits", "'nowhere' does not exist; give the folder of a finished run."),
+        ("assign nowhere digits", "'nowhere' does not exist; give the folder of a run."),
     ):
         assert fedkin(*arguments.split()) == 2, arguments
         shown = capsys.readouterr()
@@ -99,7 +99,7 @@ def test_a_run_is_cut_again_into_a_folder_beside_it(capsys: pytest.CaptureFixtur
         (["run"], "Give either a number of clusters, as --clusters 5, or a resolution, as --resolution 0.5."),
         (["run", "--clusters", "4"], "run-4-clusters is not an empty folder; give another --out."),
         (["run", "--clusters", "0"], "'method.n_clusters' is 0 on the command line"),
-        (["nowhere", "--clusters", "2"], "nowhere holds no run"),
+        (["nowhere", "--clusters", "2"], "'nowhere' does not exist"),
     ):
         assert fedkin("cut", *arguments) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
@@ -125,7 +125,7 @@ def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.Captu
         (["run", "--client", "3"], "Client 3 of run is forgotten already."),
         (["run", "--client", "north"], "run has no client north; allowed: 0 to 9."),
         (["run", "--client", "1", "--in-place", "-o", "other"], "--in-place and --out were both given"),
-        (["nowhere", "--client", "2"], "nowhere holds no run"),
+        (["nowhere", "--client", "2"], "'nowhere' does not exist"),
     ):
         assert fedkin("forget", *arguments) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")

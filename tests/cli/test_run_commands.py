@@ -179,6 +179,7 @@ def test_a_method_that_finds_the_number_has_no_default_number_to_mention(tmp_pat
 
 
 def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    Path("a b/c=d").mkdir(parents=True)
     assert fedkin("run", "toy", "--scenario", "toy", "--clients", "2", "--seed", "4", "--data", "a b/c=d") == 0
     folder = "runs/toy-c-d-seed4"
     shown = capsys.readouterr()
@@ -297,9 +298,11 @@ def test_a_run_resumes_on_a_device_that_is_there_and_that_its_method_uses(
 
 @pytest.mark.parametrize("words", ["pretrain digits", "predict run digits", "attack run"])
 def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     out = tmp_path / "out"
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
     assert fedkin(*words.split(), "--out", str(out), "--device", "abacus") == 2
     assert capsys.readouterr().err.startswith("fedkin: '--device' is 'abacus'; it should be auto or a device of this")
     assert not out.exists()

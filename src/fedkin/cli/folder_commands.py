@@ -13,7 +13,7 @@ import click
 
 from fedkin.cli import shared_options
 from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop, warn
-from fedkin.cli.help_pages import DATA
+from fedkin.cli.help_pages import SAMPLES
 
 _SECTION = "Finished runs"
 _MAX_NAME = 100
@@ -48,7 +48,7 @@ def report(folder: Path, quiet: bool) -> None:
 @app.command(section=_SECTION)
 @shared_options.folder(help="Folder of a finished run.")
 @shared_options.argument(
-    "data", "New samples: anything --data takes, or a folder with one file per client.", metavar="DATA", type=DATA
+    "data", "New samples: anything --data takes, or a folder with one file per client.", metavar="DATA", type=SAMPLES
 )
 @click.option("--label", metavar="COLUMN", help="Column of labels to leave out.")
 @click.option("--client", metavar="NAME", help="Client of the run whose model predicts, by name or number.")
@@ -92,7 +92,7 @@ def _options_of_new_rows() -> Iterator[None]:
 
 @app.command(section=_SECTION)
 @shared_options.folder(help="Folder of a finished run.")
-@shared_options.argument("data", "The client's samples: anything --data takes.", metavar="DATA", type=DATA)
+@shared_options.argument("data", "The client's samples: anything --data takes.", metavar="DATA", type=SAMPLES)
 @click.option("--label", metavar="COLUMN", help="Column of labels, if it has neither the run's nor a usual name.")
 @_decimal
 @_encoding

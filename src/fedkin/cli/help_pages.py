@@ -114,7 +114,8 @@ def _check_experiment(value: str) -> None:
 
 METHOD = Name(lambda: METHODS, files=True, check=_check_experiment)
 SCENARIO = Name(lambda: SCENARIOS, check=lambda name: target_of("scenario", name))
-DATA = Name(lambda: EMBEDDED, files=True, check=check_source)
+DATA = Name(lambda: EMBEDDED, files=True)
+SAMPLES = Name(lambda: EMBEDDED, files=True, check=check_source)
 
 
 class RunFolder(click.Path):

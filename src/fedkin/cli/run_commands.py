@@ -12,8 +12,9 @@ import click
 
 from fedkin.cli import shared_options
 from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
-from fedkin.cli.help_pages import DATA, METHOD
+from fedkin.cli.help_pages import DATA, METHOD, SAMPLES
 from fedkin.cli.other_programs import setting_of
+from fedkin.data.reading.dataset_names import check_source
 
 if TYPE_CHECKING:
     from fedkin.experiment.config import Config
@@ -70,6 +71,8 @@ def run(
     if given is not None and (setting := setting_of(given)):
         stop(f"'{given}' is no data set, but a setting; give it as --set {setting}.", REFUSED)
     data = given if data is None else data
+    if data is not None and ":" not in (scenario or "") and not experiment.endswith(".toml"):
+        check_source(data)  # a scenario of one's own may call its data as it likes
     keys = {
         "data.source": data, "scenario.name": scenario, "scenario.clients": clients, "method.n_clusters": clusters,
         "seed": seed, "engine.name": engine, "tracking.to": track or None,
@@ -118,7 +121,7 @@ def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None
 
 
 @app.command(section=_SECTION)
-@shared_options.argument("data", "Data other than the clients': anything --data takes.", metavar="DATA", type=DATA)
+@shared_options.argument("data", "Data other than the clients': anything --data takes.", metavar="DATA", type=SAMPLES)
 @shared_options.out("File for the encoder; training resumes from it.", required=True)
 @click.option("--model", metavar="NAME", default="auto", help="An autoencoder from `fedkin list`.")
 @click.option("--epochs", type=int, default=20, help="Passes over the data.")

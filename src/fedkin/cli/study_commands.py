@@ -12,6 +12,8 @@ import click
 
 from fedkin.cli import shared_options
 from fedkin.cli.app import app, interruptible
+from fedkin.data.reading.dataset_names import check_source
+from fedkin.experiment.registry import is_known
 
 _SECTION = "Many runs"
 
@@ -60,6 +62,8 @@ def compare(
 ) -> None:
     """Run the methods that suit some data, and recommend one. Methods are ranked with or without labels."""
     began = time.monotonic()
+    if not is_known("scenario", what) and not what.endswith(".toml"):
+        check_source(what)
     from fedkin.studies.compare import Options, compared, question_of
     from fedkin.studies.compare.comparison_terminal import print_comparison, shown, unseen
 

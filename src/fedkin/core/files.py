@@ -7,15 +7,16 @@ import functools
 import os
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedkin.core.errors import FedkinError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -232,6 +233,8 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
     `remedy` is the consequence of a damaged file, the end of the error message. Raises FileError if it cannot be read,
     is no JSON, or holds anything else.
     """
+    from pydantic import ValidationError
+
     check_regular(path)
     try:
         read: T = _adapter(kind).validate_json(path.read_bytes(), strict=True)
@@ -240,8 +243,12 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
     return read
 
 
-_adapter: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
-"""What checks a kind; making one takes longer than a thousand checks."""
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what checks a kind; making one takes longer than a thousand checks."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def room() -> int:

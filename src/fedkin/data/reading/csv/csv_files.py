@@ -272,7 +272,7 @@ def _unpacked(content: bytes, where: str) -> bytes:
     """Return the bytes of a file, unpacked if it is a gzip archive, whatever it is called."""
     if not content.startswith(_GZIP):
         return content
-    with gzip.open(io.BytesIO(content)) as packed:
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
         pieces = []
         while piece := packed.read(_PIECE):
             pieces.append(piece)
