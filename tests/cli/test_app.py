@@ -27,7 +27,7 @@ REFUSED = [
         "compare nosuch",
         "pretrain nowhere.csv --out encoder",
     ),
-    *("pretrain nowhere.csv --out encoder", "benchmark nothing", "list nosuch", "federation init nosuch", "report"),
+    *("pretrain nowhere.csv --out encoder", "benchmark nothing", "list nosuch", "report"),
 ]
 """Commands whose arguments, names and paths alone are wrong."""
 
