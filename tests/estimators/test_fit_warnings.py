@@ -32,7 +32,7 @@ def test_another_unit_is_one_warning_where_fit_is_called() -> None:
 
 def test_many_questions_are_one_warning_with_the_first_of_them() -> None:
     coded = meters(0).assign(
-        **{f"c{code}": np.where(np.arange(60) < 4, code, np.arange(60)) for code in (777, 888, 998, 999)}
+        **{f"c{code}": np.where(np.arange(60) < 5, code, np.arange(60)) for code in (777, 888, 998, 999)}
     )
     with pytest.warns(
         UserWarning, match=r"'c777' .* 'c888' .* 'c998' .* \.\.\. and 1 more\. See preparation_.notes\.$"
@@ -83,14 +83,14 @@ def test_rows_of_no_group_are_counted() -> None:
 
 
 def test_what_looks_wrong_in_labelled_clients_is_in_the_notes_and_a_warning() -> None:
-    rows = {"age": [*range(40, 58), 999, 999, 999], "ill": ["mild", "severe", "Mild"] * 7}
+    rows = {"age": [*range(40, 56), *[999] * 5], "ill": ["mild", "severe", "Mild"] * 7}
     clients = {name: pd.DataFrame(rows) for name in ("north", "south")}
     with pytest.warns(UserWarning, match="^The data look wrong, .* Labels that .* Column 'age' holds 999, .* See prep"):
         model = fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit(clients, "ill")
     assert model.preparation_.notes == [
         "Labels that differ in spelling alone are different classes: 'Mild', 'mild'; spell them alike if they are "
         "the same.",
-        "Column 'age' holds 999, far above all other values, in 3 rows of north, 3 rows of south; if it is no true "
+        "Column 'age' holds 999, far above all other values, in 5 rows of north, 5 rows of south; if it is no true "
         "value but stands for a missing one, read the files with pandas.read_csv(..., na_values={'age': [999]}) and "
         "give the DataFrames.",
     ]

@@ -107,7 +107,7 @@ def test_limits_and_ranges_are_said_in_numbers_not_logarithms():
     found = prepare(federation(table(log("a", *far), number("b", *range(200)))))
     (note,) = found.notes
     assert note.startswith("Some values are far from all others and count as a limit: 'a' above ")
-    assert " (up to 3,000,000,000,000)" in note
+    assert "3,000,000,000,000" not in note
     grams = [own * 1000 for own in amounts(1, spread=0.1)]
     fed = federation(*(table(log("a", *own), number("b", *range(60))) for own in (amounts(2, spread=0.1), grams)))
     assert prepare(fed, names=["north", "south"]).questions == (
@@ -131,13 +131,13 @@ def test_new_rows_that_are_far_are_named_by_their_numbers():
 
 
 def test_notes_on_cells_are_those_on_the_numbers():
-    own = [*range(100, 160), 99999, 99999, 99999]
+    own = [*range(100, 158), *[99999] * 5]
     rows = number("b", *(37 * row % 63 for row in range(63)))
     assert notes_on_cells({"north": table(log("a", *own), rows)}) == notes_on_cells({
         "north": table(number("a", *own), rows)
     })  # fmt: skip
     assert notes_on_cells({"north": table(log("a", *own), rows)})[0].startswith(
-        "Column 'a' holds 99999, far above all other values, in 3 rows of north;"
+        "Column 'a' holds 99999, far above all other values, in 5 rows of north;"
     )
 
 

@@ -192,9 +192,9 @@ def test_columns_taken_for_labels_are_told(tmp_path):
 
 
 def test_codes_of_missing_values_are_told():
-    frames = {"n": pd.DataFrame({"a": [*range(30), 9999, 9999, 9999]}), "s": pd.DataFrame({"a": range(30)})}
+    frames = {"n": pd.DataFrame({"a": [*range(30), *[9999] * 5]}), "s": pd.DataFrame({"a": range(30)})}
     assert ClientFiles(frames).build().notes == (
-        "Column 'a' holds 9999, far above all other values, in 3 rows of n; if it is no true value but stands for a "
+        "Column 'a' holds 9999, far above all other values, in 5 rows of n; if it is no true value but stands for a "
         "missing one, set na_values = {a = [9999]}.",
     )
 

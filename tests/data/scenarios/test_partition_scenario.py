@@ -96,10 +96,10 @@ def test_the_default_number_of_clients_depends_on_the_size_of_the_data():
 
 
 def test_codes_of_missing_values_in_one_file_are_noted(tmp_path):
-    rows = "".join(f"{9999 if row < 3 else row},{'ab'[row % 2]}\n" for row in range(40))
+    rows = "".join(f"{9999 if row < 5 else row},{'ab'[row % 2]}\n" for row in range(40))
     (tmp_path / "all.csv").write_text(f"age,kind\n{rows}")
     scenario = Iid(str(tmp_path / "all.csv"), label="kind", clients=2)
     assert scenario.build(0).notes == (
-        "Column 'age' holds 9999, far above all other values, in 3 rows of all.csv; if it is no true value but "
+        "Column 'age' holds 9999, far above all other values, in 5 rows of all.csv; if it is no true value but "
         "stands for a missing one, set na_values = {age = [9999]}.",
     )

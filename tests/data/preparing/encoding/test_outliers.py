@@ -105,7 +105,7 @@ def test_clusters_are_found_beside_outliers(model, frames):
     x, truth = clusters()
     parts = [pd.DataFrame(part, columns=list("abcd")) if frames else part for part in np.array_split(x, 3)]
     model = model.__class__(**model.get_params()).set_params(random_state=0)
-    said = "a single value at client 1, 100000" if frames else "at client 1 are about 1e\\+05, .* or are a few wrong?"
+    said = "a single value at client 1 that" if frames else "at client 1 are about 1e\\+05, .* or are a few wrong?"
     with pytest.warns(UserWarning, match=said):
         model.fit(parts)
     assert adjusted_rand(truth, np.concatenate(model.labels_)) > 0.95
@@ -118,12 +118,12 @@ def test_scaled_by_standard_deviations_alone_outliers_are_the_clusters():
     assert adjusted_rand(truth, np.concatenate(model.labels_)) < 0.1
 
 
-def test_a_note_names_column_limit_and_value():
+def test_a_note_names_column_and_limit():
     x, _ = clusters()
     model = fedkin.KFed(n_clusters=3, random_state=0).fit([pd.DataFrame(x, columns=["age", "b", "c", "d"])])
     [note] = [note for note in model.preparation_.notes if "far from all others" in note]
     assert "'age' above" in note
-    assert "(up to 100,000)" in note
+    assert "100,000" not in note, "a single row's value"
     assert "scaling = 'standard'" in note
 
 
@@ -135,7 +135,6 @@ def test_of_arrays_a_note_counts_columns():
     [note] = [note for note in model.preparation_.notes if "far from all others" in note]
     assert "column 1 above" in note
     assert "column 3 below" in note
-    assert "(down to -100,000)" in note
     assert "column 2" not in note
 
 

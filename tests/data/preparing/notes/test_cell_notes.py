@@ -1,26 +1,17 @@
-"""Rare spellings, copies and texts, noted where the data are."""
+"""Copies, sums and texts, noted where the data are; nothing shows a value that few rows share."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from tests.data.preparing.pressures import coded, pressures
 
+from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.reading.client_files import load_clients
 
 
 def notes(clients):
     return notes_on_cells({one.name: one.table for one in load_clients(clients) if one.table is not None})
-
-
-def test_rare_spellings_are_noted_where_they_are():
-    towns = ["Ulm"] * 30 + ["ulm"] * 2 + ["Bonn"] * 28
-    assert notes({"north": coded(130, town=towns), "south": coded(130, town=["Ulm"] * 60)}) == [
-        "Column 'town' of north holds 'Ulm' (30 rows) and 'ulm' (2 rows), which count as different; spell them alike "
-        "if they are the same."
-    ]
-    often = ["Ulm"] * 30 + ["ulm"] * 30  # the clients' reports say so
-    assert notes([coded(130, town=often)]) == []
 
 
 def test_copies_of_files_and_of_rows_are_noted():
@@ -65,15 +56,6 @@ def test_rows_beside_huge_numbers_are_no_copies(spread):
     assert notes({"a": again, "b": again.assign(dose=-0.0)})[-1].startswith("a and b hold the same rows")
 
 
-def test_columns_that_are_text_because_of_some_cells_are_noted():
-    balance = [f"A{at}" if at % 5 == 0 else f"{at}" for at in range(60)]
-    rooms = [f"{at % 4}a" if at % 5 else f"{at % 4}" for at in range(60)]
-    icd = [f"{at:03d}" for at in range(60)]
-    assert notes([coded(130, balance=balance, room=rooms, icd=icd)]) == [
-        "Column 'balance' of Client 0 is taken for text, since 12 of 60 cells are no numbers, such as 'A0'."
-    ]
-
-
 def test_a_row_of_sums_below_a_table_is_noted():
     whole = pd.DataFrame({"town": ["Ulm"] * 30, "beds": range(10, 40), "cost": np.linspace(1.5, 9, 30)})
     total = pd.DataFrame({"town": [None], "beds": [whole["beds"].sum()], "cost": [whole["cost"].sum()]})
@@ -83,16 +65,6 @@ def test_a_row_of_sums_below_a_table_is_noted():
     assert notes({"north": pd.concat([whole.assign(cost=0), total.assign(cost=0)])}) == []
 
 
-def test_spellings_of_free_texts_are_not_noted():
-    titles = [f"dress {chr(97 + at % 26)}{chr(97 + at // 26)}" for at in range(40)]
-    assert (
-        notes(
-            [pd.DataFrame({"title": [*titles, "Dress ba", *titles[:20]], "age": [row * 37 % 61 for row in range(61)]})]
-        )
-        == []
-    )
-
-
 def test_none_as_a_category_is_noted_with_its_cells():
     pain = ["None", "Mild", "Severe"] * 20
     tables = {"north": {"pain": pain}, "south": {"pain": pain, "roof": ["None", "Tiles"] * 30}}
@@ -100,3 +72,18 @@ def test_none_as_a_category_is_noted_with_its_cells():
         "The text 'None' is a category of its own in columns 'pain' (40 cells), 'roof' (30 cells); name it in "
         "na_values if it stands for an empty cell."
     ]
+
+
+def test_no_note_shows_a_value_that_few_rows_share():
+    rng = np.random.default_rng(0)
+    answers = [";".join(rng.permutation(["mail", "app", "visit", "none"])[: 1 + at % 3]) for at in range(60)]
+    rare = coded(9999, every=20).assign(
+        answers=["mail;app;visit;SECRET", *answers[1:]],
+        town=["Ulm"] * 58 + ["uLM"] * 2,
+        mood=[["low", "medium", "high"][at % 2 if at else 2] for at in range(60)],
+        wait=[f"{at % 9}:4{at % 7}" for at in range(60)],
+    )
+    tables = {one.name: one.table for one in load_clients({"north": rare, "south": rare}) if one.table is not None}
+    said = " ".join([*notes_on_cells(tables), *hints_on_cells(tables)])
+    assert "in hours" in said
+    assert not [text for text in ("SECRET", "uLM", "9999", "high", "0:40", "mail") if text in said]

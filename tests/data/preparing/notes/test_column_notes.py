@@ -178,11 +178,11 @@ def test_how_many_cells_are_far_above_all_others_is_said_where_they_are_few():
         return reported(notes_on_ranges, ages, [*large, *ages], ages)
 
     assert note(7400) == [
-        "Column 'smoker' has a single value at client 1, 7400, that is 94 times as large as any other client's; is it "
+        "Column 'smoker' has a single value at client 1 that is 94 times as large as any other client's; is it "
         "mistyped, or does it stand for a missing one?"
     ]
     start = "Column 'smoker' has values at client 1 that are up to 94 times as large as any other client's"
-    assert note(7400, 7400, 7400) == [f"{start}, at most 3 of them near the largest, 7400; {ends}"]
+    assert note(7400, 7400, 7400) == [f"{start}, at most 3 of them near the largest; {ends}"]
     assert note(*(100 * age for age in ages[:54]), 7400) == [f"{start}; {ends}"]
 
 
@@ -217,9 +217,10 @@ def reported(notes_on, *clients):
 
 
 def test_two_codes_that_differ_between_clients_are_mentioned():
-    assert codes([0, 1, 1, 0, 1], [1, 2, 2, 1], [1, 1, 0, 0]) == [
+    assert codes([0, 1] * 5, [1, 2] * 5, [1, 0] * 5) == [
         "Column 'smoker' holds 0 and 1 at clients 0, 2, but 1 and 2 at client 1; do these codes mean the same?"
     ]
+    assert codes([0, 1] * 4, [1, 2] * 5) == [], "values that fewer than five rows share are not shown"
     assert codes([0, 1, 1], [0, 0, 1, 1], [1, 1]) == []
     assert codes([0, 1, 1], [1, 2, 3]) == []
     assert codes([0, 1, 1], [0.5, 1.5]) == []
@@ -229,8 +230,8 @@ def test_two_codes_that_differ_between_clients_are_mentioned():
 def test_numbers_beside_truth_values_must_be_such():
     clients = {"a": reply(9, smoker=(0, 1)), "b": reply(9, smoker=(1, 2)), "c": reply(0, smoker=(0, 0))}
     assert wrong_truths(["smoker"], clients) == [
-        "Column 'smoker' holds truth values at some clients, but numbers from 1 to 2 at client b; write it in one way, "
-        "or name it in drop."
+        "Column 'smoker' holds truth values at some clients, but other numbers than 0 to 1 at client b; write "
+        "it in one way, or name it in drop."
     ]
     assert wrong_truths(["smoker"], {"a": clients["a"], "c": clients["c"]}) == []
 

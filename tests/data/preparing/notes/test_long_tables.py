@@ -18,7 +18,7 @@ def notes(table, made=notes_on_long_tables):
 def test_single_measurements_are_noted():
     long = WIDE.melt("batch", var_name="tag")
     said = (
-        "Rows of north.csv seem to be single measurements: 'value' holds what 'tag' names ('bar', 'temp') for "
+        "Rows of north.csv seem to be single measurements: 'value' holds what 'tag' names for "
         "each 'batch'. Give each a column of its own, as pandas' pivot does, or clusters are these."
     )
     assert notes(long) == [said]

@@ -24,9 +24,9 @@ def notes(clients):
     ],
 )
 def test_a_repeated_value_far_from_all_others_is_noted_with_its_clients(code, shown, place):
-    clients = {"north": coded(code), "south": coded(code, every=20), "west": pd.DataFrame({"pressure": pressures()})}
+    clients = {"north": coded(code), "south": coded(code, every=12), "west": pd.DataFrame({"pressure": pressures()})}
     assert notes(clients) == [
-        f"Column 'pressure' holds {shown}, {place}, in 6 rows of north, 3 rows of south; if it is no true value "
+        f"Column 'pressure' holds {shown}, {place}, in 6 rows of north, 5 rows of south; if it is no true value "
         f"but stands for a missing one, set na_values = {{pressure = [{shown}]}}."
     ]
 

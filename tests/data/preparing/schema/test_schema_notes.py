@@ -116,7 +116,8 @@ def test_notes_name_eight_columns_at_most_and_dates_as_such():
     said = "\n".join(prepare(federation(own, own)).notes)
     assert "'column_7' and 3 more have a single value" in said
     assert "do not differ in them." in said
-    assert "(down to 1950-11-02)" in said
+    assert "1950-11-02" not in said
+    assert "'visit' below 20" in said
 
 
 def test_columns_in_two_spellings_are_not_said_to_be_absent_too():

@@ -128,9 +128,9 @@ def note_on_outliers(
         at, lower, upper = int(limits.at[one]), float(limits.low[one]), float(limits.high[one])
         kind: Kind = kinds[at] if kinds else "number"
         if float(high[at]) > upper:
-            said.append(f"{names[at]} above {rounded(upper, kind)} (up to {rounded(float(high[at]), kind)})")
+            said.append(f"{names[at]} above {rounded(upper, kind)}")
         if float(low[at]) < lower:
-            said.append(f"{names[at]} below {rounded(lower, kind)} (down to {rounded(float(low[at]), kind)})")
+            said.append(f"{names[at]} below {rounded(lower, kind)}")
     if not said:
         return []
     sentence = (

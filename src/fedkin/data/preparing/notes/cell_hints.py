@@ -5,10 +5,12 @@ They are made where the data are, and not sent, as those of `fedkin.data.prepari
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from fedkin.core.errors import listing
 from fedkin.core.table import Table
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.notes.ordered_levels import in_usual_order
 from fedkin.data.reading.values.durations import is_duration
 
@@ -17,34 +19,36 @@ _NAMED = 8
 
 
 def hints_on_cells(tables: Mapping[str, Table]) -> list[str]:
-    """Return hints on the tables of clients, which are given by name: durations, and categories with a usual order."""
-    levels: dict[str, dict[str, None]] = {}
+    """Return hints on the tables of clients, which are given by name: durations, and categories with a usual order.
+
+    Levels are named, so each is in as many rows as a category needs for its name to leave a client.
+    """
+    levels: dict[str, Counter[str]] = {}
     other = set()
     for table in tables.values():
         for column in table.columns:
             if column.kind == "category" and not column.asked:
-                levels.setdefault(column.name, {}).update(dict.fromkeys(column.categories))
+                codes = table.of(column.name)
+                rows = codes[~codes.isnan()].long().bincount(minlength=len(column.categories)).tolist()
+                levels.setdefault(column.name, Counter()).update(dict(zip(column.categories, rows, strict=True)))
             elif column.kind != "number" or not table.of(column.name).isnan().all():
                 other.add(column.name)
     columns: dict[tuple[str, ...], list[str]] = {}
     for name, own in levels.items():
-        if name not in other and (ordered := in_usual_order(own)):
+        if name not in other and min(own.values(), default=0) >= MIN_MEMBERS and (ordered := in_usual_order(own)):
             columns.setdefault(tuple(ordered), []).append(name)
     return [*_on_hours(tables), *(_on_order(names, order) for order, names in columns.items())]
 
 
 def _on_hours(tables: Mapping[str, Table]) -> list[str]:
     """Return a hint on columns of times or durations, which are numbers of hours in all that is said of them."""
-    written: dict[str, str] = {}
-    for table in tables.values():
-        for column in table.columns:
-            if column.kind == "number" and is_duration(column.written):
-                written.setdefault(column.name, column.written)
-    if not written:
+    columns = [column for table in tables.values() for column in table.columns]
+    names = dict.fromkeys(one.name for one in columns if one.kind == "number" and is_duration(one.written))
+    if not names:
         return []
-    quoted, example = listing([f"'{name}'" for name in written], _NAMED), next(iter(written.values()))
-    which = f"Columns {quoted} hold" if len(written) > 1 else f"Column {quoted} holds"
-    return [f"{which} times or durations, such as '{example}', which are in hours from here on."]
+    quoted = listing([f"'{name}'" for name in names], _NAMED)
+    which = f"Columns {quoted} hold" if len(names) > 1 else f"Column {quoted} holds"
+    return [f"{which} times or durations, which are in hours from here on."]
 
 
 def _on_order(names: list[str], order: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """Notes on what clients' cells hold, which need the cells themselves: they are made where the data are, and not sent.
 
-Probable codes of missing values, such as 9999, and rare spellings of a category. What the clients' reports show is
-noted in `fedkin.data.preparing.notes.column_notes`.
+They show no value that fewer than five rows share, since reports of runs are passed on. What the clients' reports show
+is noted in `fedkin.data.preparing.notes.column_notes`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,10 @@ import numpy.typing as npt
 
 from fedkin.core.errors import listing
 from fedkin.core.table import Table
-from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.notes.alike_columns import notes_on_alike_columns
-from fedkin.data.preparing.notes.cell_parts import notes_on_parts
-from fedkin.data.preparing.notes.column_notes import spelt_alike
 from fedkin.data.preparing.notes.equal_rows import are_copies, row_hashes
 from fedkin.data.preparing.notes.long_tables import notes_on_long_tables
 from fedkin.data.preparing.notes.missing_codes import notes_on_missing_codes
-from fedkin.data.preparing.notes.number_texts import columns_of_texts, notes_on_number_texts
 from fedkin.data.preparing.notes.rising_columns import notes_on_rising_columns
 from fedkin.data.reading.logarithms import as_numbers
 from fedkin.data.reading.table_options import NONE
@@ -34,8 +30,6 @@ _EQUALLY = 0.9
 """Where most rows are copies, as in a file that was appended to itself, this part of them comes equally often."""
 _ROUNDED = 1e-6
 """Relative difference from a sum that rounding makes."""
-_CATEGORIES = 1_000
-"""Beyond so many texts, or one for two cells, a column is no category whose spellings matter."""
 _NAMED = 5
 """Clients that a note names."""
 
@@ -52,9 +46,6 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
         *notes_on_rising_columns(tables),
         *notes_on_alike_columns(tables),
         *notes_on_missing_codes(tables),
-        *_notes_on_spellings(tables),
-        *notes_on_number_texts(tables),
-        *notes_on_parts((column, codes) for _, column, codes in columns_of_texts(tables)),
         *_on_none(tables),
     ]
 
@@ -108,10 +99,11 @@ def _has_fine_column(table: Table, times: npt.NDArray[np.int64]) -> bool:
 def _on_none(tables: Mapping[str, Table]) -> list[str]:
     """Return a note on columns in which the text "None" is taken for a category, with their numbers of cells."""
     cells: dict[str, int] = {}
-    for _, column, codes in columns_of_texts(tables):
-        if NONE in column.categories and not column.asked:
-            count = int((codes == column.categories.index(NONE)).sum())
-            cells[column.name] = cells.get(column.name, 0) + count
+    for table in tables.values():
+        for column, values in zip(table.columns, table.values.numpy().T, strict=True):
+            if column.kind == "category" and NONE in column.categories and not column.asked:
+                count = int((values == column.categories.index(NONE)).sum())
+                cells[column.name] = cells.get(column.name, 0) + count
     if not cells:
         return []
     named = listing([f"'{name}' ({count:,} cell{'s' * (count != 1)})" for name, count in cells.items()], _NAMED)
@@ -120,27 +112,3 @@ def _on_none(tables: Mapping[str, Table]) -> list[str]:
         f"The text '{NONE}' is a category of its own in {columns} {named}; name it in na_values if it stands for an "
         "empty cell."
     ]
-
-
-def _notes_on_spellings(tables: Mapping[str, Table]) -> list[str]:
-    """Return a note for each column in which rare categories, which do not leave the client, are others' spellings."""
-    notes: dict[str, str] = {}
-    for client, column, codes in columns_of_texts(tables):
-        if column.name in notes or len(column.categories) > min(_CATEGORIES, len(codes) / 2):
-            continue
-        counts = np.bincount(codes, minlength=len(column.categories)).tolist()
-        rows = dict(zip(column.categories, counts, strict=True))
-        alike = spelt_alike(column.categories)
-        if rare := [group for group in alike if min(rows[name] for name in group) < MIN_MEMBERS]:
-            listed = listing(
-                [
-                    " and ".join(f"'{name}' ({rows[name]} row{'s' * (rows[name] != 1)})" for name in group)
-                    for group in rare
-                ],
-                3,
-            )
-            notes[column.name] = (
-                f"Column '{column.name}' of {client} holds {listed}, which count as different; spell them alike if "
-                "they are the same."
-            )
-    return [*notes.values()]

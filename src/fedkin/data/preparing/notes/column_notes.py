@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedkin.core.errors import listing
 from fedkin.core.table import LOGARITHMS, Kind
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.reading.label_codes import as_called, common_classes
 from fedkin.data.reading.logarithms import original
 
@@ -170,7 +171,7 @@ def clients_in_words(names: Sequence[str]) -> str:
 def notes_on_codes(
     columns: Iterable[str], means: Tensor, replies: Mapping[str, Mapping[str, Any]], squares: Mapping[str, Tensor]
 ) -> list[str]:
-    """Return a note for each column that has two whole numbers at every client, each more than once, and not the same.
+    """Return a note for each column that has two whole numbers at every client, each in five rows, and not the same.
 
     Columns of which no two clients share a number have a note of their own, as of
     `fedkin.data.preparing.notes.range_notes`. At a client all values are minimum or maximum if, and only if, the
@@ -187,7 +188,7 @@ def notes_on_codes(
             whole = low.is_integer() and high.is_integer()
             if whole and abs((high - own) * (own - low) - variance) <= _EXACT * (high - low) ** 2:
                 rarer = filled * min(own - low, high - own) / ((high - low) or 1.0)
-                if round(rarer) > 1:  # a single cell beside a constant is hardly a code
+                if round(rarer) >= MIN_MEMBERS:  # fewer cells beside a constant are hardly a code, and not shown
                     pairs.setdefault((low, high), []).append(client)
             else:
                 others = True
@@ -209,10 +210,10 @@ def wrong_truths(columns: Iterable[str], replies: Mapping[str, Mapping[str, Any]
     for name in columns:
         beyond = [(client, low, high) for client, _, _, low, high in _filled(name, replies) if low < 0 or high > 1]
         if beyond:
-            clients, (_, low, high) = [client for client, *_ in beyond], beyond[0]
+            where = clients_in_words([client for client, *_ in beyond])
             problems.append(
-                f"Column '{name}' holds truth values at some clients, but numbers from {low:.15g} to {high:.15g} at "
-                f"{clients_in_words(clients)}; write it in one way, or name it in drop."
+                f"Column '{name}' holds truth values at some clients, but other numbers than 0 to 1 at {where}; write "
+                "it in one way, or name it in drop."
             )
     return problems
 

@@ -36,10 +36,9 @@ def notes_on_long_tables(tables: Mapping[str, Table]) -> list[str]:
     if not long:
         return []
     value, kind, key = next(iter(long.values()))
-    levels = listing([f"'{level}'" for level in kind.categories], _NAMED)
     return [
         f"Rows of {listing(list(long), _NAMED)} seem to be single measurements: '{value}' holds what '{kind.name}' "
-        f"names ({levels}) for each '{key}'. Give each a column of its own, as pandas' pivot does, or clusters are "
+        f"names for each '{key}'. Give each a column of its own, as pandas' pivot does, or clusters are "
         "these."
     ]
 

@@ -16,11 +16,13 @@ import numpy.typing as npt
 from fedkin.core.errors import listing
 from fedkin.core.options import toml_text
 from fedkin.core.table import Column, Table
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.notes.column_notes import as_written
 from fedkin.data.preparing.notes.data_notes import DataNote, NotedValue
 
-_REPEATED, _SEVERAL = 3, 3
-"""Cells from which on a value is no single slip, and columns of a client in which it is a code in all others, too."""
+_REPEATED, _SEVERAL = MIN_MEMBERS, 3
+"""Cells from which on a value is no slip and may be shown, and columns of a client in which it is a code in all others,
+too."""
 _DISTINCT, _LOOKED_AT = 10, 10_000
 """Other values that a measure has at least, so that codes and grades are none; among so many cells."""
 _LEVELS, _FAR = 3, 10

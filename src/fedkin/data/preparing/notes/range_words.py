@@ -32,7 +32,7 @@ _TEMPLATES: dict[Kind, str] = {
         "unit, or do they stand for missing ones?"
     ),
     "single": (
-        "{have} a single value{each} at {where}{value} that is {upto}{most} times {how} as any other client's; is it "
+        "{have} a single value{each} at {where} that is {upto}{most} times {how} as any other client's; is it "
         "mistyped, or does it stand for a missing one?"
     ),
     "within": (
@@ -105,11 +105,10 @@ def _sentence(found: Sequence[Finding]) -> str:
         most=most,
         times=least if least == most else f"{least} to {most}",
         each=" each" if some else "",
-        value="" if some else f", {first.value},",
         stuck="" if some else f", {first.value}",
         are="are they" if some else "is it",
         upto="up to " if some else "",
-        near="" if some or first.near is None else f", at most {first.near:,} of them near {extreme}, {first.value}",
+        near="" if some or first.near is None else f", at most {first.near:,} of them near {extreme}",
     )
     if first.kind != "beyond":
         return sentence
