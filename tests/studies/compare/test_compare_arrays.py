@@ -1,6 +1,9 @@
 import io
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,9 @@ import pytest
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.reading.tables import frame_to_table
-from fedkin.studies.compare import compare_arrays
+from fedkin.studies.compare import compare, compare_arrays
 from fedkin.studies.compare.comparison_terminal import text_lines
+from fedkin.studies.compare.judging import CandidateScore
 
 RNG = np.random.default_rng(0)
 TRUTH = [RNG.integers(0, 2, 40) for _ in range(2)]
@@ -27,29 +31,43 @@ def test_arrays_are_compared_as_files_are(tmp_path: Path) -> None:
     assert found.recommended == "kfed"
     assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
     assert found.truth_gap == 0
-    assert [path.name for path in sorted((out / "data").iterdir())] == ["client-0.npz", "client-1.npz"]
+    assert not (out / "data").exists()  # no copy of the data is left
+    assert found.use == (f"fedkin predict {out}/runs/kfed-2/seed-0 NEW.csv",)
     again = fedkin.compare([x.tolist() for x in SITES], TRUTH, out=out, **OPTIONS)
     assert again.lines == found.lines
-    by_folder = fedkin.compare(out / "data", out=out, **OPTIONS)
-    assert by_folder.lines == found.lines
-    with pytest.raises(FedkinError, match=r"client-0.npz holds other samples than are given now; give another out\."):
+    with pytest.raises(FedkinError, match=r"a comparison with other samples of client-0; give another out\."):
         fedkin.compare([x + 1 for x in SITES], TRUTH, out=out, **OPTIONS)
-    with pytest.raises(FedkinError, match=r"client-0.npz holds other samples than are given now"):
+    with pytest.raises(FedkinError, match=r"a comparison with other samples of client-0"):
         fedkin.compare(SITES, out=out, **OPTIONS)
-    with pytest.raises(FedkinError, match=r"holds client-1.npz of another comparison; give another out\."):
+    with pytest.raises(FedkinError, match=r"holds a comparison with client-1.npz, too; give another out\."):
         fedkin.compare(SITES[:1], TRUTH[:1], out=out, **OPTIONS)
 
 
-def test_tables_are_kept_with_their_columns(tmp_path: Path) -> None:
+def keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a comparison only copy the files that its runs would read, to `kept`, and return its question."""
+
+    def copied(asked: Any, options: Any, folder: Path) -> Any:
+        assert (folder / "data").stat().st_mode & 0o077 == 0
+        shutil.copytree(folder / "data", folder / "kept", ignore=shutil.ignore_patterns("*.lock"))
+        return asked
+
+    monkeypatch.setattr("fedkin.studies.compare.compare_arrays.compared", copied)
+
+
+def test_tables_are_kept_with_their_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     frames = [pd.DataFrame(x, columns=["a", "b"], index=range(40, 80)) for x in SITES]
     found = fedkin.compare(frames, TRUTH, out=tmp_path, **OPTIONS)
     assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["client-0.parquet", "client-1.parquet"]
-    kept = pd.read_parquet(tmp_path / "data" / "client-1.parquet")
+    assert fedkin.compare(frames, TRUTH, out=tmp_path, **OPTIONS).lines == found.lines
+    with monkeypatch.context() as patched:
+        keep(patched)
+        fedkin.compare(frames, TRUTH, out=tmp_path / "new", **OPTIONS)
+    names = ["client-0.parquet", "client-1.parquet"]
+    assert sorted(path.name for path in (tmp_path / "new" / "kept").iterdir()) == names
+    kept = pd.read_parquet(tmp_path / "new" / "kept" / "client-1.parquet")
     assert list(kept.columns) == ["a", "b", "label"]
     assert kept["label"].tolist() == TRUTH[1].tolist()
-    assert fedkin.compare(frames, TRUTH, out=tmp_path, **OPTIONS).lines == found.lines
-    with pytest.raises(FedkinError, match=r"client-0.parquet holds other samples than are given now; give another out"):
+    with pytest.raises(FedkinError, match=r"a comparison with other samples of client-0; give another out"):
         fedkin.compare([frame + 1 for frame in frames], TRUTH, out=tmp_path, **OPTIONS)
     with pytest.raises(FedkinError, match=r"^Client 0 has a column 'label', and labels were given as y, too; "):
         fedkin.compare([frame.assign(label=1) for frame in frames], TRUTH, out=tmp_path, **OPTIONS)
@@ -65,27 +83,27 @@ def test_labels_may_be_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     names = [[("sick", "well")[label] for label in own] for own in TRUTH]
     found = fedkin.compare(SITES, names, out=tmp_path / "list", **OPTIONS)
     assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
-    monkeypatch.setattr("fedkin.studies.compare.compare_arrays.compared", lambda asked, *_: asked)
-    for kind in (pd.Series, np.array):
-        fedkin.compare(SITES, [kind(own) for own in names], out=tmp_path / kind.__name__, **OPTIONS)
-        for path in (tmp_path / "list" / "data").iterdir():
-            assert (tmp_path / kind.__name__ / "data" / path.name).read_bytes() == path.read_bytes()
+    keep(monkeypatch)
+    for kind in (list, pd.Series, np.array):
+        fedkin.compare(SITES, [kind(own) for own in names], out=tmp_path / f"new {kind.__name__}", **OPTIONS)
+        for path in (tmp_path / "new list" / "kept").iterdir():
+            assert (tmp_path / f"new {kind.__name__}" / "kept" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_clients_are_kept_in_every_form_that_fit_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("fedkin.studies.compare.compare_arrays.compared", lambda asked, *_: asked)
+    keep(monkeypatch)
     pairs = list(zip(SITES, TRUTH, strict=True))
     asked: Any = fedkin.compare(pairs, out=tmp_path / "pairs", **OPTIONS)
-    with np.load(tmp_path / "pairs" / "data" / "client-1.npz") as kept:
+    with np.load(tmp_path / "pairs" / "kept" / "client-1.npz") as kept:
         assert kept["y"].tolist() == TRUTH[1].tolist()
     for name, (x, y) in zip(("north", "south"), pairs, strict=True):
         pd.DataFrame(x, columns=["a", "b"]).assign(kind=y).to_csv(tmp_path / f"{name}.csv", index=False)
     paths = [tmp_path / "north.csv", tmp_path / "south.csv"]
     asked = fedkin.compare(paths, "kind", out=tmp_path / "files", **OPTIONS)
-    assert [path.name for path in sorted((tmp_path / "files" / "data").iterdir())] == ["north.csv", "south.csv"]
+    assert [path.name for path in sorted((tmp_path / "files" / "kept").iterdir())] == ["north.csv", "south.csv"]
     assert asked.tables["data"]["label"] == "kind"
     asked = fedkin.compare([pd.read_csv(path) for path in paths], "kind", out=tmp_path / "frames", **OPTIONS)
-    assert list(pd.read_parquet(tmp_path / "frames" / "data" / "client-0.parquet")) == ["a", "b", "kind"]
+    assert list(pd.read_parquet(tmp_path / "frames" / "kept" / "client-0.parquet")) == ["a", "b", "kind"]
     assert asked.tables["data"]["label"] == "kind"
     with pytest.raises(FedkinError, match="Two clients' files have the same name; give clients in a dict by name"):
         fedkin.compare([paths[0], paths[0]], "kind", out=tmp_path / "twice", **OPTIONS)
@@ -118,9 +136,8 @@ def test_what_is_refused_leaves_no_client_behind(tmp_path: Path) -> None:
 
 def test_more_clients_than_were_compared_are_refused(tmp_path: Path) -> None:
     fedkin.compare(SITES, TRUTH, out=tmp_path, **OPTIONS)
-    with pytest.raises(FedkinError, match=r"holds the 2 clients of another comparison; give another out\."):
+    with pytest.raises(FedkinError, match=r"holds a comparison of 2 clients in memory; give another out\."):
         fedkin.compare([*SITES, SITES[0]], [*TRUTH, TRUTH[0]], out=tmp_path, **OPTIONS)
-    assert len(list((tmp_path / "data").iterdir())) == 2
 
 
 def test_the_seed_is_that_of_the_file_unless_one_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -149,7 +166,7 @@ def test_clients_keep_their_names_and_their_tables_columns_of_all_kinds(tmp_path
     frames["north"].loc[3, "a"] = np.nan
     labels = dict(zip(frames, TRUTH, strict=True))
     found = fedkin.compare(frames, labels, out=tmp_path, **OPTIONS)
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["a south.parquet", "north.parquet"]
+    assert json.loads((tmp_path / "clients.json").read_text()).keys() == {"a south.parquet", "north.parquet"}
     assert found.truth_gap == 0
     assert found.table.loc[found.table["recommended"], "ari"].item() > 0.9
     assert found.confident
@@ -158,6 +175,17 @@ def test_clients_keep_their_names_and_their_tables_columns_of_all_kinds(tmp_path
     with pytest.raises(FedkinError, match=r"Client '\.\./x' cannot be the name of a file"):
         fedkin.compare({"../x": SITES[0], "y": SITES[1]}, out=tmp_path / "new", **OPTIONS)
     assert not (tmp_path / "new").exists()
+
+
+def test_runs_that_are_missing_or_disagree_are_reasons_for_doubt() -> None:
+    schedule: Any = SimpleNamespace(seeds=3, judge=SimpleNamespace(guessed_accuracy=lambda: 0.35))
+    score = CandidateScore({"accuracy": 0.30, "stability": 0.0}, {}, (), (3, 3), 1.0, 1.0, ())
+    guess, missing, seeds = compare._doubts(schedule, score, None, [])
+    assert "0.300" in guess
+    assert missing.startswith("Only 2 of 3 runs finished")
+    assert "ARI 0.00" in seeds
+    sure = replace(score, measures={"accuracy": 0.9, "stability": 0.8}, clusters=(3, 3, 3))
+    assert compare._doubts(schedule, sure, None, []) == []
 
 
 def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
@@ -26,12 +27,13 @@ from fedkin.studies.compare.comparison_terminal import shown
 from fedkin.studies.compare.judging import CandidateScore, Judge
 from fedkin.studies.compare.prepared_samples import prepared_samples
 from fedkin.studies.compare.question import Question
-from fedkin.studies.compare.ranking import chosen, chosen_by_truth, known_truth, score_of, truth_of
+from fedkin.studies.compare.ranking import ALIKE, chosen, chosen_by_truth, known_truth, score_of, truth_of
 from fedkin.studies.compare.schedule import Schedule, ShowRun
 from fedkin.studies.run_pool import RunWorker
 from fedkin.studies.time_budget import TimeBudget, parsed_duration
 
-PLAN = "plan.json"
+PLAN, CLIENTS = "plan.json", "clients.json"
+"""Files of the question, and of checksums of clients that were given in memory."""
 _TRIED = (2, 20)
 """Numbers of clusters to look at settings with; one that some method does not take is no mistake of the user's."""
 _KEPT, _MOST_KEPT = 0.1, 10.0
@@ -152,7 +154,7 @@ def _prepare(question: Question, options: Options, out: Path) -> None:
                     "--out, or remove the folder."
                 )
         return
-    if foreign := [name for name in there if name != "data"]:
+    if foreign := [name for name in there if name not in ("data", CLIENTS)]:
         raise FedkinError(f"{out} holds {foreign[0]}, which is not part of a comparison; give another --out.")
     write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
 
@@ -183,15 +185,15 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
     choose = chosen_by_truth if options.by == "truth" else chosen
     choice = choose(selection, best)
     take = choice.candidate if choice else None
-    warnings, chance = _warnings(schedule, verdicts, best.get(take) if take else None)
+    taken = best[take] if take else None
+    hints, chance = _chance(schedule, verdicts, taken)
+    finished = _without_rivals(selection, best, schedule.refused) if take else []
+    doubts = _doubts(schedule, taken, chance, finished)
     why = "no method that finished may be recommended, or none found more than one cluster"
     if choice:
         why = comparison_words.reason(question.family, choice, best, options.by == "truth")
     score = truth_of if options.by == "truth" else score_of
     ranks = {each.method: score(question.family, verdict) for each, verdict in best.items()}
-    finished = _without_rivals(selection, best, schedule.refused)
-    if choice and finished:
-        warnings += (comparison_words.alone(finished),)
     lines = [_line(schedule, name, numbers.get(name), best) for name in selection.methods]
     lines.sort(key=lambda line: (not line.runs, not take or line.method != take.method, -ranks.get(line.method, -1.0)))
     return Comparison(
@@ -200,7 +202,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
         lines=tuple(lines),
         recommended=take.method if take else None,
         reason=why,
-        use=comparison_words.use(question, take) if take else (),
+        use=_use(schedule, take) if take else (),
         by=options.by,
         truth_gap=_gap(selection, best, take),
         seeds=options.seeds,
@@ -209,13 +211,21 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
         seed=question.seed,
         out=schedule.out,
         settings={key: value for key, value in config.tables.items() if key != "method"},
-        warnings=warnings,
-        confident=(chance is None or chance.passed) and not finished,
+        warnings=(*hints, *doubts),
+        confident=not doubts,
         better_than_chance=None if chance is None else chance.passed,
         chance_p=None if chance is None else chance.p,
         as_good=tuple(each.name for each in choice.undecided) if choice else (),
         notes=notes,
     )
+
+
+def _use(schedule: Schedule, take: Candidate) -> tuple[str, ...]:
+    """Return commands that apply the recommended method; of clients in memory, which no file holds, its first run."""
+    if not (schedule.out / CLIENTS).exists():
+        return comparison_words.use(schedule.question, take)
+    run = CandidateRun(take, schedule.question.seed).folder(schedule.out)
+    return (f"fedkin predict {shlex.quote(str(run))} NEW.csv",) if schedule.question.family == "samples" else ()
 
 
 def _without_rivals(
@@ -228,18 +238,33 @@ def _without_rivals(
     return there if single and missing else []
 
 
-def _warnings(
+def _chance(
     schedule: Schedule, verdicts: dict[Candidate, CandidateScore], taken: CandidateScore | None
-) -> tuple[tuple[str, ...], ChanceTest | None]:
-    """Return warnings on the recommended clusters, and the test against chance if it was made."""
+) -> tuple[list[str], ChanceTest | None]:
+    """Return a hint on the recommended clusters of samples, and the test against chance; nothing of clients."""
     judge = schedule.judge
     if taken is None or schedule.question.family == "clients":
-        return (), None
+        return [], None
     column = judge.explaining_column(taken)
-    chance = judge.chance(verdicts.values())
-    sentences = [comparison_words.one_column(column)] if column is not None else []
-    sentences += [] if chance.passed else [comparison_words.by_chance(chance)]
-    return tuple(sentences), chance
+    return [comparison_words.one_column(column)] if column is not None else [], judge.chance(verdicts.values())
+
+
+def _doubts(
+    schedule: Schedule, taken: CandidateScore | None, chance: ChanceTest | None, finished: list[str]
+) -> list[str]:
+    """Return the reasons for which a recommendation is without confidence; `finished` are methods without rivals."""
+    if taken is None:
+        return []
+    doubts = [] if chance is None or chance.passed else [comparison_words.by_chance(chance)]
+    runs, stability = len(taken.clusters), taken.measures.get("stability")
+    accuracy, guess = taken.measures.get("accuracy"), schedule.judge.guessed_accuracy()
+    if accuracy is not None and guess is not None and accuracy <= guess:
+        doubts.append(comparison_words.by_guess(accuracy, guess))
+    if runs < schedule.seeds:
+        doubts.append(comparison_words.not_all_ran(runs, schedule.seeds))
+    if stability is not None and stability < ALIKE:
+        doubts.append(comparison_words.seeds_differ(stability))
+    return [*doubts, *([comparison_words.alone(finished)] if finished else [])]
 
 
 def _line(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,16 +16,15 @@ from numpy.typing import NDArray
 
 from fedkin.core import FedkinError
 from fedkin.core.extras import require
-from fedkin.core.files import ending_of, stem_of, write_atomically
+from fedkin.core.files import folder_lock, make_private, read_json, stem_of, write_atomically, write_secret
 from fedkin.core.keywords import checked_keywords
 from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
-from fedkin.data.reading.client_files import READERS
 from fedkin.data.reading.columns import as_text
 from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
 from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.tables import as_frame
-from fedkin.studies.compare.compare import PLAN, Options, compared
+from fedkin.studies.compare.compare import CLIENTS, PLAN, Options, compared
 from fedkin.studies.compare.compare_arguments import given_names, given_settings, said_in_python
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.question import question_of
@@ -57,7 +58,7 @@ def compare(
     clients : str, Path, sequence, dict, or FederatedDataset
         What ``fedkin compare`` takes; or clients in any form that ``fit`` of estimators takes, in a list, in a dict by
         name, or as a ``FederatedDataset`` of Flower's. A table's column called ``label`` is taken for labels, and
-        others as in files.
+        others as in files. While methods run, clients that are no path lie in a folder that only its owner can read.
     y : str, sequence or dict, optional
         The name of the column of labels; or one array per client, ``(n,)``, in order or by name. Methods that cluster
         samples are judged by them and do not see them; those that cluster clients learn from them.
@@ -111,19 +112,11 @@ def compare(
                 )
             return compared_in(str(clients), None if out is None else Path(out), y)
         folder = Path(out) if out is not None else Path("comparisons") / "arrays"
-        new = [path for path in (folder / "data", folder) if not path.exists()]
-        files, label = _files(clients, y)
-        written = _write(files, folder / "data")
-        try:
-            return compared_in(str(folder / "data"), folder, label)
-        except FedkinError:
-            if not (folder / PLAN).exists():
-                for path in written:
-                    path.unlink()
-                for path in new:
-                    with suppress(OSError):  # where there is anything else
-                        path.rmdir()
-            raise
+        contents, label = _files(clients, y)
+        files = {name: _content(content, name) for name, content in contents.items()}
+        _check_same({name: sha256(content).hexdigest() for name, content in files.items()}, folder)
+        with _kept(files, folder) as data:
+            return compared_in(str(data), folder, label)
 
 
 def _files(clients: Any, y: Any) -> tuple[dict[str, _Content], str | None]:
@@ -187,23 +180,48 @@ def _plain(labels: Any, where: str) -> NDArray[Any]:
     return names
 
 
-def _write(files: Mapping[str, _Content], folder: Path) -> list[Path]:
-    """Write the files that do not exist yet, and return their paths.
+def _check_same(sums: Mapping[str, str], folder: Path) -> None:
+    """Raise FedkinError if a folder's comparison is of other clients, whose files have other checksums."""
+    if not (folder / PLAN).exists():
+        return
+    known = read_json(folder / CLIENTS, dict[str, str], "; give another out") if (folder / CLIENTS).exists() else {}
+    if extra := [name for name in known if name not in sums]:
+        raise FedkinError(f"{folder} holds a comparison with {extra[0]}, too; give another out.")
+    if len(known) < len(sums):
+        raise FedkinError(f"{folder} holds a comparison of {len(known)} clients in memory; give another out.")
+    for name, checksum in sums.items():
+        if known[name] != checksum:
+            raise FedkinError(f"{folder} holds a comparison with other samples of {Path(name).stem}; give another out.")
 
-    Raises FedkinError if the folder holds other clients, or a table has cells that no file can hold; nothing is written
-    then.
+
+@contextmanager
+def _kept(files: Mapping[str, bytes], folder: Path) -> Iterator[Path]:
+    """Keep files in a folder within `folder` that only its owner can read, until the comparison has ended.
+
+    What identifies them is written beside it. A comparison that is refused before it begins leaves nothing.
     """
-    known = sorted(path.name for path in folder.glob("*") if ending_of(path) in READERS)
-    if extra := [name for name in known if name not in files]:
-        raise FedkinError(f"{folder} holds {extra[0]} of another comparison; give another out.")
-    if (folder.parent / PLAN).exists() and len(known) < len(files):
-        raise FedkinError(f"{folder} holds the {len(known)} clients of another comparison; give another out.")
-    for name in known:
-        _check_same(folder / name, files[name])
-    new = {folder / name: _content(files[name], name) for name in files if name not in known}
-    for path, content in new.items():
-        write_atomically(path, content)
-    return list(new)
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    data = folder / "data"
+    make_private(data)
+    try:
+        with folder_lock(data):
+            try:
+                for name, content in files.items():
+                    write_secret(data / name, content)
+                sums = {name: sha256(content).hexdigest() for name, content in files.items()}
+                write_atomically(folder / CLIENTS, json.dumps(sums, indent=2) + "\n")
+                yield data
+            finally:
+                for name in files:
+                    (data / name).unlink(missing_ok=True)
+    finally:
+        with suppress(OSError):
+            data.rmdir()
+        if not (folder / PLAN).exists():
+            (folder / CLIENTS).unlink(missing_ok=True)
+            for path in new:
+                with suppress(OSError):  # where there is anything else
+                    path.rmdir()
 
 
 def _content(data: _Content, name: str) -> bytes:
@@ -241,13 +259,3 @@ def _storable(cells: pd.Series) -> pd.Series:
     ):
         return cells.map(as_text, na_action="ignore")
     return cells
-
-
-def _check_same(path: Path, data: _Content) -> None:
-    if isinstance(data, Mapping):
-        with np.load(path) as known:
-            same = known.files == list(data) and all(np.array_equal(known[name], data[name]) for name in data)
-    else:
-        same = path.read_bytes() == _content(data, path.name)
-    if not same:
-        raise FedkinError(f"{path} holds other samples than are given now; give another out.")

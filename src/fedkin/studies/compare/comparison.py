@@ -115,8 +115,8 @@ class Comparison:
     warnings : tuple of str
         Reasons to doubt the recommended clusters, in sentences.
     confident : bool
-        Whether the best clusters are better than chance, as far as that was tested, and there were others to compare
-        with.
+        Whether all runs of the recommended method finished and agree (ARI 0.7 or more), it is better than chance or a
+        guess, and there were others to compare with.
     better_than_chance : bool or None
         What that test said; ``None`` if it was not made.
     chance_p : float or None

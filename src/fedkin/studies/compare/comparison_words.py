@@ -73,6 +73,24 @@ def by_chance(test: ChanceTest) -> str:
     )
 
 
+def by_guess(accuracy: float, guess: float) -> str:
+    """Write the warning that models are no better than a guess."""
+    return (
+        f"The clusters' models are no better than a guess: an accuracy of {accuracy:.3f}, where always answering a "
+        f"client's most frequent class has {guess:.3f}. They need more rounds, or another model."
+    )
+
+
+def not_all_ran(runs: int, seeds: int) -> str:
+    """Write the warning that runs of the recommended method are missing."""
+    return f"Only {runs} of {pluralize(seeds, 'run')} finished; the same with a larger budget resumes."
+
+
+def seeds_differ(stability: float) -> str:
+    """Write the warning that the clusters depend on the seed."""
+    return f"The clusters depend on the seed: those of two runs agree to ARI {stability:.2f} only, where 1 is the same."
+
+
 def alone(finished: Sequence[str]) -> str:
     """Write the warning that there was nothing to choose among: a single method, or baselines without clusters."""
     what = f"Only {join_words(finished)} finished"

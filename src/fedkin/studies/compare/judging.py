@@ -108,6 +108,20 @@ class Judge:
             x, blocks, named = self._numbers, list(self.samples.blocks), "single columns"
         return chance_test(x, blocks, looked_at, [verdict.labels for verdict in verdicts], named)
 
+    def guessed_accuracy(self) -> float | None:
+        """Return the mean over clients of the accuracy of always answering the most frequent class of their training.
+
+        ``None`` where samples are clustered.
+        """
+        if self.family == "samples":
+            return None
+        shares = [
+            float((tests == client.y.mode().values).double().mean())
+            for client, (_, tests) in zip(self.samples.population.clients, self.samples.population.tests, strict=True)
+            if client.y is not None and len(client.y) and len(tests)
+        ]
+        return mean(shares) if shares else None
+
     @property
     def has_columns(self) -> bool:
         """Whether samples are clustered that are rows of several, but not too many, columns."""
