@@ -311,3 +311,15 @@ def test_of_new_rows_only_features_have_to_be_read():
     assert frame_to_table(frame, "New rows", TableOptions(features=["age"])).names == ["age"]
     with pytest.raises(FedkinError, match="Column 'price'"):
         frame_to_table(frame, "New rows", TableOptions(features=["age", "price"]))
+
+
+@pytest.mark.parametrize("level", ["average", "total x", "mw"])
+def test_reading_takes_time_linear_in_rows(level):
+    def seconds(rows):
+        frame = pd.DataFrame({"size": np.arange(rows) % 97 / 8, "level": [level, "low"] * (rows // 2)})
+        start = time.perf_counter()
+        frame_to_table(frame, "It")
+        return time.perf_counter() - start
+
+    short, long = (min(seconds(rows) for _ in range(3)) for rows in (4000, 16000))
+    assert long < 8 * short

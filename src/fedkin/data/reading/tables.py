@@ -29,7 +29,6 @@ from fedkin.data.reading.logarithms import logarithms
 from fedkin.data.reading.na_values import na_values_in, values_of_other_columns, without_na_values
 from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
-from fedkin.data.reading.total_rows import check_no_lines_below, check_no_totals
 from fedkin.data.reading.values.text_values import composed
 from fedkin.data.reading.workbook import WORKBOOKS, read_sheet
 
@@ -80,13 +79,11 @@ def frame_to_dataset(
 
     `name` is that of the data set, and `where` that of the source, at the beginning of error messages. `found` is
     whether `label` was taken for labels by its name alone, which an error on empty ones then says. Raises
-    FedkinError if there is no such column, or no row or column at all, or the last rows are no samples; and where
-    columns cannot be used, with a line for each, a `TableError` with what could be read.
+    FedkinError if there is no such column, or no row or column at all; and where columns cannot be used, with a line
+    for each, a `TableError` with what could be read.
     """
     label = None if label == NO_LABELS else label
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
-    check_no_totals(frame, where)
-    check_no_lines_below(frame, where)
     dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))
     frame = frame.drop(columns=dropped)
     coded, wanted = {}, [column for column in (label, cluster) if column is not None]
