@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.stats import beta, chisquare, kstest, norm
 
 from fedkin.core import FedkinError
-from fedkin.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, noisy
+from fedkin.core.noise import Noise, Secret
+from fedkin.privacy.gaussian import add_noise, discrete_gaussian, gaussian_delta, gaussian_epsilon, gaussian_mu
 
 
 @pytest.mark.parametrize(("epsilon", "mu"), [(0.0, 1.0), (1.0, 0.3), (1.0, 2.0), (8.0, 1.7), (20.0, 5.0)])
@@ -52,10 +53,65 @@ def test_budgets_that_make_no_sense_are_refused(epsilon: float, delta: float):
         gaussian_mu(epsilon, delta)
 
 
-def test_noise_has_the_deviation_that_was_asked_for():
+@pytest.mark.parametrize("source", [Secret(bytes(32)), torch.Generator().manual_seed(0)])
+@pytest.mark.parametrize("scale", [1, 3, 2**23 + 1, 2**25])
+def test_discrete_noise_has_the_distribution_of_its_name(scale: int, source: Noise):
+    drawn = discrete_gaussian(40_000, scale, source)
+    if scale > 3:
+        assert kstest(drawn / scale, "norm").pvalue > 1e-3
+        assert len(set((drawn % 2).tolist())) == 2
+        return
+    values = np.arange(-3 * scale, 3 * scale + 1)
+    found = (drawn[:, None] == values).sum(0)
+    chances = np.exp(-(values**2) / (2 * scale**2))
+    assert found.sum() > 39_000
+    assert chisquare(found, chances / chances.sum() * found.sum()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("deviation", [1e-300, 0.7, 2.0, 1e30])
+@pytest.mark.parametrize("sensitivity", [1e-3, 1.0])
+def test_noise_has_the_deviation_that_was_asked_for_and_a_little_more_for_rounding(
+    deviation: float, sensitivity: float
+):
     rng = torch.Generator().manual_seed(0)
-    found = noisy(torch.full((200, 100), 3.0), 2.0, rng)
+    values = [torch.full((200, 100), 3 * deviation, dtype=torch.float64), torch.zeros(5, dtype=torch.int64)]
+    found, again = (add_noise(values, sensitivity * deviation, deviation, rng)[0] / deviation for _ in range(2))
     assert found.dtype == torch.float64
-    np.testing.assert_allclose([found.mean(), found.std()], [3.0, 2.0], atol=0.05)
-    again = noisy(torch.full((200, 100), 3.0), 2.0, rng)
+    assert found.numpy().mean() == pytest.approx(3, abs=0.05)
+    # Rounding 20,005 numbers moves them by up to 141 grids.
+    assert found.numpy().std() == pytest.approx(1 + 141 * 2**-23 / sensitivity, rel=0.02)
     assert abs(np.corrcoef(found.flatten(), again.flatten())[0, 1]) < 0.03
+
+
+def test_noise_hides_values_beyond_what_a_grid_can_count_too():
+    (found,) = add_noise([torch.tensor([1e300, -math.inf, 2.0**80])], 1.0, 1.0, Secret())
+    assert found.isfinite().all()
+    assert found.abs().tolist() == pytest.approx([2.0**39] * 3)
+    with pytest.raises(FedkinError, match="too much"):
+        add_noise([torch.zeros(3)], 1.0, 1e8, Secret())
+
+
+def tell(guesses: np.ndarray, others: np.ndarray, epsilon: float) -> float:
+    """Return a lower bound (Clopper and Pearson 1934) of delta, at a confidence of 1 - 2e-6, from a test's guesses."""
+    hits, errors, n = guesses.sum(), others.sum(), len(guesses)
+    least = beta.ppf(1e-6, hits, n - hits + 1) if hits else 0.0
+    most = beta.ppf(1 - 1e-6, errors + 1, n - errors) if errors < n else 1.0
+    return float(least - math.exp(epsilon) * most)
+
+
+@pytest.mark.parametrize("source", [Secret(bytes(32)), torch.Generator().manual_seed(0)])
+@pytest.mark.parametrize("value", [1.0, 0.3, 1e5])
+def test_no_last_bits_tell_whether_a_value_was_0(value: float, source: Noise):
+    epsilon, cells = 1.0, 4000
+    deviation = value / gaussian_mu(epsilon, 1e-5)
+    empty, other = (
+        add_noise([torch.full((cells,), each, dtype=torch.float64)], value, deviation, source)[0].numpy()
+        for each in (0.0, value)
+    )
+    for bits in range(60):
+        step = deviation * 2.0**-bits
+        for grid in (step, 2.0 ** math.floor(math.log2(step))):  # what is not a multiple was not added to anything
+            found = [np.remainder(one, grid) != 0 for one in (empty, other)]
+            assert tell(*found, epsilon) <= 1e-5
+            assert tell(*found[::-1], epsilon) <= 1e-5
+            assert tell(*(~one for one in found), epsilon) <= 1e-5

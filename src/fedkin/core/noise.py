@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 KEY = 32
@@ -38,18 +39,15 @@ class Secret:
         """Return the stream for a question: the same each time, and independent of those for other questions."""
         return Secret(hmac.digest(self._key, hashlib.sha256(question).digest(), "sha256"))
 
-    def uniform(self, count: int) -> Tensor:
-        """Return `count` uniform numbers in [0, 1), float64 ``(count,)``."""
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return `count` words of 64 random bits, ``(count,)``."""
         self._calls += 1
         stream = hashlib.shake_256(self._key + self._calls.to_bytes(_WORD, "little")).digest(_WORD * count)
-        whole = np.frombuffer(stream, dtype="<u8") >> np.uint64(64 - _MANTISSA)
-        return torch.from_numpy(whole * 2.0**-_MANTISSA)
+        return np.frombuffer(stream, dtype="<u8")
 
-    def normal(self, count: int) -> Tensor:
-        """Return `count` standard normal numbers (Box and Muller 1958), float64 ``(count,)``."""
-        radius, angle = self.uniform(2 * count).view(2, count)
-        drawn: Tensor = (-2 * torch.log1p(-radius)).sqrt() * (2 * math.pi * angle).cos()
-        return drawn
+    def uniform(self, count: int) -> Tensor:
+        """Return `count` uniform numbers in [0, 1), float64 ``(count,)``."""
+        return torch.from_numpy((self.words(count) >> np.uint64(64 - _MANTISSA)) * 2.0**-_MANTISSA)
 
 
 Noise = Secret | torch.Generator
@@ -63,11 +61,21 @@ def uniform(shape: Sequence[int], noise: Noise, dtype: torch.dtype = torch.float
     return noise.uniform(math.prod(shape)).reshape(tuple(shape)).to(dtype)
 
 
-def normal(shape: Sequence[int], noise: Noise) -> Tensor:
-    """Return standard normal numbers of the given shape, float64, drawn from `noise`."""
+def integers_below(bounds: NDArray[np.int64], noise: Noise) -> NDArray[np.int64]:
+    """Return a uniform integer in [0, bound) for each of `bounds` ``(n,)``, all at least 1; exactly uniform."""
+    limits = 2**63 - 1 - (2**63 - 1) % bounds  # words from here on would favour small remainders
+    words = _words(len(bounds), noise)
+    while len(biased := (words >= limits).nonzero()[0]):
+        words[biased] = _words(len(biased), noise)
+    return words % bounds
+
+
+def _words(count: int, noise: Noise) -> NDArray[np.int64]:
+    """Return `count` uniform integers in [0, 2^63)."""
     if isinstance(noise, torch.Generator):
-        return torch.randn(tuple(shape), generator=noise, dtype=torch.float64)
-    return noise.normal(math.prod(shape)).reshape(tuple(shape))
+        drawn: NDArray[np.int64] = torch.empty(count, dtype=torch.int64).random_(generator=noise).numpy()
+        return drawn
+    return (noise.words(count) >> np.uint64(1)).astype(np.int64)
 
 
 def about(noise: Noise, values: Sequence[Tensor]) -> tuple[Noise, bytes]:

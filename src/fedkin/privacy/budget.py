@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,14 @@ from torch import Tensor
 from fedkin.core.client import LASTING, Client
 from fedkin.core.files import FileError, file_lock, read_json, write_secret
 from fedkin.core.noise import about
-from fedkin.privacy.gaussian import gaussian_epsilon, gaussian_mu, gdp, noisy
+from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu, gdp
 
 ACCOUNT = "account.json"
 """The file: the epsilon spent at this delta, and every run's mu."""
 _LOCK = "account.lock"
 _ROUNDING = 1e-6
+_GRID = 2.0**19
+"""Products of multiples of its inverse, added up to 2^15, fit the 53 bits of float64; features are at most 2^15."""
 
 NAMES, SPENT, BUDGET = LASTING + "released", LASTING + "spent", LASTING + "budget"
 """In a client's state: names of the noise of its releases, uint8 ``(r, 32)``, squared mu of each ``(r,)``, and the
@@ -104,11 +106,50 @@ def released(
             return None
         client.state.setdefault(BUDGET, spent.new_tensor(budget))
         client.state[NAMES], client.state[SPENT] = torch.cat([names, own[None]]), spent
-    return [noisy(value, payload["deviation"], noise) for value in exact]
+    return add_noise(exact, sensitivity, payload["deviation"], noise)
 
 
 def clipped(rows: Tensor) -> Tensor:
-    """Clip rows to length 1; numbers that are not finite, which noise could not hide, become 0."""
-    finite = rows.nan_to_num(0.0, 0.0, 0.0)
-    shortened: Tensor = finite / finite.norm(dim=1, keepdim=True).clamp_min(1.0)
-    return shortened
+    """Clip rows to length 1 and round them towards 0: float64 ``(n, width)``, multiples of 2^-19.
+
+    Sums of up to 2^15 products of such numbers are exact, in any order. So whatever is computed from a row, sums and
+    which point is nearest, depends neither on other rows nor on the processor: rounding depends on their number, by
+    which one row could change what others contribute. Numbers that are not finite, which noise cannot hide, become 0.
+    """
+    finite = rows.double().nan_to_num(0.0, 0.0, 0.0)
+    bounded = on_grid(finite / finite.abs().amax(1, keepdim=True).clamp_min(1.0))
+    return on_grid(bounded / bounded.square().sum(1, keepdim=True).sqrt().clamp_min(1.0))
+
+
+def on_grid(numbers: Tensor) -> Tensor:
+    """Round float64 numbers towards 0 to multiples of 2^-19, which makes no row longer."""
+    rounded: Tensor = (numbers * _GRID).trunc() / _GRID
+    return rounded
+
+
+def sum_products(batches: Iterable[Tensor], width: int) -> Tensor:
+    """Return the exact sum of outer products of `clipped` rows, in batches: float64 ``(width, width)``."""
+    total = torch.zeros(width, width, dtype=torch.int64)
+    for rows in batches:
+        total += (rows.T @ rows * _GRID**2).long()
+    return total.double() / _GRID**2
+
+
+def place(rows: Tensor, directions: Tensor) -> Tensor:
+    """Return `clipped` rows along directions ``(width, rank)``, exactly; directions are clipped to length 1, too."""
+    return rows @ clipped(directions.T).T
+
+
+def nearest_points(rows: Tensor, points: Tensor, margin: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return the nearest of `points` to each row ``(n, width)``, ties to the first, and whether it is clearly so.
+
+    That is if the distance is at most `margin` times that to the second nearest. Rows are float64, rounded to the grid,
+    and points are clipped to length 1. No result depends on other rows.
+    """
+    rows, points = on_grid(rows), clipped(points)
+    squares = rows.square().sum(1, keepdim=True) + points.square().sum(1) - 2 * rows @ points.T
+    least, near = squares.min(1)
+    if margin == 1 or len(points) == 1:
+        return near, torch.ones(len(rows), dtype=torch.bool)
+    second = squares.scatter(1, near[:, None], math.inf).amin(1)
+    return near, least <= margin**2 * second

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, client_task
-from fedkin.core.replies import is_name, is_shape
+from fedkin.core.replies import Array, is_name, is_shape
 from fedkin.features.pca import lower_triangle
+
+_ROUNDING = 1e-5
+"""Of the length of a direction whose up to 2^15 numbers are float32."""
 
 
 def is_row_by_row(name: Any) -> bool:
@@ -20,6 +24,18 @@ def is_row_by_row(name: Any) -> bool:
     A dotted path into fedkin might lead to a function that mixes samples, so that every row would depend on one sample.
     """
     return is_name(name) and not name.startswith("fedkin.")
+
+
+@dataclass(frozen=True)
+class UnitDirections(Array):
+    """Specification of float32 directions ``(width, rank)`` whose lengths are at most 1, but for rounding."""
+
+    def objection(self, value: Any, lengths: dict[str, int] | None = None) -> str | None:
+        """Return why a value is not such a tensor, or ``None``."""
+        if (reason := super().objection(value, lengths)) is not None:
+            return reason
+        longest = float(value.double().norm(dim=0).max()) if value.numel() else 0.0
+        return None if longest <= 1 + _ROUNDING else f"has directions of length {longest:g}, above 1"
 
 
 @client_task(takes={}, holds={"shape": is_shape}, accounted=True)

@@ -67,6 +67,39 @@ def test_whatever_a_server_asks_for_one_sample_changes_no_more_than_the_noise_is
         assert found > 0.999 * ASKS[ask][2]
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("ask", ["counts", "starts"])
+def test_hostile_directions_let_no_row_change_what_others_contribute(ask: str, seed: int):
+    """In float32 rounding depends on the number of rows; of equal rows across these directions nothing else is left."""
+    rng = torch.Generator().manual_seed(seed)
+    row, across = torch.randn(2, 64, generator=rng, dtype=torch.float64)
+    across -= row * (row @ across) / row.square().sum()
+    x, directions = row.float().expand(40, 64).contiguous(), 1e8 * across[:, None].float()
+    how = {"directions": directions, "points": torch.tensor([[-1.0], [1.0]])} | (
+        {"width": 64} if ask == "starts" else {}
+    )
+    replies = [answer(ask, x[:rows].clone(), **how) for rows in range(1, 41)]
+    for with_it, without in zip(replies[1:], replies, strict=False):
+        assert length(ask, with_it, without) <= ASKS[ask][2] * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("ask", ["counts", "starts"])
+def test_directions_longer_than_1_are_refused(ask: str):
+    task, payload, _ = ASKS[ask]
+    good = {**FREE, **payload, "deviation": 1.0, "budget": 1.0}
+    turned = torch.linalg.qr(torch.randn(WIDTH, 3, generator=torch.Generator().manual_seed(3))).Q.contiguous()
+    assert task.objection({**good, "directions": turned}) is None
+    assert task.objection({**good, "directions": 1.01 * turned}) is not None
+
+
+@pytest.mark.parametrize("ask", list(ASKS))
+def test_replies_are_multiples_of_a_grid_whatever_the_samples(ask: str):
+    reply = answer(ask, samples(), deviation=3.0)
+    for name, value in reply.items():
+        if name != "products":  # which are scaled again, after the noise
+            assert not (value.double() % 2.0**-22).any()
+
+
 def test_without_noise_they_are_what_they_are_called():
     x = samples()
     rows = x / x.norm(dim=1, keepdim=True).clamp_min(2.0)

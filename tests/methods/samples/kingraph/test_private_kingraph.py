@@ -83,6 +83,23 @@ def test_one_sample_changes_sums_by_no_more_than_the_noise_is_made_for(size: flo
     assert size < 3 or length > 0.999 * math.sqrt(2)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_hostile_directions_let_no_sample_change_what_others_contribute(seed: int):
+    """In float32 rounding depends on the number of rows; of equal rows across these directions nothing else is left."""
+    rng = torch.Generator().manual_seed(seed)
+    row, across = torch.randn(2, 64, generator=rng, dtype=torch.float64)
+    across -= row * (row @ across) / row.square().sum()
+    x, directions = row.float().expand(40, 64).contiguous(), 1e8 * across[:, None].float()
+    space = {**RAW, "mean": torch.zeros(64), "directions": directions}
+    ask = {"space": space, "centres": torch.tensor([[-1e-3], [1e-3]]), "radius": 1e-3, **FREE}
+    replies = [noisy_sums(Client(0, x[:rows].clone()), ask) for rows in range(1, 41)]
+    for with_it, without in zip(replies[1:], replies, strict=False):
+        assert lengths([with_it[name] - without[name] for name in with_it]) <= math.sqrt(2) * (1 + 1e-6)
+    short = {**ask, "deviation": 1.0, "budget": 1.0, "space": {**space, "directions": directions / directions.norm()}}
+    assert send_noisy_sums.objection(short) is None
+    assert send_noisy_sums.objection({**short, "space": space}) is not None
+
+
 OVERFLOWS: Payload = {**POINTS, "directions": torch.full((WIDTH, 3), 3e38), "mean": torch.zeros(WIDTH)}
 
 

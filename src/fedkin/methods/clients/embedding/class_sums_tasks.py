@@ -35,7 +35,7 @@ def send_code_total(client: Client, payload: Payload) -> Payload:
 
     The reply is empty if the client's budget does not suffice.
     """
-    rows = _counted(directions(client.x, payload))
+    rows = _counted(clipped(directions(client.x, payload)))
     found = released(client, [rows.sum(0)], SENSITIVITY, payload)
     return {} if found is None else {"total": found[0].float()}
 

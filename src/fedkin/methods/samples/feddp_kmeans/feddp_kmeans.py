@@ -134,7 +134,7 @@ class FedDPKMeansMethod(CentroidMethod):
         if width > WIDEST:
             raise FedkinError(f"FedDP-KMeans takes at most {WIDEST:,} features, and samples have {width:,}.")
         bound = self.bound if self.bound != "auto" else 1.0 if name == "unit" else math.sqrt(width)
-        points = clipped(self._own_features(name, shape, fed.rng("server data")) / bound)
+        points = clipped(self._own_features(name, shape, fed.rng("server data")) / bound).float()
         return FedDPKMeansState(features=name, width=width, bound=bound, points=points)
 
     def step(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
@@ -156,7 +156,7 @@ class FedDPKMeansMethod(CentroidMethod):
         counts, sums = (torch.stack([reply[name] for reply in sent]).sum(0) for name in ("counts", "sums"))
         clear = counts > _CLEAR * deviation * math.sqrt(len(sent))
         before = points if lloyd else points @ state.directions.T
-        moved = clipped((sums / counts.clamp_min(1.0)[:, None]).float())
+        moved = clipped(sums / counts.clamp_min(1.0)[:, None]).float()
         centroids = torch.where(clear[:, None], moved, before) * state.bound
         record.values.update(phase="lloyd" if lloyd else "centres", hidden=int((~clear).sum()))
         scaled = scaled_like_features(state.features, centroids)
@@ -183,7 +183,7 @@ class FedDPKMeansMethod(CentroidMethod):
             spread = values.flip(0)[:rank].clamp_min(0).sqrt().float()
             drawn = torch.randn(_DRAWN * self.n_clusters, rank, generator=rng) * spread
             length = drawn.square().sum(1).mean().sqrt().clamp_min(1e-12)
-            points = clipped(drawn @ directions.T / length)
+            points = clipped(drawn @ directions.T / length).float()
         record.values.update(phase="directions", epsilon=self.epsilon, delta=self.delta, points=len(points))
         return state.next(directions=directions, points=points), record
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, FedkinError, Payload, client_task
 from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
 from fedkin.features.kept_features import own_features
-from fedkin.methods.samples.private_releases import is_row_by_row, triangle_of, without_scale
-from fedkin.privacy.budget import clipped, released
+from fedkin.methods.samples.private_releases import UnitDirections, is_row_by_row, triangle_of, without_scale
+from fedkin.privacy.budget import clipped, nearest_points, place, released, sum_products
 
 WIDEST = 4096
 """Maximum number of features, as a client sends their outer products."""
@@ -28,15 +28,13 @@ _COUNTS = doubles("points", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
 def send_products(client: Client, payload: Payload) -> Payload:
     """Send the noisy sum of outer products of a client's rows, as a lower triangle."""
     width = payload["width"]
-    products = torch.zeros(width, width, dtype=torch.float64)
-    for rows in _batches(client, payload, width):
-        products += rows.T @ rows
+    products = sum_products(_batches(client, payload, width), width)
     found = released(client, [triangle_of(products)], 1.0, payload)
     return {} if found is None else {"products": without_scale(found[0], width)}
 
 
 @client_task(
-    takes={**_SHARED, "directions": reals("width", "rank"), "points": reals("points", "rank")},
+    takes={**_SHARED, "directions": UnitDirections(("width", "rank")), "points": reals("points", "rank")},
     holds={"counts": _COUNTS},
     may_be_empty=True,
     accounted=True,
@@ -45,7 +43,7 @@ def count_by_point(client: Client, payload: Payload) -> Payload:
     """Send noisy counts of a client's rows nearest to each point in the space of the directions."""
     counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
     for rows in _batches(client, payload, len(payload["directions"])):
-        near = nearest_centroids(rows @ payload["directions"], payload["points"])
+        near, _ = nearest_points(place(rows, payload["directions"]), payload["points"])
         counts += near.bincount(minlength=len(counts))
     found = released(client, [counts], 1.0, payload)
     return {} if found is None else {"counts": found[0]}
@@ -53,7 +51,7 @@ def count_by_point(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={
-        **_SHARED, "directions": Maybe(reals("width", "rank")), "points": reals("points", None),
+        **_SHARED, "directions": Maybe(UnitDirections(("width", "rank"))), "points": reals("points", None),
         "margin": within(0, 1), "width": counts_to(WIDEST),
     },
     holds={"counts": _COUNTS, "sums": doubles("points", None)},
@@ -70,28 +68,20 @@ def send_sums(client: Client, payload: Payload) -> Payload:
     counts = torch.zeros(len(points), dtype=torch.int64)
     sums = torch.zeros(len(points), width, dtype=torch.float64)
     for rows in _batches(client, payload, width):
-        placed = rows @ payload["directions"] if "directions" in payload else rows
+        placed = place(rows, payload["directions"]) if "directions" in payload else rows
         if placed.shape[1] != points.shape[1]:
             raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.", public=True)
-        near, counted = _clearly_nearest(placed, points, payload["margin"])
+        near, counted = nearest_points(placed, points, payload["margin"])
         counts += near[counted].bincount(minlength=len(points))
-        sums.index_add_(0, near[counted], rows[counted].double())
+        sums.index_add_(0, near[counted], rows[counted])
     found = released(client, [counts, sums], SUMS_SENSITIVITY, payload)
     return {} if found is None else {"counts": found[0], "sums": found[1]}
 
 
-def _batches(client: Client, payload: Payload, width: int) -> list[Tensor]:
-    """Return a client's rows in batches, in units of the bound: float32 ``(b, width)``, of length at most 1."""
+def _batches(client: Client, payload: Payload, width: int) -> Iterator[Tensor]:
+    """Return a client's rows in batches, in units of the bound: `clipped`, float64 ``(b, width)``."""
     rows = own_features(payload["features"], client.x)
     wanted = (len(client), width)
     if rows.shape != wanted:
         raise FedkinError(f"Features of {len(client)} samples have shape {tuple(rows.shape)}, not {wanted}.")
-    return [clipped(batch / payload["bound"]) for batch in rows.split(_BATCH)]
-
-
-def _clearly_nearest(rows: Tensor, points: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """Return the nearest point of each row ``(n,)``, and whether its distance is small enough by `margin`."""
-    if margin == 1 or len(points) == 1:
-        return nearest_centroids(rows, points), torch.ones(len(rows), dtype=torch.bool)
-    near, at = pairwise_distances(rows, points).topk(2, largest=False)
-    return at[:, 0], near[:, 0] <= margin * near[:, 1]
+    yield from (clipped(batch.double() / payload["bound"]) for batch in rows.split(_BATCH))

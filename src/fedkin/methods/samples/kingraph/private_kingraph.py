@@ -20,23 +20,31 @@ has the same noise. The client clips lengths itself, whatever the server asks fo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import MAX_SAMPLE, Expected, counts_to, doubles, is_number, positive, reals
 from fedkin.features.pca import Components, symmetric
-from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_features, client_points
-from fedkin.methods.samples.private_releases import check_budgets, is_row_by_row, triangle_of, without_scale
-from fedkin.privacy.budget import clipped, released
+from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_features
+from fedkin.methods.samples.private_releases import (
+    UnitDirections,
+    check_budgets,
+    is_row_by_row,
+    triangle_of,
+    without_scale,
+)
+from fedkin.privacy.budget import clipped, nearest_points, place, released, sum_products
 from fedkin.privacy.gaussian import gaussian_mu
 
 _MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
 _BATCH = 2048
-_SPACE: Expected = {**SPACE, "features": is_row_by_row, "bound": positive}
+_SPACE: Expected = {
+    **SPACE, "features": is_row_by_row, "bound": positive, "directions": UnitDirections(("width", "components")),
+}  # fmt: skip
 _ROUNDS = 4
 _MOMENTS_FRACTION = 0.3
 """Fraction of the squared budget for the moments."""
@@ -58,14 +66,11 @@ _ALIVE = 2.0
 def send_noisy_moments(client: Client, payload: Payload) -> Payload:
     """Send the noisy count, sum and outer products of a client's features; nothing if its budget does not suffice."""
     width = payload["width"]
-    total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
-    for batch in client_features(client, payload["space"]).split(_BATCH):
-        rows = clipped(batch)
-        if rows.shape[1] != width:
-            raise FedkinError(f"Features have {rows.shape[1]} numbers here, not {width}.", public=True)
-        total += rows.sum(0, dtype=torch.float64)
-        second += rows.T @ rows
-    exact = [torch.tensor(float(len(client))), triangle_of(second), total]
+    total = torch.zeros(width, dtype=torch.float64)
+    for rows in _clipped_features(client, payload["space"], width):
+        total += rows.sum(0)
+    second = sum_products(_clipped_features(client, payload["space"], width), width)
+    exact = [torch.tensor(len(client)), triangle_of(second), total]
     found = released(client, exact, _MOMENTS_SENSITIVITY, payload)
     if found is None:
         return {}
@@ -85,11 +90,24 @@ def send_noisy_moments(client: Client, payload: Payload) -> Payload:
 def send_noisy_sums(client: Client, payload: Payload) -> Payload:
     """Send noisy counts and sums of components by nearest centre; nothing if the client's budget does not suffice."""
     centres, radius = payload["centres"], payload["radius"]
-    points = clipped(client_points(client, payload["space"]) / radius)
-    labels = nearest_centroids(points, centres / radius)
-    sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, points.double())
-    found = released(client, [labels.bincount(minlength=len(centres)), sums], _SUMS_SENSITIVITY, payload)
+    mean, directions = payload["space"]["mean"].double(), payload["space"]["directions"]
+    middle = mean @ clipped(directions.T).T
+    counts, sums = torch.zeros(len(centres), dtype=torch.int64), torch.zeros(centres.shape, dtype=torch.float64)
+    for rows in _clipped_features(client, payload["space"], len(directions)):
+        points = clipped((place(rows, directions) - middle) / radius)
+        labels, _ = nearest_points(points, centres / radius)
+        counts += labels.bincount(minlength=len(centres))
+        sums.index_add_(0, labels, points)
+    found = released(client, [counts, sums], _SUMS_SENSITIVITY, payload)
     return {} if found is None else dict(zip(("counts", "sums"), found, strict=True))
+
+
+def _clipped_features(client: Client, space: Payload, width: int) -> Iterator[Tensor]:
+    """Return a client's features in batches, `clipped`: float64 ``(b, width)``."""
+    features = client_features(client, space)
+    if features.shape[1] != width:
+        raise FedkinError(f"Features have {features.shape[1]} numbers here, not {width}.", public=True)
+    yield from (clipped(batch) for batch in features.split(_BATCH))
 
 
 @dataclass(frozen=True)
