@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import LASTING, Client
+from fedkin.core.federation import Federation
 from fedkin.core.files import FileError, file_lock, read_json, write_secret
 from fedkin.core.noise import about
 from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu, gdp
@@ -107,6 +108,15 @@ def released(
         client.state.setdefault(BUDGET, spent.new_tensor(budget))
         client.state[NAMES], client.state[SPENT] = torch.cat([names, own[None]]), spent
     return add_noise(exact, sensitivity, payload["deviation"], noise)
+
+
+def noise_source(fed: Federation) -> str:
+    """Return what the noise of a run follows from, for its record.
+
+    Clients in this process are simulated, and whoever knows the run's seed can subtract their noise. That of a real
+    site follows from a secret.
+    """
+    return "the run's seed" if fed.clients else "the sites' secrets"
 
 
 def clipped(rows: Tensor) -> Tensor:

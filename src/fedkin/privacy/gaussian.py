@@ -103,7 +103,8 @@ def add_noise(values: Sequence[Tensor], sensitivity: float, standard_deviation: 
     scale = math.ceil(standard_deviation / grid * (1 + grid * math.sqrt(count) / sensitivity))
     if scale > _MAX_SCALE:
         raise FedkinError(
-            f"Noise of deviation {standard_deviation:g} is too much for a sensitivity of {sensitivity:g}."
+            f"Noise of deviation {standard_deviation:g} is too much for a sensitivity of {sensitivity:g}.",
+            public=True,
         )
     noisy = []
     for value in values:

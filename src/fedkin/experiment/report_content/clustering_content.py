@@ -94,7 +94,8 @@ def _privacy(found: Mapping[str, Any]) -> str:
         text = f"Privacy: no meaningful guarantee for a whole message (epsilon {whole}{weakest}; {bit} for one bit)"
     else:
         text = f"Privacy: epsilon {bit} for one bit, {whole} for a whole message{weakest}"
-    return f"{text}. It covers this message alone, not the models that clients train. See docs/privacy.md."
+    covered = "It covers this message alone, not the models that clients train."
+    return f"{text}. {covered}{_simulated(found)} See docs/privacy.md."
 
 
 def _privacy_of_sums(found: Mapping[str, Any]) -> str:
@@ -105,7 +106,15 @@ def _privacy_of_sums(found: Mapping[str, Any]) -> str:
     )  # fmt: skip
     return (
         f"Privacy: {kept}, not for a client as a whole. It covers these messages alone, not the models that clients "
-        "train. See docs/privacy.md."
+        f"train.{_simulated(found)} See docs/privacy.md."
+    )
+
+
+def _simulated(found: Mapping[str, Any]) -> str:
+    """Describe what noise hides nothing from, if clients are simulated."""
+    simulated = found.get("noise_source") == "the run's seed"
+    return (
+        " Clients were simulated: noise follows from the run's seed, and hides nothing from who knows it." * simulated
     )
 
 

@@ -183,6 +183,7 @@ def test_clusters_are_found_through_the_noise(server: bool, options: dict[str, A
     assert adjusted_rand_score(truth, found) > 0.95
     assert [record.values["phase"] for record in records] == ["directions", "weights", "centres", "lloyd"]
     assert records[0].values["points"] == (15 if server else 90)
+    assert records[0].values["noise_source"] == "the run's seed"
     assert state.centroids.shape == (3, 4)
 
 

@@ -32,6 +32,7 @@ from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_re
 from fedkin.nn.descent import Descent
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.privacy.accounting import flip_probability
+from fedkin.privacy.budget import noise_source
 from fedkin.privacy.randomised_response import Normalise
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
@@ -108,7 +109,7 @@ class EmbeddingMethod(OneShotMethod):
     epsilon : float or None
         For bits, the budget of a client's whole message, from which P follows (`fedkin.privacy.accounting`). For sums,
         the budget of each sample, by default 8, from which the noise follows (`fedkin.privacy.gaussian`); more than 10
-        is no guarantee.
+        is no guarantee. Simulated noise and flips follow from the run's seed, and hide nothing from who knows it.
     delta : float
         For sums, the delta of (epsilon, delta)-differential privacy, in (0, 1).
     flips : list of float
@@ -195,7 +196,8 @@ class EmbeddingMethod(OneShotMethod):
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster bits by cutting a Ward tree (algorithm 2), or class sums by a cut above their noise."""
-        return self._messages(state).clustered(messages, self.smallest(len(messages)), fed.rng("grouping"))
+        found, values = self._messages(state).clustered(messages, self.smallest(len(messages)), fed.rng("grouping"))
+        return found, values | {"noise_source": noise_source(fed)}
 
     def remark(self, found: Clustering) -> str | None:
         """Recommend sums where bits give one cluster."""

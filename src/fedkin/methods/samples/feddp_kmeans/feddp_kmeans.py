@@ -42,7 +42,7 @@ from fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks import (
 )
 from fedkin.methods.samples.private_releases import check_budgets, send_shape
 from fedkin.methods.samples.sample_method import reasons, repeat_step
-from fedkin.privacy.budget import clipped
+from fedkin.privacy.budget import clipped, noise_source
 from fedkin.privacy.gaussian import gaussian_mu
 
 _STAGES = 4
@@ -84,7 +84,8 @@ class FedDPKMeansMethod(CentroidMethod):
     Attributes
     ----------
     epsilon, delta : float
-        Guarantee for all that leaves a client in a run.
+        Guarantee for all that leaves a client in a run. Simulated noise follows from the run's seed, and hides nothing
+        from who knows it.
     server_data : str or None
         Samples of the server: a name or path, see `fedkin.data.reading.sources.load`, prepared as the clients'
         are. At most 1,000 of them are used, drawn at random. They are not protected: clients receive values computed
@@ -184,7 +185,13 @@ class FedDPKMeansMethod(CentroidMethod):
             drawn = torch.randn(_DRAWN * self.n_clusters, rank, generator=rng) * spread
             length = drawn.square().sum(1).mean().sqrt().clamp_min(1e-12)
             points = clipped(drawn @ directions.T / length).float()
-        record.values.update(phase="directions", epsilon=self.epsilon, delta=self.delta, points=len(points))
+        record.values.update(
+            phase="directions",
+            points=len(points),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise_source=noise_source(fed),
+        )
         return state.next(directions=directions, points=points), record
 
     def _with_starts(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:

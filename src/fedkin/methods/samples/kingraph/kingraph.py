@@ -127,7 +127,8 @@ class KinGraphMethod(SampleMethod):
         With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to adding or
         removing any one of its samples, see `private_kingraph`. Centres are then common to all clients, at most 400 in
         25 components; options of micro-clusters have no effect. The scaling of the data is not covered: give data in
-        [0, 1] or standardised by public numbers.
+        [0, 1] or standardised by public numbers. Simulated noise follows from the run's seed, and hides nothing from
+        who knows it.
     delta : float
         Delta of (epsilon, delta)-differential privacy.
     """

@@ -37,7 +37,7 @@ from fedkin.methods.samples.private_releases import (
     triangle_of,
     without_scale,
 )
-from fedkin.privacy.budget import clipped, nearest_points, place, released, sum_products
+from fedkin.privacy.budget import clipped, nearest_points, noise_source, place, released, sum_products
 from fedkin.privacy.gaussian import gaussian_mu
 
 _MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
@@ -192,7 +192,9 @@ class PrivatePath:
         leading = Components(
             mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float()
         )
-        record.values.update(components=kept, epsilon=budget.epsilon, delta=budget.delta)
+        record.values.update(
+            components=kept, epsilon=budget.epsilon, delta=budget.delta, noise_source=noise_source(fed)
+        )
         return replace(state.at(leading), samples=count), record
 
     def _nodes(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
