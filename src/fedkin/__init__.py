@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedkin.core.errors import FedkinError
+    from fedkin.core.errors import FedkinError, FedkinWarning
     from fedkin.core.progress import Callback
     from fedkin.estimators import (
         AFCL,
@@ -76,6 +76,7 @@ __all__ = [
     "FedOpt",
     "FedRC",
     "FedkinError",
+    "FedkinWarning",
     "FuzzyCMeans",
     "GradientLoss",
     "Hierarchical",
@@ -95,6 +96,7 @@ _FROM = {
     "Callback": "fedkin.core.progress",
     "EarlyStopping": "fedkin.experiment.early_stopping",
     "FedkinError": "fedkin.core.errors",
+    "FedkinWarning": "fedkin.core.errors",
     "compare": "fedkin.studies.compare.compare_arrays",
     "load_history": "fedkin.estimators.run_history",
     "load_models": "fedkin.experiment.saved_models",

@@ -32,6 +32,10 @@ class FedkinError(ValueError):
         self.public = text if public is True else public or ""
 
 
+class FedkinWarning(UserWarning):
+    """Warning about data that are used, or a fit that goes on, though something is not as expected."""
+
+
 class RefusalError(FedkinError):
     """Error of a request that a client refuses for good, however often it is repeated."""
 

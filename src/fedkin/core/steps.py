@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import FrozenInstanceError
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from fedkin.core.client import Client
 from fedkin.core.contract import after_step, check_result, first_state
 from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
 from fedkin.core.method import Method, Record
+from fedkin.core.progress import RecordLine
 from fedkin.core.refusals import Refusal, Unusable
 from fedkin.core.replies import MAX_UPDATE, tells_of_divergence
 
@@ -83,15 +90,56 @@ def _attempts(reasons: Mapping[int, str]) -> int:
     return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
 
 
-def check_clustered(method: Method[Any], fed: Federation, found: Mapping[str, Any]) -> None:
-    """Check a method's result, and the clusters of samples that it has left at the clients of this process, if any.
+def record_line(record: Record, fed: Federation, step: int, metrics: Mapping[str, Any]) -> RecordLine:
+    """Return the line of a step's record, in which clients that were left out of the run are missing, too."""
+    record = dataclasses.replace(record, missing={**record.missing, **fed.left_out})
+    refused = {"refused": list(fed.refused)} if fed.refused else {}
+    line: RecordLine = _finite({**record.line(step, fed.traffic, metrics), **refused})
+    return line
 
-    `found` is its result. Raises FedkinError if it is not as it should be, no client has clusters, or one has a number
-    that is not among them.
+
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinities in `value` by ``None``, as JSON cannot hold them."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any]:
+    """Return the result of a method that has finished, in which clients that were left out have the label -1.
+
+    Raises FedkinError if it is not as it should be, no client of this process has clusters of its samples where it
+    should, or one has a number that is not among them.
     """
+    found = method.result(state)
     check_result(method, found)
+    if method.clusters == "samples":
+        _check_clustered(method, fed, found)
+    elif fed.left_out and isinstance(labels := found.get("labels"), Tensor):
+        found = {**found, "labels": labels.index_fill(0, torch.tensor(sorted(fed.left_out)), -1)}
+    return dict(found)
+
+
+def clustered(fed: Federation) -> list[Client]:
+    """Return the clients of this process that take part to the end and have clusters of their samples, in order."""
+    return [one for i in fed.present if (one := fed.clients.get(i)) is not None and "clusters" in one.state]
+
+
+def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:
+    """Return the clients of this process that have no part in the result though they began, and why."""
+    missing = dict(fed.left_out)
+    if method.clusters == "samples":
+        having = {client.id for client in clustered(fed)}
+        missing |= {i: fed.missing.get(i, "no reply") for i in fed.present if i in fed.clients and i not in having}
+    return dict(sorted(missing.items()))
+
+
+def _check_clustered(method: Method[Any], fed: Federation, found: Mapping[str, Any]) -> None:
+    """Check the clusters of samples that a method has left at the clients of this process, if any."""
     clients = [fed.clients[i] for i in fed.present if i in fed.clients]
-    if method.clusters != "samples" or not clients:
+    if not clients:
         return
     name = type(method).__name__
     if not any("clusters" in client.state for client in clients):

@@ -47,7 +47,8 @@ class Population:
     ``None`` if all are there from the start. Those `absent` never take part, and only the evaluator knows their
     samples; those `forgotten` do not either, and their data are not here; both are in order. `drift` is what changes in
     the middle of a run, see `at`, and `notes` say for the user how the data were read, in sentences. Of clients' own
-    data, `questions` are the notes on what looks wrong.
+    data, `questions` are the notes on what looks wrong, and `guesses` those on columns that are labels, or are
+    none, by their name alone.
 
     For the evaluator alone are `truth`, by client the int64 class of each training sample; `clusters`, int64 ``(n,)``,
     the hidden cluster of each; and `tests`, by client held-out samples and classes (int64) of its own distribution, of
@@ -70,6 +71,7 @@ class Population:
     forgotten: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
+    guesses: tuple[str, ...] = ()
 
     def away(self, step: int) -> set[int]:
         """Return the clients that do not take part in this step; step 0 is what comes before the first."""

@@ -6,11 +6,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.errors import listing, mid_sentence
+from fedkin.core.errors import FedkinWarning, listing, mid_sentence
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.inputs.client_input import ClientInput
@@ -18,7 +17,7 @@ from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.estimators.by_client import NumbersByClient
 from fedkin.estimators.client_predictor import ClientPredictor
-from fedkin.estimators.estimator import prepared_samples, warn_of_questions
+from fedkin.estimators.estimator import prepared_samples, warn_of_missing, warn_of_questions
 from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of, split_off
 from fedkin.estimators.labelled_clients import ClassLabels, clients_of, encoded, notes_on_clients, read_labels
@@ -52,7 +51,7 @@ class ClientClusterer(ClientPredictor):
     ----------
     client_labels_ : ndarray of int64, (n_clients,)
         Cluster of each client, in the order of `client_names_`; -1 if it never took part, or not since its cluster was
-        split. Also by the client's name, ``client_labels_["north"]``; a number is a position.
+        split, or is in `missing_`. Also by the client's name, ``client_labels_["north"]``; a number is a position.
     clusters_ : dict of str to int
         The same by the client's name.
     memberships_ : ndarray of float32, (n_clients, n_clusters)
@@ -86,8 +85,8 @@ class ClientClusterer(ClientPredictor):
     ) -> Self:  # fmt: skip
         """Find the clusters, and train their models.
 
-        Warns (`UserWarning`) once if something looks wrong in the data, which are used as they are, and if the method
-        doubts its clusters.
+        Warns (`fedkin.FedkinWarning`) once if something looks wrong in the data, which are used as they are, if the
+        method doubts its clusters, and of clients that have no part in the result.
 
         Parameters
         ----------
@@ -144,8 +143,9 @@ class ClientClusterer(ClientPredictor):
         warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
         said = [str(entry["warning"]) for entry in outcome.history if "warning" in entry]
         for text in [*said, *fewer_clusters(outcome.result["labels"].tolist(), getattr(self, "n_clusters", None))]:
-            warnings.warn(text, stacklevel=3)
+            warnings.warn(text, FedkinWarning, stacklevel=3)
         self._remember(outcome, made, names)
+        warn_of_missing(self.missing_, 4)
         self._architecture, self._recipe, self._seed, self._label = architecture, recipe, outcome.seed, given.label
         self.classes_ = classes
         self.client_labels_ = NumbersByClient(self.result_["labels"].numpy(), names)
@@ -174,8 +174,7 @@ class ClientClusterer(ClientPredictor):
         for entrance, one in given.items():
             split = _SPLITS[entrance]
             if isinstance(one, float | int):
-                seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-                clients, part = split_off(clients, one, seed, split, entrance)
+                clients, part = split_off(clients, one, self._drawn_seed(), split, entrance)
                 held_out.append(part)
             elif one is not None:
                 held_out.append(held_out_of(one, split, entrance, names, label, read))

@@ -17,11 +17,12 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.device import device_named, on
+from fedkin.core.errors import FedkinWarning, listing
 from fedkin.core.method import OwnData
 from fedkin.core.method_class import check_class
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
-from fedkin.core.steps import check_clustered
+from fedkin.core.steps import result_of, without_result
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.array_ranges import ends_of
 from fedkin.data.preparing.preparation import Preparation
@@ -56,7 +57,7 @@ class FitOutcome:
 
     `history` has one entry per step: the record's values, with the bytes sent and received so far. `judged` are scores
     of models on held-out samples, see `fedkin.estimators.metrics_frame.judged_rows`. `forgotten` are clients that took
-    no part because they are forgotten.
+    no part because they are forgotten, and `missing` those without a part in the result though they began, and why.
     """
 
     result: dict[str, Any]
@@ -67,6 +68,7 @@ class FitOutcome:
     profile: ClusterProfile | None = None
     judged: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     forgotten: frozenset[int] = frozenset()
+    missing: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def noted(self, notes: Sequence[str], questions: Sequence[str]) -> Self:
         """Return the outcome with these notes, some of them questions, before those of the preparation."""
@@ -89,6 +91,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     client_names_ : list of str
         Names of the clients, in the order of `fit`, which is that of all lists by client. They are texts, also of
         clients that a dict has under numbers.
+    missing_ : dict of str to str
+        Clients that are not in the result because they gave no usable reply when one was needed, and why; `fit` warns
+        of them.
     preparation_ : Preparation
         How samples were prepared. ``preparation_.apply(x)`` prepares new ones, a DataFrame, an array and so on, and
         returns the tensor that models take; its ``notes`` say what was done to tables.
@@ -172,7 +177,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Prepare the clients' data, and run the method with `options` until it has finished."""
         method: Method[Any] = checked_method(self._method, options)
         forgotten, seed = self._leaving or (frozenset(), None)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if seed is None else seed
+        seed = self._drawn_seed() if seed is None else seed
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part)
             fed.client_names, fed.away = names, set(forgotten)
@@ -187,11 +192,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
             with followed(rounds.callbacks):
                 state = rounds.to_the_end()
-            found, profile = method.result(state), None
-            check_clustered(method, fed, found)
+            found, profile = result_of(method, fed, state), None
+            missing = without_result(method, fed)
             if preparation.encoding is not None and method.clusters == "samples" and not method.is_private():
                 profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
-        return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged, forgotten)
+        return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged, forgotten, missing)
+
+    def _drawn_seed(self) -> int:
+        """Return the run's seed: `random_state` if it is a number, as the command line takes it, else drawn from it."""
+        drawn = check_random_state(self.random_state)  # refuses what is no seed
+        is_number = isinstance(self.random_state, int | np.integer)
+        return int(self.random_state) if is_number else int(drawn.randint(2**31 - 1))
 
     def _own_data(self, preparation: Preparation) -> OwnData:
         """Return how the server's own samples are read, if the method's server has any."""
@@ -204,6 +215,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self._judged = outcome.judged
         self.preparation_ = outcome.preparation
         self.client_names_ = list(names)
+        self.missing_ = {names[client]: reason for client, reason in outcome.missing.items()}
         self.result_ = outcome.result
         self.n_clusters_ = int(outcome.result["n_clusters"])
         self.__dict__.pop("feature_names_in_", None)
@@ -277,7 +289,16 @@ def warn_of_questions(preparation: Preparation, stacklevel: int) -> None:
     asked = preparation.questions
     if asked:
         said = f"{_first(asked)} See preparation_.notes."
-        warnings.warn(f"The data look wrong, and are used as they are. {said}", stacklevel=stacklevel)
+        warnings.warn(f"The data look wrong, and are used as they are. {said}", FedkinWarning, stacklevel=stacklevel)
+
+
+def warn_of_missing(missing: Mapping[str, str], stacklevel: int) -> None:
+    """Warn, once, of the clients that have no part in the result of a fit."""
+    if missing:
+        have = "has" if len(missing) == 1 else "have"
+        why = listing([f"'{name}': {reason}" for name, reason in missing.items()], _ASKED)
+        said = f"{len(missing)} of the clients {have} no part in the result ({why}); see missing_."
+        warnings.warn(said, FedkinWarning, stacklevel=stacklevel)
 
 
 def _first(sentences: Sequence[str]) -> str:
@@ -296,5 +317,5 @@ def prepared_samples(
         data, where = preparation.read_again(given, where, [] if label is None else [label])
         x = preparation.prepared(data.x, None if data.table is None else data.table.columns, where)
     if warns and (notes := preparation.notes_on(data, where)):
-        warnings.warn(in_python(_first(notes)), stacklevel=3)
+        warnings.warn(in_python(_first(notes)), FedkinWarning, stacklevel=3)
     return x

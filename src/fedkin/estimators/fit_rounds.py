@@ -10,7 +10,7 @@ from typing import Any
 
 from fedkin.core import Method, State
 from fedkin.core.progress import Callback, Callbacks
-from fedkin.core.steps import begin, do_step
+from fedkin.core.steps import begin, do_step, record_line
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.held_out import HeldOut
@@ -54,9 +54,9 @@ class Rounds:
         self.callbacks.phase(f"Step {state.steps + 1}")
         began = time.perf_counter()
         state, record = do_step(self.method, self.fed, state)
-        sent, received = self.fed.traffic.sent, self.fed.traffic.received
-        self.history.append({"step": state.steps, **record.values, "sent": sent, "received": received})
-        line = record.line(state.steps, self.fed.traffic, self._judge(state))
+        line = record_line(record, self.fed, state.steps, self._judge(state))
+        shown = {name: line[name] for name in ("missing", "sent", "received")}
+        self.history.append({"step": state.steps, **record.values, **shown})
         if self.callbacks.stops(line) and not state.finished:
             state = dataclasses.replace(state, finished=True)
             self.method.conclude(self.fed, state)

@@ -113,7 +113,7 @@ class ForgettingEstimator(Estimator):
         """Repeat the last step with the remaining clients."""
         with self._on_device(), one_thread():
             fed = self._federation(clients)
-            fed.away = set(forgotten)
+            fed.away = forgotten | self._absent
             state, record = do_step(method, fed, state)
             self._forgotten = forgotten
             self._take(method, state, clients, fed)
@@ -121,6 +121,11 @@ class ForgettingEstimator(Estimator):
 
     def _forget_rows(self, at: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
         raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or use MUFC.")
+
+    @property
+    def _absent(self) -> set[int]:
+        """The clients without a part in the result: those forgotten, and those missing."""
+        return {*self._forgotten, *map(self.client_names_.index, self.missing_)}
 
     def _federation(self, clients: Sequence[Client]) -> LocalFederation:
         """Build a federation of the clients of `fit`, with other random numbers than before."""
@@ -145,7 +150,7 @@ class ForgettingEstimator(Estimator):
     def _take(self, method: Method[Any], state: Any, clients: Sequence[Client], fed: LocalFederation) -> None:
         """Set the attributes from a new state, and store what the clients remember after it."""
         self._state = state
-        self._private = [{} if one.id in self._forgotten else dict(one.state) for one in clients]
+        self._private = [{} if one.id in self._absent else dict(one.state) for one in clients]
         self.result_ = method.result(state)
         self.n_clusters_ = int(self.result_["n_clusters"])
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
+from fedkin.core.errors import FedkinWarning
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers
 from fedkin.core.seeds import derive_generator
@@ -69,7 +70,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     ) -> Self:  # fmt: skip
         """Find the clusters, as all estimators of samples do.
 
-        Warns (`UserWarning`) if there are too few micro-clusters to find clusters.
+        Warns (`fedkin.FedkinWarning`) if there are too few micro-clusters to find clusters.
         """
         clients, names = self._clients(X, y)
         extractor = extractor_of(self.features)
@@ -80,7 +81,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self._extractor = extractor
         for entry in self.records_:
             if "warning" in entry:
-                warnings.warn(entry["warning"], stacklevel=3)  # the caller of what checks the keywords
+                warnings.warn(entry["warning"], FedkinWarning, stacklevel=3)  # the caller of what checks the keywords
         return self
 
     def cut(self, n_clusters: int | None = None, *, resolution: float | None = None) -> KinGraph:
@@ -123,7 +124,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         kept = {name: value for name, value in self.records_[-1].items() if name not in ("note", "warning")}
         self.records_ = [*self.records_[:-1], {**kept, **values}]
         again = [
-            before if at in self._forgotten else counted(memory, self.result_).numpy()
+            before if at in self._absent else counted(memory, self.result_).numpy()
             for at, (memory, before) in enumerate(zip(self._memories, self.labels_, strict=True))
         ]
         self.labels_ = ByClient(again, self.client_names_)
@@ -146,8 +147,8 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self._memories = [self._memory(client) for client in clients]
 
     def _memory(self, client: Client) -> Votes:
-        """Return what a client stores to assign clusters to its samples; nothing if it is forgotten."""
-        if client.id in self._forgotten:
+        """Return what a client stores to assign clusters to its samples; nothing if it has no part in the result."""
+        if client.id in self._absent:
             return Votes(torch.zeros(0, 1, dtype=torch.int32), torch.zeros(0, 1))
         return nodes_of_samples(client, self._graph.own)
 

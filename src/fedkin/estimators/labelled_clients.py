@@ -23,7 +23,7 @@ from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.client_files import read_file
 from fedkin.data.reading.dataset import Dataset, are_whole, fractions, fractions_once
 from fedkin.data.reading.dataset_names import expanded
-from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes
+from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes, notes_on_outcomes
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame
 from fedkin.data.scenarios.partition_scenario import client_of
@@ -42,7 +42,7 @@ def clients_of(
     samples or labels cannot be used, or clients differ in the shape of a sample.
     """
     with python_advice():
-        read = load_agreeing_clients(given.source, given.label, options)
+        read = load_agreeing_clients(given.source, given.column, options)
     beside = given.labels or [None] * len(read)
     labels = [labels_in(data) if y is None else y for y, data in zip(beside, read, strict=True)]
     called = [data.name for data in read]
@@ -74,7 +74,8 @@ def notes_on_clients(
     tables = {name: one.table for name, one in called if one.table is not None}
     on_cells, hints = notes_on_cells(tables), hints_on_cells(tables)
     many = note_on_many_classes([str(one) for one in classes], sum(len(one.x) for one in clients))
-    return [*many, *notes_on_labels(own), *on_cells, *hints], [*many, *notes_on_spelt_labels(own), *on_cells]
+    asked = [*many, *notes_on_outcomes(list(tables.values()))]
+    return [*asked, *notes_on_labels(own), *on_cells, *hints], [*asked, *notes_on_spelt_labels(own), *on_cells]
 
 
 def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:

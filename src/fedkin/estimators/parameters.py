@@ -50,7 +50,7 @@ class EstimatorOptions:
     indicator : bool
         Whether a column with empty cells gets an indicator column for them.
     random_state : int, RandomState or None
-        Seed; the same number gives the same result.
+        Seed; the same number gives the same result, here and as ``--seed`` of the command line.
     device : str or torch.device
         Where networks and kin-graph's large searches compute: "cpu", what torch calls a GPU, such as "cuda", or "auto",
         a GPU if there is one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -12,25 +13,27 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.errors import FedkinWarning
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.inputs.client_input import ClientInput
 from fedkin.data.inputs.federation_input import FederationInput, federation_input
 from fedkin.data.population import Population
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
+from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient
-from fedkin.estimators.estimator import prepared_samples, warn_of_questions
+from fedkin.estimators.estimator import prepared_samples, warn_of_missing, warn_of_questions
 from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of
 from fedkin.estimators.labelled_clients import read_labels
 from fedkin.estimators.metrics_frame import Row, agreement_rows, sizes_of
-from fedkin.estimators.python_advice import python_advice
+from fedkin.estimators.python_advice import in_python, python_advice
 from fedkin.estimators.sample_predictor import Floats, LabelArray, SamplePredictor
 
-FORGOTTEN = -1
-"""Cluster of the samples of a client that is forgotten."""
+NO_CLUSTER = -1
+"""Cluster of the samples of a client that is forgotten or missing."""
 
 
 class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
@@ -39,12 +42,12 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     Attributes
     ----------
     labels_ : list of int64 arrays
-        Cluster of every sample, an array per client in the order of `client_names_`; -1 if forgotten. Also by the
-        client's name, ``labels_["north"]``, and by all names, ``dict(labels_)``. A number is a position: of clients
+        Cluster of every sample, an array per client in the order of `client_names_`; -1 if the client is forgotten
+        or in `missing_`. Also by the client's name, ``labels_["north"]``, and by all names, ``dict(labels_)``. A number is a position: of clients
         given as ``{7: x, 9: y}``, ``labels_[0]`` and ``labels_["7"]`` are the first one's.
     memberships_ : list of float32 arrays
         Membership of each sample in each cluster, ``(n, n_clusters_)`` per client, rows summing to 1; no rows for a
-        forgotten client. Only of methods with fuzzy clusters.
+        client that is forgotten or missing. Only of methods with fuzzy clusters.
     n_clusters_ : int
         Number of clusters.
     result_ : dict
@@ -64,7 +67,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     ) -> Self:  # fmt: skip
         """Find the clusters.
 
-        Warns (`UserWarning`) once if something looks wrong in the data, which are used as they are.
+        Warns (`fedkin.FedkinWarning`) once if something looks wrong in the data, which are used as they are, of columns
+        that are labels, or are none, by their name alone, and of clients that have no part in the result.
 
         Parameters
         ----------
@@ -76,8 +80,9 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
             width)`` or ``(n, channels, height, width)``, all finite. Tables may hold numbers, text, categories,
             booleans and dates, and empty cells; columns are matched by name.
         y : str, sequence or dict, optional
-            The name of a column of labels, which is then no feature, or "none" if files have none; or one array of
-            labels per client, in order or by name. Labels, also those in `X`, are not used to find clusters;
+            The name of a column of labels, which is then no feature, or "none" if there is none; or one array of
+            labels per client, in order or by name. By default labels are in the pairs, or, as by command line, in the
+            first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some. Labels, also those in `X`, are not used to find clusters;
             `metrics_` compares with them.
         eval : as X, optional
             Labelled samples beside those clustered, of all or some clients, by name, or of as many in a list; or one
@@ -101,9 +106,10 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         """Build the clients, and return them with their names."""
         given = federation_input(data, y)
         with python_advice():
-            population = ClientFiles(given.source, given.label, table=self._table_options()).build()
+            population = ClientFiles(given.source, given.column, table=self._table_options()).build()
         notes, questions = ((*given.notes, *own) for own in (population.notes, population.questions))
-        self._read = _Read(notes, questions, given.label, _truth(given, population))
+        guesses = () if given.label == NO_LABELS else population.guesses
+        self._read = _Read(notes, questions, guesses, given.label, _truth(given, population))
         return population.clients, population.names
 
     def _fitted(
@@ -119,7 +125,10 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         outcome = self._run(clients, names, options, Following(callbacks=callbacks_of(callbacks)))
         outcome = outcome.noted(self._read.notes, self._read.questions)
         warn_of_questions(outcome.preparation, 5)  # the caller of what checks the keywords of fit
+        for guess in self._read.guesses:
+            warnings.warn(in_python(guess), FedkinWarning, stacklevel=4)
         self._remember(outcome, clients, names)
+        warn_of_missing(self.missing_, 5)
         self._label = self._read.label
         self._set_clusters(clients)
         self._set_profile(outcome.profile)
@@ -127,10 +136,10 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         return self
 
     def _set_clusters(self, clients: Sequence[Client]) -> None:
-        """Set the clusters of the clients' samples, -1 for forgotten clients, and memberships if there are any."""
+        """Set the clusters of the clients' samples, -1 for those without any, and memberships if there are any."""
         self.__dict__.pop("memberships_", None)
-        away = self._forgotten
-        nothing = [torch.full((len(client),), FORGOTTEN) for client in clients]
+        away = self._absent
+        nothing = [torch.full((len(client),), NO_CLUSTER) for client in clients]
         found = [none if one.id in away else one.state["clusters"] for one, none in zip(clients, nothing, strict=True)]
         self.labels_ = ByClient([clusters.numpy() for clusters in found], self.client_names_)
         if not self._method.soft:
@@ -183,7 +192,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
 
     def _more_rows(self) -> Iterator[Row]:
         last = int(self.records_[-1]["step"])
-        there = [at for at in range(len(self.client_names_)) if at not in self._forgotten]
+        there = [at for at in range(len(self.client_names_)) if at not in self._absent]
         names, labels = [self.client_names_[at] for at in there], [self.labels_[at] for at in there]
         yield from sizes_of(last, names, labels)
         if self._read.truth is not None:
@@ -216,10 +225,11 @@ class LatentClusterer(SampleClusterer):
 
 @dataclass(frozen=True)
 class _Read:
-    """Information on the clients besides their samples: notes, the questions among them, label column, labels."""
+    """Information on the clients besides their samples: notes, the questions among them, guesses, label column, labels."""
 
     notes: tuple[str, ...]
     questions: tuple[str, ...]
+    guesses: tuple[str, ...]
     label: str | None
     truth: list[NDArray[Any]] | None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, Method, Record, State
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
-from fedkin.core.steps import begin, check_clustered, do_step
+from fedkin.core.steps import begin, clustered, do_step, record_line, result_of
 from fedkin.core.trees import owned
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
@@ -187,9 +186,8 @@ class Run:
             with one_thread():
                 state = self._step(state)
         self.callbacks.phase("Writing the results")
-        found = self.method.result(state)
-        check_clustered(self.method, self.fed, found)
-        write_labels(self.folder, self.fed.clients.values(), self.population.names)
+        found = result_of(self.method, self.fed, state)
+        write_labels(self.folder, clustered(self.fed), self.population.names)
         with one_thread():
             profile = self._profile(found)
         if "labels" in found:
@@ -262,10 +260,7 @@ class Run:
         common_test = self.config.evaluation.common_test
         evaluate = evaluator_for(self.method, models_too, common_test) if self.population.clients else None
         metrics = evaluate(self.method, self.population, self.fed, state) if evaluate else {}
-        record = dataclasses.replace(record, missing={**record.missing, **self.fed.left_out})
-        refused = {"refused": list(self.fed.refused)} if self.fed.refused else {}
-        line: RecordLine = _finite({**record.line(state.steps, self.fed.traffic, metrics), **refused})
-        return line
+        return record_line(record, self.fed, state.steps, metrics)
 
     def _keep(self, state: State, timing: Timing, line: RecordLine | None) -> State:
         tree = {**snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
@@ -276,12 +271,3 @@ class Run:
 def _timing(step: int, seconds: float, computed: float) -> Timing:
     """Return the seconds that a step took, and those that all clients together computed in it."""
     return {"step": step, "seconds": round(seconds, 3), "client_seconds": round(computed, 6)}
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinities in `value` by ``None``, as JSON cannot hold them."""
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

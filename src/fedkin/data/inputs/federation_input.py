@@ -45,6 +45,11 @@ class FederationInput:
     label: str | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def column(self) -> str | None:
+        """The column to read as labels: `label`, or "none" where labels are beside the samples."""
+        return NO_LABELS if self.label is None and any(y is not None for y in self.labels) else self.label
+
 
 def federation_input(
     clients: Any, y: Any = None, *, entrance: str = "fit", seek_labels: bool = False

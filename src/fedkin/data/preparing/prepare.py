@@ -216,9 +216,10 @@ def _prepared_tables(
     if fed.secure_sums:
         sums = secure_sums(fed, schema.columns)
     else:
+        sums, squares, counts = sums_of_columns(fed, schema.columns, replies)
+        replies = {client: reply for client, reply in replies.items() if client in squares}  # who did not fail since
         by_name = {called[client]: reply for client, reply in replies.items()}
         refuse(wrong_truths([column.name for column in schema.columns if column.may_be_truth], by_name))
-        sums, squares, counts = sums_of_columns(fed, schema.columns, replies)
         own = {called[client]: squares[client] for client in replies}
         categories = {column.name: column.categories for column in schema.columns if column.kind == "category"}
         rows = rows_by_column(categories, {called[one]: dict(zip(agreed, counts[one], strict=True)) for one in counts})

@@ -19,6 +19,7 @@ from fedkin.core.files import check_room
 from fedkin.core.table import Table
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels, usual_label
 from fedkin.data.reading.disk_store import is_on_disk
+from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.python_forms import given_instead
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import LARGEST, as_frame, frame_to_dataset, frame_to_table
@@ -90,12 +91,14 @@ def as_dataset(
     """Convert samples to a data set: a DataFrame to a table, anything else to an array, see `as_tensor`.
 
     `name` is that of the data set, and `where` that of the source, at the beginning of error messages. `label` is the
-    column of a DataFrame that holds labels; no other is taken for that. Raises FedkinError if it cannot be used.
+    column of a DataFrame that holds labels; without it one of a usual name is taken for them, as in files, see
+    `label_of`. Raises FedkinError if it cannot be used.
     """
     frame = as_frame(value)
     if frame is None:
         return Dataset(name, as_tensor(value, where))
-    return frame_to_dataset(frame, name, where, label, options=options)
+    taken = label_of(frame, label, options.no_labels)
+    return frame_to_dataset(frame, name, where, taken, options=options, found=label is None)
 
 
 def plain_numbers(table: Table, where: str) -> Tensor:

@@ -67,8 +67,8 @@ def load_clients(
         ignored, but tables in other formats are refused; or the data of each client, in order or by the client's name:
         the path of a file, a DataFrame, or an array as `fedkin.data.reading.arrays.as_tensor` takes it.
     label : str, optional
-        The column or array of labels of every client, or "none". Without it, files may have a column of a usual name
-        that can hold labels, see `fedkin.data.reading.label_columns`, and DataFrames have none.
+        The column or array of labels of every client, or "none". Without it, a column of a usual name that can
+        hold labels is taken for them, see `fedkin.data.reading.label_columns`.
     options : TableOptions, optional
         Options for reading the columns of all clients.
 
@@ -79,7 +79,6 @@ def load_clients(
         shape, or some clients have tables and others arrays; or if no client has a column that `options` name.
     """
     clients: list[Dataset] = []
-    of_files: list[Dataset] = []
     problems: list[str] = []
     read: dict[str, ReadSoFar] = {}
     source = list(source) if isinstance(source, Iterator) else source  # which can be read only once
@@ -90,7 +89,6 @@ def load_clients(
                 clients.append(_read_images(given))
             elif isinstance(given, str | Path):
                 clients.append(replace(read_file(expanded(str(given)), label, None, options), name=name))
-                of_files.append(clients[-1])
             else:
                 clients.append(as_dataset(given, name, where, label, options))
             if clients[-1].table is not None:
@@ -104,7 +102,7 @@ def load_clients(
     problems += _at_odds(clients, read, options, label, complete)
     if problems:
         raise ClientsError(_with_advice(said_once(fractions_once(problems)), clients, label), read)
-    if label is None and (features := no_labels_after_all(of_files)):
+    if label is None and (features := no_labels_after_all(clients)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
     clients = with_one_code(clients)
     classes = in_order(name for client in clients for name in client.classes)

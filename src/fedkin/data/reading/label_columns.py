@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedkin.core.errors import FedkinError
+from fedkin.core.table import Table
 from fedkin.data.reading.columns import read_column, read_number
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, usual_label
 from fedkin.data.reading.table_errors import DecimalCommaError
@@ -103,12 +104,15 @@ def no_labels_after_all(clients: Sequence[Dataset]) -> list[str]:
     ]
 
 
-def notes_on_features(clients: Sequence[Dataset]) -> list[str]:
-    """Return a note on each feature that is called like labels, and has too many different values for classes."""
+def notes_on_outcomes(tables: Sequence[Table]) -> list[str]:
+    """Return a note on each column of clients' tables that is called like labels and is a feature.
+
+    A column ``y`` of fractions beside one called ``x`` is a coordinate, and no outcome.
+    """
     notes = []
-    for name in dict.fromkeys(name for one in clients for name in one.features if usual_label([name]) is not None):
-        tables = [one.table for one in clients if one.table is not None and name in one.features]
-        columns = [(table.columns[table.names.index(name)], table.of(name)) for table in tables]
+    for name in dict.fromkeys(name for one in tables for name in one.names if usual_label([name]) is not None):
+        having = [one for one in tables if name in one.names]
+        columns = [(table.columns[table.names.index(name)], table.of(name)) for table in having]
         values = {
             column.categories[int(value)] if column.is_coded else value
             for column, cells in columns
@@ -117,10 +121,13 @@ def notes_on_features(clients: Sequence[Dataset]) -> list[str]:
         whole = all(column.kind != "date" for column, _ in columns) and all(
             isinstance(value, str) or value.is_integer() for value in values
         )
-        rows = sum(map(len, tables))
+        if not whole and name == "y" and all("x" in table.names for table in having):
+            continue
+        rows, why = sum(map(len, having)), "" if whole else ", since it holds no classes"
         if whole and too_many_labels(len(values), rows):
-            notes.append(
-                f"Column '{name}' is called like labels, but has {len(values):,} different values in {rows:,} rows, so "
-                "it is a feature; if it holds labels, name it with data.label."
-            )
+            why = f", since it has {len(values):,} different values in {rows:,} rows"
+        notes.append(
+            f"Column '{name}' is called like labels and is a feature{why}; if it is an outcome, which clusters should "
+            "not depend on, name it in drop, or, if it holds labels, with data.label."
+        )
     return notes

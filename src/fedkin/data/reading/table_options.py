@@ -103,6 +103,11 @@ class TableOptions:
         found: dict[str, Literal["log", "log1p"]] = {}
         return found | dict.fromkeys(self.log, "log") | dict.fromkeys(self.log1p, "log1p")
 
+    @property
+    def no_labels(self) -> tuple[str, ...]:
+        """Return the columns that are not taken for labels, whatever they are called."""
+        return (*self.drop, *self.logarithmic, *self.features)
+
     def kept(self, column: str) -> tuple[str, ...]:
         """Return words that are values of a column though they stand for an empty cell elsewhere."""
         return (*self.ordinal.get(column, ()), *([NONE] if column in self.nones else []))

@@ -61,8 +61,7 @@ def read_table(
             frame = with_points(frame, where, {label, cluster, options.id, *options.named})
     else:
         frame = _read_parquet(path, where)
-    features = {cluster, *options.drop, *options.logarithmic, *options.features}
-    taken = label_of(frame, label, features, options.decimal)
+    taken = label_of(frame, label, {cluster, *options.no_labels}, options.decimal)
     return frame_to_dataset(frame, path.name, where, taken, cluster, options, label is None)
 
 

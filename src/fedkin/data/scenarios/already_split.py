@@ -23,7 +23,7 @@ from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.label_columns import (
     check_are_classes,
     note_on_many_classes,
-    notes_on_features,
+    notes_on_outcomes,
     too_many_labels,
 )
 from fedkin.data.reading.na_values import note_on_unheld
@@ -81,6 +81,7 @@ class ClientFiles:
             )
         tables = {site.name: site.table for site in sites if site.table is not None}
         classes, on_cells = _classes_at(sites, labelled), notes_on_cells(tables)
+        guesses = [*notes_on_outcomes(list(tables.values())), *_label_notes(sites, self.label, labelled)]
         clients, tests = [], []
         for i, site in enumerate(sites):
             samples = torch.arange(len(site))
@@ -99,7 +100,7 @@ class ClientFiles:
             notes=(
                 *_ignored(self.data),
                 *note_on_unheld(sites, self.table),
-                *_label_notes(sites, self.label, labelled),
+                *guesses,
                 *(note_on_many_classes(sites[0].classes, rows) if labelled else []),
                 *(
                     note_on_written_labels({site.name: site.written for site in sites}, sites[0].classes)
@@ -111,6 +112,7 @@ class ClientFiles:
                 *hints_on_cells(tables),
             ),
             questions=(*notes_on_spelt_labels(classes), *on_cells),
+            guesses=tuple(guesses),
         )
 
 
@@ -133,19 +135,18 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
     """Return sentences on columns that were taken for labels though the user has not named them."""
     if label is not None:
         return []
-    features = notes_on_features(sites)
     columns: dict[str, list[str]] = {}
     for site in sites:
         if site.label is not None:
             columns.setdefault(site.label, []).append(site.name)
     if labelled:
-        return features + [
+        return [
             f"Column '{name}' is taken for labels{_of_some(own, sites)}, so it is no feature; if it is one, name the "
             "labels with data.label, or 'none'."
             for name, own in columns.items()
         ]
     without = listing([site.name for site in sites if site.y is None], _LISTED)
-    return features + [
+    return [
         f"Column '{name}'{_of_some(own, sites)} is called like labels, but none are in {without}, so it is left "
         "out and nothing is compared with labels; if it is a feature, say data.label = 'none'; to use it, leave "
         "out the clients without."

@@ -17,7 +17,7 @@ from fedkin.clustering.metrics import (
     pooled,
     soft_scores,
 )
-from fedkin.core import Federation, Method
+from fedkin.core import Client, Federation, Method
 from fedkin.core.contract import predicted_clusters
 from fedkin.data.population import Population
 from fedkin.methods.samples.sample_method import SampleMethod
@@ -31,37 +31,39 @@ def evaluate_samples(
     The clusters are those that a client keeps; a client that keeps none yet, or never took part, gets those that the
     method's present result predicts. Without `models_too` nothing is evaluated, as that takes time where the result is
     a network. Scores are ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``, ACC
-    within a client, mean over clients; ``kappas``, kappa within each client, in order of id, ``None`` for forgotten
-    ones; and where samples have memberships, ``soft_ari`` and ``partition_coefficient`` of these. There are none
+    within a client, mean over clients; ``kappas``, kappa within each client, in order of id, ``None`` for those
+    that are forgotten or were left out of the run, which count nowhere; and where samples have memberships, ``soft_ari`` and ``partition_coefficient`` of these. There are none
     without a truth, or if the method has no clusters yet.
     """
     if population.truth is None or not models_too or not method.ready(state):
         return {}
     result = method.result(state)
+    outside = {*population.forgotten, *fed.left_out}  # their samples may not even be prepared
+    there = [client for client in population.clients if client.id not in outside]
     clusters = [
         client.state["clusters"] if "clusters" in client.state else predicted_clusters(method, result, client.x)
-        for client in population.clients
+        for client in there
     ]
-    within = list(zip(population.truth, clusters, strict=True))
-    known = [pair for i, pair in enumerate(within) if i not in population.forgotten]
+    within = {one.id: (population.truth[one.id], own) for one, own in zip(there, clusters, strict=True)}
     return {
-        **_agreement(*zip(*known, strict=True)),
-        **_soft(method, population, result),
-        "accuracy": float(np.mean([clustering_accuracy(truth, found) for truth, found in known])),
-        "kappas": [None if i in population.forgotten else cohen_kappa(*pair) for i, pair in enumerate(within)],
+        **_agreement(*zip(*within.values(), strict=True)),
+        **_soft(method, there, population.truth, result),
+        "accuracy": float(np.mean([clustering_accuracy(*pair) for pair in within.values()])),
+        "kappas": [cohen_kappa(*within[one.id]) if one.id in within else None for one in population.clients],
     }
 
 
-def _soft(method: SampleMethod, population: Population, result: Mapping[str, Any]) -> dict[str, float]:
+def _soft(
+    method: SampleMethod, there: Sequence[Client], truth: Sequence[Tensor], result: Mapping[str, Any]
+) -> dict[str, float]:
     """Score soft clusters by the samples' memberships; empty if the method has none or a client lacks them."""
-    if not getattr(method, "soft", False) or population.truth is None:  # a method of one's own may be another class
+    if not getattr(method, "soft", False):  # a method of one's own may be another class
         return {}
-    there = [client for client in population.clients if client.id not in population.forgotten]
     found = [method.client_memberships(result, client) for client in there]
     parts = [own for own in found if own is not None]
     if len(parts) < len(there):
         return {}
-    return soft_scores(np.concatenate([population.truth[client.id] for client in there]), np.concatenate(parts))
+    return soft_scores(np.concatenate([truth[client.id] for client in there]), np.concatenate(parts))
 
 
 def evaluate_associations(method: Method[Any], population: Population, fed: Federation, state: Any) -> dict[str, Any]:

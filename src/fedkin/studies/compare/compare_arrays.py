@@ -131,7 +131,7 @@ def _files(clients: Any, y: Any) -> tuple[dict[str, _Content], str | None]:
     width = len(str(len(given.labels)))
     keys = list(given.source) if named else list(range(len(given.source)))
     files: dict[str, _Content] = {}
-    read_clients = load_agreeing_clients(given.source, given.label)
+    read_clients = load_agreeing_clients(given.source, given.column)
     for key, read, labels in zip(keys, read_clients, given.labels, strict=True):
         where, x = f"Client {key}", given.source[key]
         own = None if labels is None or given.label is not None else _plain(labels, where)
