@@ -77,7 +77,7 @@ def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, 
     model = fitted[name]
     assert (model.client_labels_.dtype, model.client_labels_.shape) == (np.int64, (6,))
     assert model.n_clusters_ == len(model.models_) == {"FedAvg": 1, "FedOpt": 1, "Local": 6}.get(name, 2)
-    assert min(model.score(x, y, client=i) for i, (x, y) in enumerate(CLIENTS)) > 0.85
+    assert min(model.score(x, y, client=i) for i, (x, y) in enumerate(CLIENTS)) > 0.8
     assert [entry["step"] for entry in model.records_] == list(range(1, model.rounds + 1))
     assert model.records_[-1]["loss"] < model.records_[0]["loss"]
     assert model.records_[-1]["sent"] > model.records_[0]["sent"] > 0

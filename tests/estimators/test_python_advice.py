@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedkin import FedkinError, KinGraph
+from fedkin import FedkinError, FedkinWarning, KinGraph
 from fedkin.estimators.python_advice import in_python
 from workbooks import saved
 
@@ -34,7 +34,8 @@ def test_notes_are_in_terms_of_python(tmp_path):
     for name in "ns":
         frame = pd.DataFrame({"v": np.arange(40) % 13 + 0.5, "w": np.arange(40) % 7, "class": np.arange(40) % 2})
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    notes = KinGraph().fit(tmp_path).preparation_.notes
+    with pytest.warns(FedkinWarning, match="or 'none'"):
+        notes = KinGraph().fit(tmp_path).preparation_.notes
     assert any("name the labels with y, or 'none'" in note for note in notes)
     assert not any("data.label" in note for note in notes)
     assert in_python("pooled (data.min_members), it is") == "pooled, it is"

@@ -113,7 +113,7 @@ class ForgettingEstimator(Estimator):
         """Repeat the last step with the remaining clients."""
         with self._on_device(), one_thread():
             fed = self._federation(clients)
-            fed.away = forgotten | self._absent
+            fed.away = self._absent | forgotten
             state, record = do_step(method, fed, state)
             self._forgotten = forgotten
             self._take(method, state, clients, fed)

@@ -43,7 +43,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     ----------
     labels_ : list of int64 arrays
         Cluster of every sample, an array per client in the order of `client_names_`; -1 if the client is forgotten
-        or in `missing_`. Also by the client's name, ``labels_["north"]``, and by all names, ``dict(labels_)``. A number is a position: of clients
+        or in `missing_`. Also by the client's name, ``labels_["north"]``, and by all names, ``dict(labels_)``. A
+        number is a position: of clients
         given as ``{7: x, 9: y}``, ``labels_[0]`` and ``labels_["7"]`` are the first one's.
     memberships_ : list of float32 arrays
         Membership of each sample in each cluster, ``(n, n_clusters_)`` per client, rows summing to 1; no rows for a
@@ -82,7 +83,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         y : str, sequence or dict, optional
             The name of a column of labels, which is then no feature, or "none" if there is none; or one array of
             labels per client, in order or by name. By default labels are in the pairs, or, as by command line, in the
-            first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some. Labels, also those in `X`, are not used to find clusters;
+            first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some. Labels,
+            also those in `X`, are not used to find clusters;
             `metrics_` compares with them.
         eval : as X, optional
             Labelled samples beside those clustered, of all or some clients, by name, or of as many in a list; or one
@@ -225,7 +227,7 @@ class LatentClusterer(SampleClusterer):
 
 @dataclass(frozen=True)
 class _Read:
-    """Information on the clients besides their samples: notes, the questions among them, guesses, label column, labels."""
+    """Information on the clients besides samples: notes, the questions among them, guesses, label column, labels."""
 
     notes: tuple[str, ...]
     questions: tuple[str, ...]

@@ -69,7 +69,7 @@ def test_coordinates_and_dates_are_no_labels_but_where_they_are_named(tmp_path, 
     for name, cells in (("a", first), ("b", second)):
         (tmp_path / f"{name}.csv").write_text("x,y\n" + "".join(f"{at},{cell}\n" for at, cell in enumerate(cells)))
     built = ClientFiles(str(tmp_path)).build()
-    assert (built.truth, built.features, built.notes) == (None, ["x", "y"], ())
+    assert (built.truth, built.features, len(built.guesses)) == (None, ["x", "y"], 1)
     with pytest.raises(FedkinError, match=r"Column 'y' of .*(fractions|lacks 1 of 2 labels)"):
         ClientFiles(str(tmp_path), label="y").build()
 
@@ -88,8 +88,8 @@ def test_far_too_many_labels_are_a_feature(tmp_path):
     built = ClientFiles(str(tmp_path)).build()
     assert (built.truth, built.features) == (None, ["x", "y"])
     assert built.notes == (
-        "Column 'y' is called like labels, but has 120 different values in 480 rows, so it is a feature; if it holds "
-        "labels, name it with data.label.",
+        "Column 'y' is called like labels and is a feature, since it has 120 different values in 480 rows; if it is an "
+        "outcome, which clusters should not depend on, name it in drop, or, if it holds labels, with data.label.",
     )
     assert len(ClientFiles(str(tmp_path), label="y").build().classes) == 120
 
@@ -174,8 +174,9 @@ def test_columns_taken_for_labels_are_told(tmp_path):
             "v,label\n" + "".join(f"{row * 37 % 1000},{beer} {row}\n" for row in range(1000))
         )
     assert ClientFiles(str(tmp_path)).build().notes == (
-        "Column 'label' is called like labels, but has 2,000 different values in 2,000 rows, so it is a feature; if it "
-        "holds labels, name it with data.label.",
+        "Column 'label' is called like labels and is a feature, since it has 2,000 different values in 2,000 rows; if "
+        "it is an outcome, which clusters should not depend on, name it in drop, or, if it holds labels, with "
+        "data.label.",
     )
     assert ClientFiles(str(tmp_path), label="label").build().notes == (
         "Labels are 2,000 different values in 2,000 rows, and each is a class of its own.",

@@ -32,7 +32,8 @@ def evaluate_samples(
     method's present result predicts. Without `models_too` nothing is evaluated, as that takes time where the result is
     a network. Scores are ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``, ACC
     within a client, mean over clients; ``kappas``, kappa within each client, in order of id, ``None`` for those
-    that are forgotten or were left out of the run, which count nowhere; and where samples have memberships, ``soft_ari`` and ``partition_coefficient`` of these. There are none
+    that are forgotten or were left out of the run, which count nowhere; and where samples have memberships,
+    ``soft_ari`` and ``partition_coefficient`` of these. There are none
     without a truth, or if the method has no clusters yet.
     """
     if population.truth is None or not models_too or not method.ready(state):
