@@ -125,7 +125,7 @@ class RunFolder(click.Path):
         super().__init__(path_type=Path, file_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        folder = Path(super().convert(value, param, ctx))
+        folder = Path(str(super().convert(value, param, ctx)))
         if not folder.exists():
             raise FedkinError(f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}")
         return folder

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fedkin.core.errors import FedkinError
 
@@ -237,14 +237,14 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
 
     check_regular(path)
     try:
-        read: T = _adapter(kind).validate_json(path.read_bytes(), strict=True)
+        read: T = _adapter(cast(Hashable, kind)).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError) as error:
         raise FileError(f"{path} is not as fedkin wrote it{remedy}.") from error
     return read
 
 
 @functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     """Return what checks a kind; making one takes longer than a thousand checks."""
     from pydantic import TypeAdapter
 
