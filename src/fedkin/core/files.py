@@ -248,7 +248,7 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     """Return what checks a kind; making one takes longer than a thousand checks."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    return TypeAdapter(cast(Any, kind))
 
 
 def room() -> int:
