@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,6 +77,30 @@ def test_cuda_computes_the_same_each_time_and_rounds_as_it_is_asked() -> None:
     torch.set_float32_matmul_precision("high")
     with on(torch.device("cuda")):
         assert torch.backends.cudnn.allow_tf32
+
+
+def test_the_process_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where threads end their contexts in another order than they began them."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+
+    def settings() -> tuple[object, ...]:
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.utils.deterministic.fill_uninitialized_memory,
+            torch.get_float32_matmul_precision(),
+            torch.backends.cudnn.allow_tf32,
+            os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+        )
+
+    before = settings()
+    first, second = on(torch.device("cuda"), True), on(torch.device("cuda"))
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        one.submit(first.__enter__).result()
+        other.submit(second.__enter__).result()
+        one.submit(first.__exit__, None, None, None).result()
+        assert torch.are_deterministic_algorithms_enabled()
+        other.submit(second.__exit__, None, None, None).result()
+    assert settings() == before
 
 
 def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,9 +85,11 @@ def run(
     config = load_config(experiment, overrides)
     folder = out or _new_folder(config)
     with resumable(folder):
+        from fedkin.engines.local import keep_freed_memory
         from fedkin.experiment.run import check, execute
         from fedkin.experiment.terminal import show_outcome, show_progress
 
+        keep_freed_memory()
         if dry_run:
             with show_progress(quiet) as progress:
                 read = check(config, folder, progress)
@@ -112,9 +114,11 @@ def run(
 def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None:
     """Resume a stopped run from its last checkpoint."""
     with resumable(folder):
+        from fedkin.engines.local import keep_freed_memory
         from fedkin.experiment.run import resume as go_on
         from fedkin.experiment.terminal import show_outcome, show_progress
 
+        keep_freed_memory()
         with show_progress(quiet) as progress:
             outcome = go_on(folder, progress, device=device)
         show_outcome(outcome, as_json, quiet)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ _PROCESSOR = torch.device("cpu")
 _ASSUMED = 1 << 29
 """Bytes for a stack on an accelerator that does not say how much memory is free."""
 _PLACES = threading.Lock()
-"""Held while streams and copies of samples are looked up."""
+"""Held while streams, copies of samples and torch's settings are looked up or changed."""
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ONE_AT_A_TIME = threading.RLock()
 """Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
 enough, and one thread's work would get into the steps that another records."""
@@ -72,11 +73,9 @@ def on(where: torch.device, tf32: bool | None = None, execution: Execution | Non
     `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
     `execution` says how training steps are executed; by default, as outside of the context.
     """
-    if where.type == "cuda":
-        _settle(tf32)
     token, other = _device.set(where), _execution.set(execution or _execution.get())
     try:
-        with _stream(where):
+        with _settled(tf32) if where.type == "cuda" else nullcontext(), _stream(where):
             yield
     finally:
         _device.reset(token)
@@ -98,15 +97,53 @@ def _stream(where: torch.device) -> AbstractContextManager[Any]:
         return torch.cuda.stream(_streams[where])
 
 
-def _settle(tf32: bool | None) -> None:
-    """Make CUDA deterministic; torch warns about operations that have no deterministic form."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it costs time
-    torch.backends.cudnn.benchmark = False
-    if tf32 is not None:
-        torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+_settings: list[Callable[[], None]] = []
+"""What puts torch's settings back, one for each context that computes with CUDA at this moment."""
+
+
+@contextmanager
+def _settled(tf32: bool | None) -> Iterator[None]:
+    """Make CUDA deterministic for a while; torch warns about operations that have no deterministic form.
+
+    The settings are the whole process's: the first context saves them, and the last one to end, whichever thread it is
+    in, puts them back.
+    """
+    with _PLACES:
+        _settings.append(_settings[0] if _settings else _saved_settings())
+        os.environ.setdefault(_WORKSPACE, ":4096:8")  # read when the first product is computed
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it costs time
+        torch.backends.cudnn.benchmark = False
+        if tf32 is not None:
+            torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+    try:
+        yield
+    finally:
+        with _PLACES:
+            restore = _settings.pop()
+            if not _settings:
+                restore()
+
+
+def _saved_settings() -> Callable[[], None]:
+    """Return a function that puts torch's settings and the environment back as they are now."""
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    benchmark, tf32 = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
+    precision, workspace = torch.get_float32_matmul_precision(), os.environ.get(_WORKSPACE)
+
+    def restore() -> None:
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+        torch.backends.cudnn.benchmark = benchmark
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cudnn.allow_tf32 = tf32
+        if workspace is None:
+            os.environ.pop(_WORKSPACE, None)
+
+    return restore
 
 
 def stack_memory() -> int:

@@ -46,7 +46,8 @@ def keep_freed_memory() -> None:
     """Make the C library keep freed memory for reuse, where it is glibc.
 
     By default it hands the megabyte of a batch's activations back to the system and fetches it again at every step;
-    the page faults cost small convolutional networks a good part of their time.
+    the page faults cost small convolutional networks a good part of their time. It cannot be undone: only processes
+    call it that are fedkin's own, such as those of the command line, and `fit` leaves its user's process as it is.
     """
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
@@ -108,7 +109,6 @@ class LocalFederation(Federation):
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         super().__init__([client.id for client in clients], seed)
-        keep_freed_memory()
         self.clients = {client.id: client for client in clients}
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, listing
 from fedkin.core.federation import Federation
 from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
@@ -165,11 +165,10 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
         if found and found.clients == fed.present:
             return found.totals
     lost = lost_themselves(fed.missing)
-    if len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
-        client, reason = next(iter(lost.items()))
-        raise FedkinError(
-            f"Client {client} gave nothing to a sum in {_MAX_ATTEMPTS} attempts ({reason}); too few clients remain."
-        )
+    if not lost or len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
+        reasons = lost or fed.missing or dict.fromkeys(fed.present, _TOO_FEW)
+        silent = listing([f"client {client}: {reason}" for client, reason in reasons.items()])
+        raise FedkinError(f"A sum over all clients failed {_MAX_ATTEMPTS} times ({silent}); too few clients remain.")
     fed.leave_out(lost)
     return sums_of_all(fed, task, payload, terms)
 

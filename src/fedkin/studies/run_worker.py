@@ -27,7 +27,7 @@ from typing import Any, TextIO
 from fedkin.core import FedkinError
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.reading.sources import keep_read
-from fedkin.engines.local import give_back_memory
+from fedkin.engines.local import give_back_memory, keep_freed_memory
 from fedkin.experiment import registry
 from fedkin.experiment.config import config_of
 from fedkin.experiment.run import execute, resume
@@ -98,6 +98,7 @@ def main() -> None:
         os.environ["OMP_NUM_THREADS"] = sys.argv[1]
         torch.set_num_threads(int(sys.argv[1]))
     keep_read()
+    keep_freed_memory()
     progress = SentProgress(messages)
     while True:
         order = json.loads(orders.get())
