@@ -71,7 +71,7 @@ def run(
     if given is not None and (setting := setting_of(given)):
         stop(f"'{given}' is no data set, but a setting; give it as --set {setting}.", REFUSED)
     data = given if data is None else data
-    if data is not None and ":" not in (scenario or "") and not experiment.endswith(".toml"):
+    if data is not None and scenario != "files" and ":" not in (scenario or "") and not experiment.endswith(".toml"):
         check_source(data)  # a scenario of one's own may call its data as it likes
     keys = {
         "data.source": data, "scenario.name": scenario, "scenario.clients": clients, "method.n_clusters": clusters,

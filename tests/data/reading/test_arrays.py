@@ -2,7 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.metrics import adjusted_rand_score
 
+import fedkin
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading.arrays import as_tensor, check_same_shape, read_npz
 
@@ -183,3 +185,15 @@ def test_clients_of_one_shape_pass_and_the_odd_one_is_named():
         check_same_shape({"Client 0": (5,), "Client 1": (4,), "Client 2": (4,)})
     with pytest.raises(FedkinError, match=r"^Client 1 has images of 1 x 8 x 8 where others have 4 features; all"):
         check_same_shape({"Client 0": (4,), "Client 1": (1, 8, 8)})
+
+
+@pytest.mark.parametrize("far", [1e8, 1.7e9, 1e12])
+def test_numbers_far_from_zero_are_centred_before_they_are_float32(far: float) -> None:
+    rng = np.random.default_rng(0)
+    truth = [rng.integers(0, 3, 60) for _ in range(3)]
+    clients = [rng.normal(size=(60, 2)) + y[:, None] * 9 + far for y in truth]
+    model = fedkin.KFed(n_clusters=3, random_state=0).fit(clients)
+    assert adjusted_rand_score(np.concatenate(truth), np.concatenate(model.labels_)) == 1
+    assert all((model.predict(x) == labels).all() for x, labels in zip(clients, model.labels_, strict=True))
+    with pytest.raises(FedkinError, match="so far from zero"):
+        fedkin.KFed(n_clusters=3, scaling="none").fit(clients)

@@ -174,7 +174,7 @@ class Preparation:
         """
         if self.encoding is None:
             assert self.scaling is not None
-            numbers = x.float() if columns is None else plain_numbers(Table(tuple(columns), x.double()), where)
+            numbers = x if columns is None else plain_numbers(Table(tuple(columns), x.double()), where)
             return self.scaling.apply(numbers)
         table = self._as_table(x, where) if columns is None else Table(tuple(columns), x.double())
         return self.encoding.apply(table, where, donors, self.centres)

@@ -79,8 +79,9 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
         raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
     sparing = options.scaling == "none" or fed.secure_sums
+    unscaled: Payload = {"unscaled": True} if options.scaling == "none" else {}
     replies = fed.agreeing(
-        fed.ask_until_all_reply(shapes if sparing else moments, {} if sparing else question), "scaled"
+        fed.ask_until_all_reply(shapes if sparing else moments, unscaled if sparing else question), "scaled"
     )
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")

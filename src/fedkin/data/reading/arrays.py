@@ -28,11 +28,15 @@ _ARRAY_COPIES = 2
 """Copies of an array that are in memory while it is read: as it is saved, and in float32."""
 _PIECE = 1000
 """Samples that are looked at together."""
+_FEWEST_BITS = 10
+"""Bits of a column's range that float32 has to keep: in less than a thousandth of it no cluster is told apart."""
 _SHAPES = "(n, features) or (n, channels, height, width)"
 
 
 def as_tensor(value: Any, where: str) -> Tensor:
-    """Convert an array, tensor, DataFrame of numbers or nested lists to a new float32 tensor.
+    """Convert an array, tensor, DataFrame of numbers or nested lists to a new tensor, float32.
+
+    It is float64 if a column is so far from zero that float32 would lose what varies in it, until it is scaled.
 
     It is ``(n, features)``, or of images ``(n, channels, height, width)``, where channels may be absent in `value`; n
     is at least 1, and all numbers are finite. Images of type uint8 are divided by 255. A float32 tensor that is mapped
@@ -61,6 +65,8 @@ def as_tensor(value: Any, where: str) -> Tensor:
         raise FedkinError(
             f"{where} has shape {last}, with the channels last; give x.{cure}(0, 3, 1, 2), for samples need {_SHAPES}."
         )
+    if _is_far_from_zero(array):
+        return _checked(torch.tensor(np.ascontiguousarray(array, dtype=np.float64)), where)
     with np.errstate(over="ignore", under="ignore"):
         x = torch.tensor(np.ascontiguousarray(array, dtype=np.float32))
     if not bool(x.any()) and bool(array.any()):
@@ -69,6 +75,21 @@ def as_tensor(value: Any, where: str) -> Tensor:
             "unit."
         )
     return x / 255 if array.ndim == 4 and array.dtype == np.uint8 else _checked(x, where)
+
+
+def _is_far_from_zero(array: npt.NDArray[Any]) -> bool:
+    """Return whether float32 would leave a column of numbers fewer than `_FEWEST_BITS` bits of its range.
+
+    Its numbers stay float64 until they are scaled, that is, centred on the mean over all clients.
+    """
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or array.dtype.itemsize < 8:
+        return False
+    with np.errstate(invalid="ignore"):
+        low, high = array.min(0).astype(np.float64), array.max(0).astype(np.float64)
+    if not (np.isfinite(low) & np.isfinite(high)).all() or (low.min() >= 0 and high.max() <= 1):
+        return False  # it is refused, or holds pictures or fractions, which are not centred
+    step = np.maximum(np.abs(low), np.abs(high)) * np.finfo(np.float32).eps
+    return bool(((high > low) & (high - low < step * 2.0**_FEWEST_BITS)).any())
 
 
 def _checked(x: Tensor, where: str) -> Tensor:

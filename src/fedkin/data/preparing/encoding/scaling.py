@@ -55,7 +55,7 @@ class Scaling:
                 f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.", public=True
             )
         if self.mode not in ("standard", "common"):
-            return x
+            return x.float()
         return standardise(limited(x, self.low, self.high), self.mean, self.scale)
 
     def tree(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def squares(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={},
+    takes={"unscaled": Maybe(is_flag)},
     holds={"shape": is_shape, "scaled": is_flag},
     may_hold={"names": are_names, "plain": is_flag},
     accounted=True,
@@ -172,8 +172,15 @@ def squares(client: Client, payload: Payload) -> Payload:
 def shapes(client: Client, payload: Payload) -> Payload:
     """Report the shape of a sample, whether the data are scaled already, and names of a table's columns.
 
-    ``plain`` is whether all columns are of numbers and no cell is empty.
+    ``plain`` is whether all columns are of numbers and no cell is empty. Arrays that are to stay ``unscaled`` must be
+    float32: RefusalError if they are so far from zero that this would lose what varies in them.
     """
+    if payload.get("unscaled") and client.table is None and client.x.dtype == torch.float64:
+        raise RefusalError(
+            "A column is so far from zero that float32 would lose what varies in it; subtract a common number from it "
+            "at every client, or set scaling = 'standard'.",
+            public=True,
+        )
     reply: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
     if client.table is not None:
         numbers = all(column.kind == "number" for column in client.table.columns)
