@@ -23,6 +23,8 @@ from nodes import Nodes
 from shell import fedkin
 
 NAMES = sorted(registry.METHODS)
+BEFORE = [("ccfc", 1), ("fedavg", 1), ("fedavg", 2), ("kfed", 1), ("kfed", 2)]
+"""Methods and exchanges before the first step, in which all methods prepare the tables alike."""
 SEED = 7
 ESTIMATORS: dict[type, Any] = {
     made._method: made
@@ -137,8 +139,7 @@ class Losing(LocalFederation):
             yield client, "its disk is full" if lost else reply
 
 
-@pytest.mark.parametrize("since", [1, 2, 4])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "since"), [*((name, 4) for name in NAMES), *BEFORE])
 def test_a_client_that_fails_is_named_and_the_others_get_their_clusters(
     name: str, since: int, clients: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,7 @@ def test_coordinates_and_dates_are_no_labels_but_where_they_are_named(tmp_path, 
     for name, cells in (("a", first), ("b", second)):
         (tmp_path / f"{name}.csv").write_text("x,y\n" + "".join(f"{at},{cell}\n" for at, cell in enumerate(cells)))
     built = ClientFiles(str(tmp_path)).build()
-    assert (built.truth, built.features, len(built.guesses)) == (None, ["x", "y"], 1)
+    assert (built.truth, built.features, built.notes) == (None, ["x", "y"], ())
     with pytest.raises(FedkinError, match=r"Column 'y' of .*(fractions|lacks 1 of 2 labels)"):
         ClientFiles(str(tmp_path), label="y").build()
 
@@ -98,7 +98,7 @@ def test_none_says_that_no_column_holds_labels(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text("x,y\n1,0\n2,1\n")
     built = ClientFiles(str(tmp_path), label="none").build()
-    assert (built.truth, built.features, built.notes) == (None, ["x", "y"], ())
+    assert (built.truth, built.features, len(built.guesses)) == (None, ["x", "y"], 1)
     np.savez(tmp_path / "c.npz", x=np.ones((3, 2)), y=[0, 1, 0])
     assert ClientFiles({"c": tmp_path / "c.npz"}, label="none").build().truth is None
     frames = {"n": pd.DataFrame({"x": [1, 2], "y": [0, 1]})}
