@@ -10,7 +10,7 @@ help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(BASE) ## Find the clusters in the embedded digits, spread over ten clients
-	$(BIN)/fedkin run fedcref
+	$(BIN)/fedkin cluster digits
 
 test: $(READY) ## Run all tests, a few at once
 	$(BIN)/python -m pytest -n auto --dist worksteal

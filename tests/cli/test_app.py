@@ -25,6 +25,7 @@ REFUSED = [
         "run --seed x",
         "compare nowhere.csv",
         "compare nosuch",
+        "cluster nowhere",
         "pretrain nowhere.csv --out encoder",
     ),
     *("pretrain nowhere.csv --out encoder", "benchmark nothing", "list nosuch", "report"),

@@ -14,7 +14,7 @@ from fedkin.cli import shared_options
 from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
 from fedkin.cli.help_pages import DATA, METHOD, SAMPLES
 from fedkin.cli.other_programs import setting_of
-from fedkin.data.reading.dataset_names import check_source
+from fedkin.data.reading.dataset_names import EMBEDDED, check_source
 
 if TYPE_CHECKING:
     from fedkin.experiment.config import Config
@@ -25,6 +25,9 @@ _OPTIONS = {
     "engine.name": "--engine", "tracking.to": "--track",
 }  # fmt: skip
 """Options that are called other than the key that they set."""
+_WITH_FILES = (
+    "Your own CSV files: put one per client into a folder, with the same columns, and run `fedkin cluster FOLDER`."
+)
 
 
 @app.command(section=_SECTION)
@@ -77,6 +80,47 @@ def run(
         "data.source": data, "scenario.name": scenario, "scenario.clients": clients, "method.n_clusters": clusters,
         "seed": seed, "engine.name": engine, "tracking.to": track or None,
     }  # fmt: skip
+    _run(experiment, keys, settings, out, dry_run, as_json, quiet)
+
+
+@app.command(section=_SECTION)
+@shared_options.argument(
+    "data", "A folder with one file per client, such as north.csv, or any other data as --data of `run` takes it.",
+    metavar="DATA", type=SAMPLES,
+)  # fmt: skip
+@click.option("--clients", type=int, help="Number of clients that one data set is dealt to at random.")
+@click.option("--clusters", type=int, help="Number of clusters; by default it is found.")
+@click.option("--seed", type=int, help="Seed of everything random.")
+@shared_options.out("Folder for the results; by default a new one in runs/.")
+@shared_options.settings("Any key of the experiment, such as data.id=patient.")
+@click.option("--dry-run", is_flag=True, help="Check the data, print how they are understood, and run nothing.")
+@shared_options.as_json
+@shared_options.quiet
+def cluster(
+    data: str,
+    clients: int | None,
+    clusters: int | None,
+    seed: int | None,
+    out: Path | None,
+    settings: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Cluster the samples of all clients. It is `fedkin run kin-graph DATA`."""
+    keys = {"data.source": data, "scenario.clients": clients, "method.n_clusters": clusters, "seed": seed}
+    if clients is not None and not Path(data).is_dir() and not any(one.startswith("scenario.") for one in settings):
+        keys["scenario.name"] = "iid"  # the method's default scenario has a client for each class
+    _run("kin-graph", keys, settings, out, dry_run, as_json, quiet)
+    if data in EMBEDDED and not (dry_run or as_json or quiet):
+        print(_WITH_FILES)
+
+
+def _run(
+    experiment: str, keys: Mapping[str, Any], settings: Sequence[str], out: Path | None, dry_run: bool, as_json: bool,
+    quiet: bool,
+) -> None:  # fmt: skip
+    """Run an experiment with the values of options by key, ``None`` where one is not given, and those of --set."""
     wanted = {key: json.dumps(value, ensure_ascii=False) for key, value in keys.items() if value is not None}
     _check_said_once(wanted, settings)
     overrides = [*(f"{key}={value}" for key, value in wanted.items()), *settings]
