@@ -114,9 +114,9 @@ def test_records_out_of_order_are_refused(folder: Path) -> None:
         ("config.toml", ["report", "{}"]),
         ("config.toml", ["cut", "{}", "--clusters", "2"]),
         ("result.json", ["report", "{}"]),
-        ("result.json", ["predict", "{}", "new.csv"]),
-        ("models.safetensors", ["predict", "{}", "new.csv"]),
-        ("SHA256SUMS", ["predict", "{}", "new.csv"]),
+        ("result.json", ["predict", "{}", "wine"]),
+        ("models.safetensors", ["predict", "{}", "wine"]),
+        ("SHA256SUMS", ["predict", "{}", "wine"]),
         ("SHA256SUMS", ["resume", "{}"]),
     ],
 )

@@ -142,7 +142,7 @@ def test_under_a_privacy_budget_no_row_changes_another():
 
 @pytest.mark.parametrize(
     "model",
-    [fedkin.KinGraph(epsilon=4.0), fedkin.FedDPKMeans(n_clusters=2, epsilon=4.0)],
+    [fedkin.KinGraph(n_clusters=2, epsilon=4.0), fedkin.FedDPKMeans(n_clusters=2, epsilon=4.0)],
     ids=lambda model: type(model).__name__,
 )
 def test_methods_with_an_epsilon_for_a_sample_take_medians(model):
