@@ -260,7 +260,8 @@ def _notes_on_kept(
     names = [columns[place].name for place in at]
     numbers, dates = ([column.name for column in columns if column.kind == kind] for kind in ("number", "date"))
     logs: dict[str, Kind] = {column.name: column.kind for column in columns if column.kind in LOGARITHMS}
-    own = {client: found[[agreed.index(name) for name in names]] for client, found in squares.items()}
+    places = {name: place for place, name in enumerate(agreed)}
+    own = {client: found[[places[name] for name in names]] for client, found in squares.items()}
     return [
         *notes_on_categories(schema.reported, rows),
         *note_on_apart_categories(schema.apart, schema.reported, rows),

@@ -26,12 +26,11 @@ def hints_on_cells(tables: Mapping[str, Table]) -> list[str]:
     levels: dict[str, Counter[str]] = {}
     other = set()
     for table in tables.values():
-        for column in table.columns:
+        for column, cells in zip(table.columns, table.values.unbind(1), strict=True):
             if column.kind == "category" and not column.asked:
-                codes = table.of(column.name)
-                rows = codes[~codes.isnan()].long().bincount(minlength=len(column.categories)).tolist()
+                rows = cells[~cells.isnan()].long().bincount(minlength=len(column.categories)).tolist()
                 levels.setdefault(column.name, Counter()).update(dict(zip(column.categories, rows, strict=True)))
-            elif column.kind != "number" or not table.of(column.name).isnan().all():
+            elif column.kind != "number" or not cells.isnan().all():
                 other.add(column.name)
     columns: dict[tuple[str, ...], list[str]] = {}
     for name, own in levels.items():

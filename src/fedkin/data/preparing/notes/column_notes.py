@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -178,11 +178,11 @@ def notes_on_codes(
     variance is as large as these allow. `means`, float64 ``(columns,)``, are of all clients, and `replies` as for
     `wrong_truths`. `squares`, by client's name, float64 ``(columns,)``, are sums of squared distances from `means`.
     """
-    notes = []
+    notes, reported = [], ends_by_column(replies)
     for at, (name, mean) in enumerate(zip(columns, means.tolist(), strict=True)):
         pairs: dict[Ends, list[str]] = {}
         others = False
-        for client, filled, total, low, high in _filled(name, replies):
+        for client, filled, total, low, high in reported.get(name, ()):
             own = total / filled
             variance = float(squares[client][at]) / filled - (own - mean) ** 2
             whole = low.is_integer() and high.is_integer()
@@ -206,9 +206,9 @@ def wrong_truths(columns: Iterable[str], replies: Mapping[str, Mapping[str, Any]
     `columns` are names of those that are truth values at some client, and numbers at others; `replies` are as for
     `fedkin.data.preparing.notes.range_notes.notes_on_ranges`.
     """
-    problems = []
+    problems, reported = [], ends_by_column(replies)
     for name in columns:
-        beyond = [(client, low, high) for client, _, _, low, high in _filled(name, replies) if low < 0 or high > 1]
+        beyond = [(client, low, high) for client, _, _, low, high in reported.get(name, ()) if low < 0 or high > 1]
         if beyond:
             where = clients_in_words([client for client, *_ in beyond])
             problems.append(
@@ -218,10 +218,14 @@ def wrong_truths(columns: Iterable[str], replies: Mapping[str, Mapping[str, Any]
     return problems
 
 
-def _filled(column: str, replies: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, float, float, float, float]]:
-    """Yield clients at which a column has values, how many they are, and their sum, minimum and maximum."""
+def ends_by_column(
+    replies: Mapping[str, Mapping[str, Any]],
+) -> dict[str, list[tuple[str, float, float, float, float]]]:
+    """Return by column the clients at which it has values, how many they are, and their sum, minimum and maximum."""
+    found: dict[str, list[tuple[str, float, float, float, float]]] = {}
     for client, reply in replies.items():
-        at = reply["names"].index(column) if column in reply["names"] else None
-        if at is not None and reply["filled"][at]:
-            filled, total, low, high = (float(reply[key][at]) for key in ("filled", "sum", "min", "max"))
-            yield client, filled, total, low, high
+        sent = (reply[key].tolist() for key in ("filled", "sum", "min", "max"))
+        for name, filled, total, low, high in zip(reply["names"], *sent, strict=True):
+            if filled:
+                found.setdefault(name, []).append((client, filled, total, low, high))
+    return found

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fedkin.core.errors import listing
-from fedkin.data.preparing.notes.column_notes import COLUMNS, clients_in_words
+from fedkin.data.preparing.notes.column_notes import COLUMNS, clients_in_words, ends_by_column
 
 _FEWEST, _CLIENTS = 20, 3
 """Cells of each client, and clients, from which on ends are no chance."""
@@ -43,8 +43,9 @@ def notes_on_other_scales(columns: Iterable[str], replies: Mapping[str, Mapping[
     `replies` have by client's name the ``names`` of its columns, and ``filled``, ``sum``, ``min`` and ``max`` of each.
     """
     found: dict[tuple[str, str, str], list[str]] = {}
+    reported = ends_by_column(replies)
     for name in columns:
-        scales = {client: _scale(name, reply) for client, reply in replies.items()}
+        scales = {client: _scale(*ends) for client, *ends in reported.get(name, ())}
         known = {client: own for client, own in scales.items() if own is not None}
         if len(known) < max(_CLIENTS, len(replies)):
             continue
@@ -64,12 +65,8 @@ def _sentence(names: list[str], client: str, own: str, usual: str) -> str:
     return f"{hold} {own} at {clients_in_words([client])}, but {usual} at the others; do these numbers mean the same?"
 
 
-def _scale(name: str, reply: Mapping[str, Any]) -> _Scale | None:
+def _scale(filled: float, total: float, low: float, high: float) -> _Scale | None:
     """Return the ends of a column of a few whole numbers at a client; ``None`` of another."""
-    if name not in reply["names"]:
-        return None
-    at = reply["names"].index(name)
-    filled, total, low, high = (float(reply[key][at]) for key in ("filled", "sum", "min", "max"))
     if filled < _FEWEST or not (low.is_integer() and high.is_integer() and total.is_integer()):
         return None
     if not _NARROWEST <= high - low <= _WIDEST:
