@@ -1,8 +1,12 @@
 """Columns of times and durations are said to be in hours."""
 
+import time
+
 import pandas as pd
 import pytest
+import torch
 
+from fedkin.core.table import Table
 from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.reading.client_files import load_clients
 
@@ -29,3 +33,14 @@ def test_times_and_durations_are_said_to_be_in_hours(cells):
 
 def test_other_numbers_are_not():
     assert hints(wait=["1.5", "2", "3", "4"], stay=[1, 2, 3, 4], seen=["2024-03-01", "2024-03-02"] * 2) == []
+
+
+def test_hints_take_time_linear_in_columns():
+    def seconds(columns):
+        table = Table.of_numbers(torch.zeros(2, columns), [f"g{at}" for at in range(columns)])
+        start = time.perf_counter()
+        hints_on_cells({"north": table})
+        return time.perf_counter() - start
+
+    few, many = (min(seconds(columns) for _ in range(3)) for columns in (500, 6000))
+    assert many < 48 * few
