@@ -35,6 +35,7 @@ OTHER_TABLES = (*UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
 """Ends of the names of files that could be tables, in formats that are not read."""
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _ADVICE = {
+    (".txt", ".data", ".dat"): "; if its first line names its columns, call it .csv",
     (".numbers",): "; save its sheet as .xlsx or .csv",
     (".npy",): "; save it as .npz, with an array x, and labels y",
     (".gz", ".zip", ".bz2", ".xz"): "; unpack it",

@@ -15,7 +15,6 @@ from fedkin.core.errors import listing
 from fedkin.core.table import Table
 from fedkin.data.preparing.notes.alike_columns import notes_on_alike_columns
 from fedkin.data.preparing.notes.equal_rows import are_copies, row_hashes
-from fedkin.data.preparing.notes.long_tables import notes_on_long_tables
 from fedkin.data.preparing.notes.missing_codes import notes_on_missing_codes
 from fedkin.data.preparing.notes.rising_columns import notes_on_rising_columns
 from fedkin.data.reading.logarithms import as_numbers
@@ -42,7 +41,6 @@ def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
     return [
         *_on_copies(tables),
         *_on_sums(tables),
-        *notes_on_long_tables(tables),
         *notes_on_rising_columns(tables),
         *notes_on_alike_columns(tables),
         *notes_on_missing_codes(tables),
