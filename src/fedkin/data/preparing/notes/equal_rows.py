@@ -26,7 +26,8 @@ def row_hashes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
     from pandas.util import hash_array
 
     columns = hash_array(np.arange(values.shape[1])) | np.uint64(1)  # odd, so that no bit of a cell is lost
-    return (hash_array((values + 0.0).ravel()).reshape(values.shape) * columns).sum(1, dtype=np.uint64)
+    cells = hash_array((values + 0.0).ravel()).reshape(values.shape)
+    return np.asarray((cells * columns).sum(1, dtype=np.uint64))
 
 
 def are_copies(table: Table) -> bool:
