@@ -5,6 +5,7 @@ import gc
 import operator
 import pickle
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import nn
 
+import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import KinGraph
 from fedkin.features import extractors
@@ -59,12 +61,20 @@ def twice(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("given", [nn.Sequential(nn.Dropout(0.9), nn.Linear(8, 8)), twice])
-def test_features_may_be_a_module_or_a_function(given):
+@pytest.mark.parametrize(
+    "made",
+    [
+        KinGraph,
+        *(partial(kind, n_clusters=3) for kind in (fedkin.FFCM, fedkin.FuzzyCMeans, fedkin.KMeans, fedkin.MUFC)),
+    ],
+)
+def test_features_may_be_a_module_or_a_function(made, given):
     torch.manual_seed(0)
-    model = KinGraph(features=given, random_state=0).fit(SITES)
+    model = made(features=given, random_state=0).fit(SITES)
     assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.predict(SITES)[0], model.predict(SITES)[0])
     np.testing.assert_array_equal(np.concatenate(clone(model).fit(SITES).labels_), np.concatenate(model.labels_))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +20,6 @@ from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient
 from fedkin.estimators.estimator import FitOutcome
 from fedkin.estimators.sample_clusterer import LatentClusterer
-from fedkin.estimators.torch_modules import FeaturesOrName, extractor_of
 from fedkin.methods.samples.kingraph import kingraph
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 
@@ -30,10 +29,6 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
 
     No parameter needs to be set. Each client sends sums of its samples' features, how neighbours differ, and means and
     sizes of many micro-clusters.
-
-    `features` may also be a trained module or a function that turns float32 ``(n, *shape)`` into ``(n, width)``, as
-    `transform` of another estimator does. Every fit copies a module, and uses the copy in evaluation mode. Samples are
-    scaled first: with `transform` of an estimator that scales by itself, set `scaling` to "none".
 
     Attributes
     ----------
@@ -60,7 +55,6 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     2
     """
 
-    _kinds: ClassVar[dict[str, Any]] = {"features": FeaturesOrName}
     _graph: Any
     _memories: list[Votes]
 
@@ -73,12 +67,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         Warns (`fedkin.FedkinWarning`) if there are too few micro-clusters to find clusters.
         """
         clients, names = self._clients(X, y)
-        extractor = extractor_of(self.features)
-        options = self._hyper_parameters()
-        if extractor is not None:
-            options["features"] = extractor.name
-        self._fitted(clients, names, options, eval, callbacks)
-        self._extractor = extractor
+        self._fitted(clients, names, self._hyper_parameters(), eval, callbacks)
         for entry in self.records_:
             if "warning" in entry:
                 warnings.warn(entry["warning"], FedkinWarning, stacklevel=3)  # the caller of what checks the keywords
@@ -134,10 +123,6 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self._profile, self._is_cut = None, True
         return self
 
-    def _made(self, **wanted: Any) -> Any:
-        extractor = {} if self._extractor is None else {"features": self._extractor.name}
-        return super()._made(**wanted, **extractor)
-
     def _take(self, method: Any, state: Any, clients: Sequence[Client], fed: LocalFederation) -> None:
         super()._take(method, state, clients, fed)
         self._keep_graph(state, clients)
@@ -156,9 +141,3 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         super()._remember(outcome, clients, names)
         self._seed = outcome.seed
         self._keep_graph(outcome.state, clients)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        extractor = getattr(self, "_extractor", None)
-        if extractor is not None:  # it may have another name here
-            self.result_["space"]["features"] = extractor.name

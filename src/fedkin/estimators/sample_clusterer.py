@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from fedkin.estimators.labelled_clients import read_labels
 from fedkin.estimators.metrics_frame import Row, agreement_rows, sizes_of
 from fedkin.estimators.python_advice import in_python, python_advice
 from fedkin.estimators.sample_predictor import Floats, LabelArray, SamplePredictor
+from fedkin.estimators.torch_modules import FeaturesOrName, GivenFeatures, extractor_of
 
 NO_CLUSTER = -1
 """Cluster of the samples of a client that is forgotten or missing."""
@@ -38,6 +39,11 @@ NO_CLUSTER = -1
 
 class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     """Base class of estimators that cluster the samples of several clients.
+
+    Where there is a parameter `features`, it may also be a trained module or a function that turns float32
+    ``(n, *shape)`` into ``(n, width)``, as `transform` of another estimator does. Every fit copies a module, and uses
+    the copy in evaluation mode. Samples are scaled first: with `transform` of an estimator that scales by itself, set
+    `scaling` to "none".
 
     Attributes
     ----------
@@ -61,6 +67,9 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
     """
 
     _clusters = "samples"
+    _kinds: ClassVar[dict[str, Any]] = {"features": FeaturesOrName}
+    _extractor: GivenFeatures | None = None
+    """Features of the last fit that are a user's module or function."""
 
     @checked_keywords
     def fit(
@@ -124,7 +133,11 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         tests = None
         if held_out is not None:
             tests = held_out_of(held_out, "test", "eval", names, self._read.label, self._read_labelled)
+        extractor = extractor_of(options["features"]) if "features" in options else None
+        if extractor is not None:
+            options = {**options, "features": extractor.name}
         outcome = self._run(clients, names, options, Following(callbacks=callbacks_of(callbacks)))
+        self._extractor = extractor
         outcome = outcome.noted(self._read.notes, self._read.questions)
         warn_of_questions(outcome.preparation, 5)  # the caller of what checks the keywords of fit
         for guess in self._read.guesses:
@@ -136,6 +149,17 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         self._set_profile(outcome.profile)
         self._tested = None if tests is None else self._test(tests)
         return self
+
+    def _made(self, **wanted: Any) -> Any:
+        extractor = {} if self._extractor is None else {"features": self._extractor.name}
+        return super()._made(**wanted, **extractor)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self._extractor is not None:  # it may have another name here
+            self.result_.get("space", self.result_)["features"] = self._extractor.name
+            if hasattr(self.__dict__.get("_state"), "features"):
+                self._state = replace(self._state, features=self._extractor.name)
 
     def _set_clusters(self, clients: Sequence[Client]) -> None:
         """Set the clusters of the clients' samples, -1 for those without any, and memberships if there are any."""
