@@ -107,6 +107,15 @@ def test_wrong_usage_is_one_sentence_with_one_suggestion(
     assert capsys.readouterr() == ("", f"fedkin: {sentence}\n")
 
 
+def test_runs_in_the_place_of_data_are_answered_with_costs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.toml").touch()
+    for words in (["one", "two"], ["one"]):
+        assert fedkin("compare", *words) == 2
+        assert "`fedkin costs RUN RUN`" in capsys.readouterr().err
+
+
 def test_wrong_usage_ends_with_2() -> None:
     assert fedkin("run", "toy", "--seed", "x") == 2
     assert fedkin("walk") == 2

@@ -171,3 +171,5 @@ def test_new_rows_in_another_unit_are_noted_beside_the_prediction(
         "fedkin: All values of column 'weight' of 'new.csv' are far from those of the clients; are they in another "
         "unit?\n"
     )
+    assert fedkin("predict", "run", "new.csv", "-q") == 0
+    assert capsys.readouterr() == (shown.out, "")

@@ -85,8 +85,9 @@ def test_data_whose_name_has_an_equals_sign_are_data(tmp_path: Path, monkeypatch
 def test_a_dry_run_says_how_the_data_were_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for name, rows, last in (("north", 200, "smoker"), ("south", 90, "place")):
         lines = [f"{name}{at},{at % 50 or ''},{'ab'[at % 2]},2024-01-{at % 28 + 1:02},{at % 3}" for at in range(rows)]
-        (tmp_path / f"{name}.csv").write_text("\n".join([f"pid,age,ward,born,{last}", *lines, ""]))
-    assert fedkin("run", "kin-graph", ".", "--dry-run") == 0
+        (tmp_path / "sites").mkdir(exist_ok=True)
+        (tmp_path / "sites" / f"{name}.csv").write_text("\n".join([f"pid,age,ward,born,{last}", *lines, ""]))
+    assert fedkin("run", "kin-graph", "sites", "--dry-run") == 0
     shown = capsys.readouterr()
     table = shown.out[shown.out.index("# Data") :]
     assert [line.removeprefix("# ") for line in table.splitlines()] == [
@@ -105,9 +106,12 @@ def test_a_dry_run_says_how_the_data_were_understood(capsys: pytest.CaptureFixtu
         "place   left out      0   1 of 2",
     ]
     assert "6 of 870 cells are empty ('age' 6)" in shown.err
-    assert tomllib.loads(shown.out) == load_config("kin-graph", ["data.source=."]).tables
-    assert fedkin("run", "kin-graph", ".", "--out", "run", "-q") == 0
+    assert tomllib.loads(shown.out) == load_config("kin-graph", ["data.source=sites"]).tables
+    assert fedkin("run", "kin-graph", "sites", "--out", "run") == 0
     assert capsys.readouterr().err == shown.err
+    assert fedkin("run", "kin-graph", "sites", "--out", "quiet", "-q") == 0
+    assert capsys.readouterr() == ("", "")
+    assert "6 of 870 cells are empty" in (tmp_path / "quiet" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("engine", ["local", "flower"])

@@ -145,6 +145,13 @@ def test_a_mistyped_parameter_names_the_one_that_was_meant(given: str, meant: st
         fedkin.IFCA(**{given: 3})
 
 
+def test_a_parameter_like_no_other_is_answered_with_the_nearest_few() -> None:
+    with pytest.raises(TypeError, match=r"^IFCA has no parameter 'warmup'; the nearest of \d+ are ") as refused:
+        fedkin.IFCA(warmup=3)
+    assert str(refused.value).endswith("; help(IFCA) shows all.")
+    assert len(str(refused.value)) < 150
+
+
 def test_a_mistyped_argument_names_the_one_that_was_meant() -> None:
     with pytest.raises(TypeError, match=r"^fit has no argument 'evals'; did you mean 'eval'\?$"):
         ifca().fit(TRAIN, evals=TEST)  # type: ignore[call-arg]

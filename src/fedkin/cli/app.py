@@ -166,6 +166,10 @@ def _sentence(error: click.UsageError, words: Sequence[str]) -> str:
         elif "--set" in options:
             hint = "Any key of the experiment is set by --set KEY=VALUE. "
     elif "unexpected extra argument" in said and error.ctx is not None and "methods" in error.ctx.params:
-        hint = "Names have commas between them, as in --methods kfed,kin-graph. "
+        hint = (
+            "It takes data and makes the runs itself; `fedkin costs RUN RUN` compares what finished runs cost. "
+            if any((Path(word) / "config.toml").is_file() for word in words)
+            else "Names have commas between them, as in --methods kfed,kin-graph. "
+        )
     path = error.ctx.command_path if error.ctx else "fedkin"
     return f"{said}{'' if said.endswith('?') else '.'} {hint}See `{path} --help`."

@@ -65,13 +65,16 @@ def report(folder: Path, quiet: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, an object per sample, instead of CSV.")
 @shared_options.device("Where networks and kin-graph's large searches compute, such as cuda.")
 @shared_options.packages
-def predict(folder: Path, data: str, out: Path | None, device: str, packages: tuple[str, ...], **options: Any) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Leave out notes on the data.")
+def predict(
+    folder: Path, data: str, out: Path | None, device: str, packages: tuple[str, ...], quiet: bool, **options: Any
+) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted
 
     with _only_from(packages), _options_of_new_rows(), shared_options.computing_on(device):
-        text = predicted(folder, data, **options, warn=warn)
+        text = predicted(folder, data, **options, warn=None if quiet else warn)
     if out:
         write_atomically(out, text)
     else:

@@ -143,7 +143,7 @@ def _run(
             return
         with show_progress(quiet) as progress:
             if sentence := _on_default_number(config, overrides):
-                progress.warn(sentence)
+                progress.note(sentence)
             outcome = execute(config, folder, progress)
         show_outcome(outcome, as_json, quiet)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 _SIMILAR, _PART = 0.6, 3
@@ -104,6 +104,12 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
         return None
     alike = {difflib.SequenceMatcher(a=one, b=wanted).ratio() for one in near}
     return known[near[0]] if len(alike) == len(near) else None
+
+
+def nearest_few(name: str, names: Collection[str], where: str) -> str:
+    """Return the end of a sentence about an unknown name among many: the three most similar, and `where` all are."""
+    near = difflib.get_close_matches(name.lower(), sorted(names), n=3, cutoff=0)
+    return f"the nearest of {len(names)} are {', '.join(near)}; {where} shows all"
 
 
 def _is_compound(word: str, end: str) -> bool:

@@ -81,6 +81,10 @@ class Progress(Callback):
     def warn(self, text: str) -> None:
         warnings.warn(text, stacklevel=2)
 
+    def note(self, text: str) -> None:
+        """Called with what is noted of the data, which are in the report, too."""
+        self.warn(text)
+
 
 class Callbacks(Callback):
     """Several callbacks as one, called in order."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fedkin.core.errors import hint, nearest
+from fedkin.core.errors import hint, nearest, nearest_few
 from fedkin.core.options import Option, section_entries
 from fedkin.estimators.other_libraries import ELSEWHERE, OF_FIT, PARAMETERS
 
@@ -102,7 +102,7 @@ def no_parameter(estimator: str, name: str, known: Iterable[str]) -> str:
         return f"{estimator} has no parameter '{name}'; {ELSEWHERE[name]}"
     meant = PARAMETERS.get(name)
     meant = meant if meant is not None and meant in known else nearest(name, known)
-    end = hint(meant, f"it has {', '.join(known)}")
+    end = hint(meant, nearest_few(name, known, f"help({estimator})"))
     return f"{estimator} has no parameter '{name}'; {end}"
 
 

@@ -110,7 +110,7 @@ def prepare(
 
 
 def check_data(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
-    """Prepare the clients' data as `prepare` does it, and warn of what is noted of them.
+    """Prepare the clients' data as `prepare` does it, and show what is noted of them.
 
     The population must not be used for a run afterwards. Raises FedkinError if the data or the method's settings are
     refused, or the method refuses what the clients hold, such as samples without labels.
@@ -124,7 +124,7 @@ def check_data(config: Config, population: Population, fed: Federation, progress
 def _prepared(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
     preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes, population.questions)
     for note in preparation.notes:
-        progress.warn(short_form(note))
+        progress.note(short_form(note))
     return preparation
 
 

@@ -77,7 +77,10 @@ class Bar(Progress):
 
 
 class Quiet(Progress):
-    """Progress that shows warnings only, for output that is not a terminal; a context manager like `Bar`."""
+    """Progress that shows warnings and, if wanted, notes, for output that is not a terminal; a context manager."""
+
+    def __init__(self, notes: bool = True) -> None:
+        self.notes = notes
 
     def __enter__(self) -> Quiet:
         return self
@@ -88,10 +91,14 @@ class Quiet(Progress):
     def warn(self, text: str) -> None:
         print(f"fedkin: {in_shell(text)}", file=sys.stderr)
 
+    def note(self, text: str) -> None:
+        if self.notes:
+            self.warn(text)
+
 
 def show_progress(quiet: bool = False) -> Bar | Quiet:
-    """Return a progress bar if stderr is a terminal and not `quiet`, else one that shows warnings only."""
-    return Bar() if sys.stderr.isatty() and not quiet else Quiet()
+    """Return a progress bar if stderr is a terminal, else one that shows warnings and notes; `quiet`, warnings only."""
+    return Bar() if sys.stderr.isatty() and not quiet else Quiet(notes=not quiet)
 
 
 def show_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:

@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord
 from torch import Tensor
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import hint, nearest
+from fedkin.core.errors import hint, nearest, nearest_few
 from fedkin.flower.array_layout import ArrayLayout
 
 Config = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
@@ -116,7 +116,7 @@ def fraction(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> f
 
 def unknown_option(name: str, option: str, known: Collection[str]) -> TypeError:
     """Return the error for an unknown parameter, which suggests the nearest name."""
-    end = hint(nearest(option, known), f"it has {', '.join(sorted(known))}")
+    end = hint(nearest(option, known), nearest_few(option, known, f"help({name})"))
     return TypeError(f"{name} has no parameter '{option}'; {end}")
 
 

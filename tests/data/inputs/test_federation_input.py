@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch.utils.data import TensorDataset
 
 from fedkin.core import FedkinError
 from fedkin.data.inputs.client_input import client_input
@@ -150,6 +152,12 @@ def test_rows_without_a_key_are_counted() -> None:
         ({"1": X, 1: X}, None, "Two clients have the same name, once as a number and once as text."),
         ({"x": X, "y": Y}, None, "fit takes clients in a list, in a dict by name"),
         ([{"north": X}], None, "Client 0 is of type dict; a client's data are an array, a tensor, a DataFrame, a file"),
+        (
+            [(TensorDataset(torch.tensor(X)), TensorDataset(torch.tensor(X)))],
+            None,
+            "Client 0 is a pair of data sets; if they are for training and ",
+        ),
+        ({"a": (FRAME, FRAME)}, None, "Client 'a' is a pair of data sets; if they are for training and for testing, "),
         ([iter([X])], None, "Client 0 is of type list_iterator; a client's data are"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from torch import nn
 
 import fedkin
 from fedkin.core import FedkinError
@@ -265,8 +266,12 @@ def test_settings_may_be_a_dict_and_methods_one_text(monkeypatch: pytest.MonkeyP
         (["method.rounds"], r"^settings takes section\.key=value, such as .*, not 'method\.rounds'\.$"),
         ({"data.scalin": 1}, r"^Unknown key in settings: 'data\.scalin'; did you mean 'data\.scaling'\?$"),
         (
-            {"data.scaling": print},
-            r"^settings has a builtin_function_or_method, which no experiment's file can hold\.$",
+            {"data.scaling": object()},
+            r"^'data\.scaling' in settings is an object, which no experiment's file can hold\.$",
+        ),
+        (
+            {"method": {"module": nn.Linear}},
+            r"^'method\.module' in settings is Linear itself, and .* such as 'networks:build'",
         ),
         ([("method.rounds", 3)], r"^settings has a tuple; it takes a dict, such as \{'method\.rounds': 10\}\.$"),
     ],
@@ -277,6 +282,28 @@ def test_settings_that_do_not_fit_are_refused_as_python_calls_them(
     with pytest.raises(FedkinError, match=sentence):
         fedkin.compare(SITES, methods=["kfed"], settings=settings, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        (
+            {"seeds": [0, 1, 2]},
+            r"^seeds is \[0, 1, 2\]; it takes one whole number, such as 3; seed is ",
+        ),
+        ({"n_clusters": "3"}, r"^n_clusters is '3'; it takes one whole number, such as 3\.$"),
+    ],
+)
+def test_numbers_of_another_type_are_refused(argument: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=sentence):
+        fedkin.compare(SITES, out=tmp_path / "out", **argument)
+
+
+def test_a_run_is_no_data(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").touch()
+    with pytest.raises(FedkinError, match=r"run' is the folder of a run; .*`fedkin costs RUN RUN`"):
+        fedkin.compare(str(tmp_path / "run"), out=tmp_path / "out")
 
 
 def test_an_option_of_a_method_is_no_argument_but_a_setting() -> None:

@@ -69,6 +69,11 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
         return ClientInput(*read_torch_dataset(value, where, label))
     if is_hub_dataset(value):
         return ClientInput(*read_items((value[i] for i in range(len(value))), len(value), where, label))
+    if isinstance(value, list | tuple) and len(value) == 2 and all(map(_has_columns_or_items, value)):
+        raise FedkinError(
+            f"{where} is a pair of data sets; if they are for training and for testing, give those for training, and "
+            "the others as eval: fit([train for train, _ in clients], eval=[test for _, test in clients])."
+        )
     if is_pair(value, seek_labels):
         inner = client_input(value[0], where)
         return inner if value[1] is None else ClientInput(inner.x, value[1])
@@ -143,6 +148,13 @@ def _of_frame(frame: Any, where: str, label: str | None, seek_labels: bool) -> C
     if label not in names:
         raise no_column(where, label, names)
     return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
+
+
+def _has_columns_or_items(value: Any) -> bool:
+    """Return whether a value is a data set, or a table with more columns than one of labels."""
+    if (frame := as_frame(value)) is not None:
+        return frame.shape[1] > 1
+    return is_form(value) and not isinstance(value, str | Path)
 
 
 def _are_items(value: Any) -> bool:

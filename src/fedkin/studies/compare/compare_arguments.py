@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,34 @@ from fedkin.experiment.registry import METHODS
 def given_settings(given: Any) -> list[str]:
     """Return settings as ``--set`` takes them; raises FedkinError if they are of another type."""
     if isinstance(given, Mapping):
-        return [f"{path}={_as_toml(value)}" for path, value in flat(given)]
+        return [f"{path}={_as_toml(path, value)}" for path, value in flat(given)]
     settings = [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else [given]
     if wrong := [one for one in settings if not isinstance(one, str)]:
         raise FedkinError(f"settings has {kind_of(wrong[0])}; it takes a dict, such as {{'method.rounds': 10}}.")
     return settings
 
 
-def _as_toml(value: Any) -> str:
+def given_count(name: str, value: Any) -> int:
+    """Return an argument that is one whole number; raises FedkinError if it is anything else."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        first = "; seed is that of the first of these runs" if name == "seeds" else ""
+        raise FedkinError(f"{name} is {value!r}; it takes one whole number, such as 3{first}.")
+    return int(value)
+
+
+def _as_toml(path: str, value: Any) -> str:
     """Format a plain value, or a NumPy one, as TOML; ``None`` is "none" in an experiment."""
     plain = value.tolist() if hasattr(value, "tolist") else value
     try:
         return json.dumps("none" if plain is None else str(plain) if isinstance(plain, Path) else plain)
     except TypeError as error:
-        raise FedkinError(f"settings has {kind_of(value)}, which no experiment's file can hold.") from error
+        if callable(value):
+            name = getattr(value, "__name__", type(value).__name__)
+            raise FedkinError(
+                f"'{path}' in settings is {name} itself, and runs are other processes, which take names; put a function "
+                "that makes it into a file, and give its path, such as 'networks:build' for networks.py."
+            ) from error
+        raise FedkinError(f"'{path}' in settings is {kind_of(value)}, which no experiment's file can hold.") from error
 
 
 def given_names(methods: Any) -> tuple[str, ...]:

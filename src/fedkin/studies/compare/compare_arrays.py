@@ -25,7 +25,7 @@ from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
 from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.tables import as_frame
 from fedkin.studies.compare.compare import CLIENTS, PLAN, Options, compared
-from fedkin.studies.compare.compare_arguments import given_names, given_settings, said_in_python
+from fedkin.studies.compare.compare_arguments import given_count, given_names, given_settings, said_in_python
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.question import question_of
 from fedkin.studies.time_budget import given_duration
@@ -97,7 +97,8 @@ def compare(
     with said_in_python():
         names = given_names(methods)
         common = given_settings(settings)
-        options = Options(names, n_clusters, seeds, given_duration(budget), by)
+        number = None if n_clusters is None else given_count("n_clusters", n_clusters)
+        options = Options(names, number, given_count("seeds", seeds), given_duration(budget), by)
         options.check()
 
         def compared_in(what: str, folder: Path | None, label: str | None) -> Comparison:

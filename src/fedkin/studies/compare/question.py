@@ -16,6 +16,7 @@ from fedkin.data.reading.client_files import files_of_clients
 from fedkin.data.scenarios.partition_scenario import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
+from fedkin.experiment.run_folder import CONFIG
 from fedkin.studies.compare.candidates import Candidate, Family
 
 _SECTIONS = ("data", "scenario", "method", "engine", "evaluation", "tracking")
@@ -127,6 +128,11 @@ def question_of(
         _check_sections(tables, f"in {what}")
     elif what in registry.SCENARIOS:
         scenario = _once("scenario", what, scenario)
+    elif (Path(what) / CONFIG).is_file():
+        raise FedkinError(
+            f"'{what}' is the folder of a run; a comparison takes data, a scenario or a .toml file, and makes the runs "
+            "itself. What finished runs cost is compared by `fedkin costs RUN RUN`, and their reports show the rest."
+        )
     else:
         data = _once("data", what, data)
     for path, value in (("data.source", data), ("scenario.name", scenario), ("scenario.clients", clients)):
