@@ -170,7 +170,7 @@ def test_a_number_of_clusters_that_nobody_named_is_mentioned_where_data_are_ones
         ("kin-graph .", False),
         ("kmeans --data wine", False),
     ):
-        assert fedkin("run", *words.split(), "--out", f"runs/{words.replace('.', '').replace(' ', '')}", "-q") == 0
+        assert fedkin("run", *words.split(), "--out", f"runs/{words.replace('.', '').replace(' ', '')}") == 0
         assert (note in capsys.readouterr().err) == noted, words
 
 

@@ -158,8 +158,9 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         super().__setstate__(state)
         if self._extractor is not None:  # it may have another name here
             self.result_.get("space", self.result_)["features"] = self._extractor.name
-            if hasattr(self.__dict__.get("_state"), "features"):
-                self._state = replace(self._state, features=self._extractor.name)
+            kept: Any = self.__dict__.get("_state")
+            if hasattr(kept, "features"):
+                self._state = replace(kept, features=self._extractor.name)
 
     def _set_clusters(self, clients: Sequence[Client]) -> None:
         """Set the clusters of the clients' samples, -1 for those without any, and memberships if there are any."""

@@ -153,7 +153,7 @@ def _of_frame(frame: Any, where: str, label: str | None, seek_labels: bool) -> C
 def _has_columns_or_items(value: Any) -> bool:
     """Return whether a value is a data set, or a table with more columns than one of labels."""
     if (frame := as_frame(value)) is not None:
-        return frame.shape[1] > 1
+        return len(frame.columns) > 1
     return is_form(value) and not isinstance(value, str | Path)
 
 

@@ -43,8 +43,8 @@ def _as_toml(path: str, value: Any) -> str:
         if callable(value):
             name = getattr(value, "__name__", type(value).__name__)
             raise FedkinError(
-                f"'{path}' in settings is {name} itself, and runs are other processes, which take names; put a function "
-                "that makes it into a file, and give its path, such as 'networks:build' for networks.py."
+                f"'{path}' in settings is {name} itself, and runs are other processes, which take names; put a "
+                "function that makes it into a file, and give its path, such as 'networks:build' for networks.py."
             ) from error
         raise FedkinError(f"'{path}' in settings is {kind_of(value)}, which no experiment's file can hold.") from error
 
