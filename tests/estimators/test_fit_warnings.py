@@ -109,3 +109,14 @@ def test_fewer_clusters_of_clients_than_were_asked_for_are_a_warning_where_fit_i
         model = fedkin.IFCA(n_clusters=np.int64(3), rounds=1, random_state=0).fit(alike)
     assert [one.filename for one in said] == [__file__]
     assert len(set(model.client_labels_)) < model.n_clusters_
+
+
+@pytest.mark.filterwarnings("ignore:n_clusters is 6; here there can be at most 3")
+@pytest.mark.filterwarnings("ignore:.*synthetic")
+@pytest.mark.parametrize("method", [fedkin.KFed, fedkin.FFCM, fedkin.FedDPKMeans, fedkin.SDAFC, fedkin.KinGraph])
+def test_clusters_without_samples_are_not_counted_and_are_a_warning(method: type) -> None:
+    rows = np.array([[1 / 3, 1.7], [2 / 3, 0.1], [5.0, 3.3]])
+    with pytest.warns(UserWarning, match="^6 clusters were asked for, and 3 have samples") as said:
+        model = method(n_clusters=6, random_state=0).fit([np.repeat(rows, 10, axis=0)] * 3)
+    assert {one.filename for one in said} == {__file__}
+    assert model.n_clusters_ == len(np.unique(np.concatenate(model.labels_))) == 3

@@ -195,6 +195,7 @@ def test_a_cut_needs_one_number(fitted, given):
     assert fitted.n_clusters_ == 3
 
 
+@pytest.mark.filterwarnings("ignore:.* clusters were asked for")
 def test_more_clusters_than_micro_clusters_are_refused_by_cut_and_noted_by_fit(fitted):
     model = fitted
     most = len(model.result_["centroids"])
@@ -214,3 +215,14 @@ def test_a_cut_does_not_describe_what_clients_have_not_described():
     assert len(model.describe()) == 3
     with pytest.raises(FedkinError, match="of a cut are not described, since that asks the clients; fit again"):
         model.cut(2).describe()
+
+
+@pytest.mark.filterwarnings("ignore:One cluster was found among")
+@pytest.mark.parametrize(("rows", "dimensions"), [(12, 2), (20, 5), (300, 2), (150, 6)])
+@pytest.mark.parametrize("n_clusters", ["auto", 3, 4])
+def test_a_record_and_its_scales_have_one_stability(rows: int, dimensions: int, n_clusters: int | str) -> None:
+    rng = np.random.default_rng(rows)
+    clients = [rng.normal(size=(rows, dimensions)) + 5 * rng.integers(0, 3, (rows, 1)) for _ in range(2)]
+    model = KinGraph(n_clusters=n_clusters, random_state=0).fit(clients)
+    chosen = next(scale for scale in model.scales_ if scale["chosen"])
+    assert model.records_[-1].get("stability") == chosen["stability"]

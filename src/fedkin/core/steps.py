@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -125,6 +125,14 @@ def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any
 def clustered(fed: Federation) -> list[Client]:
     """Return the clients of this process that take part to the end and have clusters of their samples, in order."""
     return [one for i in fed.present if (one := fed.clients.get(i)) is not None and "clusters" in one.state]
+
+
+def used_clusters(labels: Iterable[Tensor]) -> int:
+    """Return the number of clusters with members in any of `labels`, int64 ``(n,)`` each; below 0 is none.
+
+    Of samples it is known only where the clients are in this process: on a real federation none reports its clusters.
+    """
+    return len({cluster for own in labels for cluster in own.unique().tolist() if cluster >= 0})
 
 
 def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:

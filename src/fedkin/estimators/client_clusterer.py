@@ -12,6 +12,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import FedkinWarning, listing, mid_sentence
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers, callbacks_of
+from fedkin.core.steps import used_clusters
 from fedkin.data.inputs.client_input import ClientInput
 from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.preparation import Preparation
@@ -142,7 +143,8 @@ class ClientClusterer(ClientPredictor):
         outcome = outcome.noted([*given.notes, *written, *notes], [*given.notes, *questions])
         warn_of_questions(outcome.preparation, 4)  # the caller of what checks the keywords
         said = [str(entry["warning"]) for entry in outcome.history if "warning" in entry]
-        for text in [*said, *fewer_clusters(outcome.result["labels"].tolist(), getattr(self, "n_clusters", None))]:
+        used, wanted = used_clusters([outcome.result["labels"]]), getattr(self, "n_clusters", None)
+        for text in [*said, *fewer_clusters(used, wanted, "clients")]:
             warnings.warn(text, FedkinWarning, stacklevel=3)
         self._remember(outcome, made, names)
         warn_of_missing(self.missing_, 4)

@@ -109,14 +109,14 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         rng = derive_generator(self._seed, "server", "communities")  # as the server's when it cut the graph
         state, values = method.clusters_of(method.uncut(self._graph), rng)
         self.result_ = {**method.result(state), "space": self.result_["space"]}
-        self.n_clusters_, self.scales_ = self.result_["n_clusters"], self.result_["scales"]
+        self.scales_ = self.result_["scales"]
         kept = {name: value for name, value in self.records_[-1].items() if name not in ("note", "warning")}
         self.records_ = [*self.records_[:-1], {**kept, **values}]
         again = [
             before if at in self._absent else counted(memory, self.result_).numpy()
             for at, (memory, before) in enumerate(zip(self._memories, self.labels_, strict=True))
         ]
-        self.labels_ = ByClient(again, self.client_names_)
+        self._set_labels(again)
         if "memberships_" in self.__dict__:
             parts = [counted_shares(memory, self.result_).numpy() for memory in self._memories]
             self.memberships_ = ByClient(parts, self.client_names_)

@@ -16,6 +16,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import FedkinWarning
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers, callbacks_of
+from fedkin.core.steps import used_clusters
 from fedkin.data.inputs.client_input import ClientInput
 from fedkin.data.inputs.federation_input import FederationInput, federation_input
 from fedkin.data.population import Population
@@ -32,6 +33,7 @@ from fedkin.estimators.metrics_frame import Row, agreement_rows, sizes_of
 from fedkin.estimators.python_advice import in_python, python_advice
 from fedkin.estimators.sample_predictor import Floats, LabelArray, SamplePredictor
 from fedkin.estimators.torch_modules import FeaturesOrName, GivenFeatures, extractor_of
+from fedkin.experiment.client_remarks import fewer_clusters
 
 NO_CLUSTER = -1
 """Cluster of the samples of a client that is forgotten or missing."""
@@ -53,12 +55,13 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         number is a position: of clients
         given as ``{7: x, 9: y}``, ``labels_[0]`` and ``labels_["7"]`` are the first one's.
     memberships_ : list of float32 arrays
-        Membership of each sample in each cluster, ``(n, n_clusters_)`` per client, rows summing to 1; no rows for a
-        client that is forgotten or missing. Only of methods with fuzzy clusters.
+        Membership of each sample in each cluster, ``(n, result_["n_clusters"])`` per client, rows summing to 1; no
+        rows for a client that is forgotten or missing. Only of methods with fuzzy clusters.
     n_clusters_ : int
-        Number of clusters.
+        Number of clusters with samples, which may be less than was asked for. ``result_["n_clusters"]`` also counts
+        clusters of the result that no sample is in; a number in `labels_` is a position among these.
     result_ : dict
-        Complete result of the method, such as ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
+        Complete result of the method, such as ``centroids`` ``(k, width)`` and the ``features`` they are of.
     metrics_ : DataFrame
         Values of every step, sizes of clusters and agreement with labels, a row for each: ``round``, ``client``,
         ``cluster``, ``split``, ``metric``, ``value``.
@@ -78,7 +81,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         """Find the clusters.
 
         Warns (`fedkin.FedkinWarning`) once if something looks wrong in the data, which are used as they are, of columns
-        that are labels, or are none, by their name alone, and of clients that have no part in the result.
+        that are labels, or are none, by their name alone, of clients that have no part in the result, and if fewer
+        clusters than were asked for have samples.
 
         Parameters
         ----------
@@ -146,6 +150,8 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         warn_of_missing(self.missing_, 5)
         self._label = self._read.label
         self._set_clusters(clients)
+        for text in fewer_clusters(self.n_clusters_, n_clusters, "samples"):
+            warnings.warn(text, FedkinWarning, stacklevel=4)
         self._set_profile(outcome.profile)
         self._tested = None if tests is None else self._test(tests)
         return self
@@ -168,13 +174,18 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         away = self._absent
         nothing = [torch.full((len(client),), NO_CLUSTER) for client in clients]
         found = [none if one.id in away else one.state["clusters"] for one, none in zip(clients, nothing, strict=True)]
-        self.labels_ = ByClient([clusters.numpy() for clusters in found], self.client_names_)
+        self._set_labels([clusters.numpy() for clusters in found])
         if not self._method.soft:
             return
-        nobody = torch.zeros(0, self.n_clusters_)
+        nobody = torch.zeros(0, int(self.result_["n_clusters"]))
         parts = [nobody if one.id in away else self._method.client_memberships(self.result_, one) for one in clients]
         if all(part is not None for part in parts):
             self.memberships_ = ByClient([part.numpy() for part in parts], self.client_names_)
+
+    def _set_labels(self, labels: Sequence[LabelArray]) -> None:
+        """Set the clusters of every client's samples, and the number of clusters that have samples."""
+        self.labels_ = ByClient(labels, self.client_names_)
+        self.n_clusters_ = used_clusters(map(torch.from_numpy, labels))
 
     def _kept_clients(self, data: Any, y: Any) -> list[Client]:
         given, names = self._clients(data, y)
@@ -193,7 +204,9 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         self._set_clusters(clients)
         encoding = self.preparation_.encoding
         described = encoding is not None and not method.is_private()
-        self._set_profile(profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None)
+        self._set_profile(
+            profile_clusters(fed, encoding, int(self.result_["n_clusters"])) if described and encoding else None
+        )
 
     def _set_profile(self, profile: ClusterProfile | None) -> None:
         """Set what is known of the clusters of tables, by which empty cells of new rows are imputed, too."""

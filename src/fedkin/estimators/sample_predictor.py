@@ -91,7 +91,8 @@ class SamplePredictor(ForgettingEstimator):
         Returns
         -------
         array or list of array
-            float32 ``(n, n_clusters_)`` for one array of samples, a list of them for a list of clients; rows sum to 1.
+            float32 ``(n, result_["n_clusters"])`` for one array of samples, a list of them for a list of clients; rows
+            sum to 1.
 
         Raises
         ------

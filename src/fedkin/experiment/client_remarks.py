@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -37,16 +38,13 @@ def members(labels: Sequence[int], names: Sequence[str]) -> list[str]:
     return [*said, *([f"... and {pluralize(more, 'more cluster')}, in {CLIENTS}"] if more > 0 else [])]
 
 
-def fewer_clusters(labels: Iterable[int], asked: object) -> list[str]:
-    """Return a sentence if fewer clusters have clients than the number that was given, if one was.
-
-    `labels` are the clients' clusters; those below 0 are none.
-    """
-    found = _used(labels)
+def fewer_clusters(found: int, asked: object, members: Literal["clients", "samples"]) -> list[str]:
+    """Return a sentence if fewer clusters, `found`, have `members` than the number that was given, if one was."""
     if not isinstance(asked, int | np.integer) or not 0 < found < asked:
         return []
     have = "1 has" if found == 1 else f"{found:,} have"
-    return [f"{pluralize(int(asked), 'cluster')} were asked for, and {have} clients; another seed may end in more."]
+    hint = "; another seed may end in more" if members == "clients" else ""
+    return [f"{pluralize(int(asked), 'cluster')} were asked for, and {have} {members}{hint}."]
 
 
 def _used(labels: Iterable[int]) -> int:
@@ -62,7 +60,7 @@ def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str
     labels = line["values"].get("labels", [])
     several = _used(labels) > 1
     own, shared = number(line, "personal_accuracy"), number(line, "global_accuracy")
-    said = fewer_clusters(labels, asked)
+    said = fewer_clusters(_used(labels), asked, "clients")
     if own is not None and guess is not None and own <= guess + AS_GUESSED:
         than = "worse" if own < guess - AS_GUESSED else "no better"
         said.append(

@@ -10,7 +10,7 @@ from typing import Any
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import client_name
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
-from fedkin.experiment.client_remarks import CLIENTS, members, notes_on_clusters
+from fedkin.experiment.client_remarks import CLIENTS, fewer_clusters, members, notes_on_clusters
 from fedkin.experiment.measure_titles import (
     Measure,
     formed,
@@ -128,16 +128,13 @@ def print_outcome(outcome: RunOutcome) -> None:
     profile = load_profile(outcome.folder)
     for text in cluster_lines(profile, outcome.clients):
         print(sentence_text(text, "  "))
-    if profile is not None:
-        wanted, found = getattr(outcome.config.method, "n_clusters", None), len(profile.samples)
-        if isinstance(wanted, int) and found < wanted:
-            print(sentence_text(f"Note: {wanted:,} clusters were asked for, and {found:,} have samples.", "  "))
     of_clients = outcome.config.method.clusters == "clients" and bool(outcome.records)
     listed = members(outcome.records[-1]["values"].get("labels", []), outcome.clients) if of_clients else []
     for text in listed:
         print(sentence_text(text, "  "))
     asked = getattr(outcome.config.method, "n_clusters", None)
-    said = notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, asked) if of_clients else []
+    said = fewer_clusters(outcome.n_clusters or 0, asked, "samples")
+    said += notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, asked) if of_clients else []
     for text in [*method_remarks(outcome.records), *said]:
         print(sentence_text(f"Note: {text}", "  "))
     if listed:

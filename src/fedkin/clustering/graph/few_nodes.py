@@ -92,10 +92,14 @@ def silhouette(x: Points, labels: ClusterLabels, metric: str = "euclidean") -> f
 def as_found(
     labels: ClusterLabels, counts: Tensor, evidence: dict[str, Any], **how: Any
 ) -> tuple[Tensor, dict[str, Any]]:
-    """Return clusters of nodes, the one with most samples first, and the evidence with `how` they were found."""
+    """Return clusters of nodes, the one with most samples first, and the evidence with `how` they were found.
+
+    The stability of the graph's clusters is that of others, and left out.
+    """
     size = counts.double().numpy()
     labels = largest_first(labels, size)
-    return torch.from_numpy(labels), {**evidence, **how, "scales": scales_of((), size, labels)}
+    of_graph = {name: value for name, value in evidence.items() if name != "stability"}
+    return torch.from_numpy(labels), {**of_graph, **how, "scales": scales_of((), size, labels, how.get("stability"))}
 
 
 def _best(x: Points) -> tuple[float, ClusterLabels]:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS, join_similar, join_to
-from fedkin.clustering.graph.community_scales import largest_first, scales_of
+from fedkin.clustering.graph.community_scales import chosen_stability, largest_first, scales_of
 from fedkin.clustering.graph.community_stability import at_resolutions, consensus, stabilities
 from fedkin.clustering.graph.dense_nodes import density_clusters
 from fedkin.clustering.graph.few_nodes import TOO_FEW_NODES
-from fedkin.clustering.graph.louvain import CommunityLabels, condensed, louvain
+from fedkin.clustering.graph.louvain import CommunityLabels, condensed, louvain, renamed
 from fedkin.core.seeds import draw_seed
 
 RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0, 17).round(4))
@@ -108,10 +108,11 @@ def communities(
         int64 ``(m,)``, from 0, the cluster with most samples first. A node without links is a cluster, unless
         fewer clusters are given.
     evidence : dict
-        "resolution" and its "stability", at most 1, both before communities are joined or split further to reach
-        `n_clusters`; "by_density", whether clusters are those of `density_clusters` instead; "modularity", the fraction
-        of links within clusters above chance; the lists "resolutions", "clusters_found" (for flat points after joining)
-        and "stabilities" of all resolutions tried; and "scales", see `scales_of`, before joining.
+        "resolution", before communities are joined or split further to reach `n_clusters`; "stability" of the clusters,
+        at most 1, if it is known; "by_density", whether clusters are those of `density_clusters` instead;
+        "modularity", the fraction of links within clusters above chance; the lists "resolutions", "clusters_found" (for
+        flat points after joining) and "stabilities" of all resolutions tried; and "scales", see `scales_of`,
+        before joining.
     """
     size = counts.double().numpy()
     order = _canonical_order(graph, size)
@@ -136,15 +137,19 @@ def communities(
     elif n_clusters is not None:
         fine = _with_at_least(graph, labels, min(n_clusters, len(size)), numbers)
         labels = join_to(graph, fine, n_clusters, places, size)
+    is_level = np.array_equal(renamed(labels), renamed(levels.partitions[chosen]))
+    stable = levels.stability[chosen] if is_level else None
+    listed = zip(tried.resolutions, tried.partitions, tried.stability, strict=True)
+    scales = scales_of(listed, size, labels, stable)
     evidence = {
         "resolution": levels.resolutions[chosen],
-        "stability": levels.stability[chosen],
+        **chosen_stability(scales),
         "by_density": dense is not None,
         "modularity": modularity(graph, labels),
         "resolutions": list(levels.resolutions),
         "clusters_found": levels.found,
         "stabilities": levels.stability,
-        "scales": scales_of(zip(tried.resolutions, tried.partitions, tried.stability, strict=True), size, labels),
+        "scales": scales,
     }
     clusters = torch.empty(len(size), dtype=torch.int64)
     clusters[torch.from_numpy(order)] = torch.from_numpy(largest_first(labels, size))

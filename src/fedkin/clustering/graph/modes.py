@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from torch import Tensor
 
-from fedkin.clustering.graph.community_scales import largest_first, scales_of
+from fedkin.clustering.graph.community_scales import chosen_stability, largest_first, scales_of
 from fedkin.clustering.k_means import k_means
 from fedkin.core.bisection import bisect
 
@@ -80,15 +80,17 @@ def clusters_by_modes(
         labels = k_means(points[:, None], n_clusters or 1, rng, weights=counts).labels.numpy()
     tried = [*divisions.values()]
     chosen = divisions.get(int(labels.max()) + 1, tried[-1])
+    divided = [(one.resolution, one.labels, one.stability) for one in tried]
+    scales = scales_of(divided, size, labels, chosen.stability if by_modes else None)
     evidence = {
         "resolution": chosen.resolution,
-        "stability": chosen.stability,
+        **chosen_stability(scales),
         "by_density": False,
         "by_modes": by_modes,
         "resolutions": [one.resolution for one in tried],
         "clusters_found": [*divisions],
         "stabilities": [one.stability for one in tried],
-        "scales": scales_of([(one.resolution, one.labels, one.stability) for one in tried], size, labels),
+        "scales": scales,
     }
     return torch.from_numpy(largest_first(labels, size)), evidence
 

@@ -95,7 +95,7 @@ def _remark(
         return {}
     if values["clusters"] == 1:
         return {"warning": one_of_few(nodes)} if nodes < TOO_FEW_NODES else {}
-    if values["stability"] >= _UNCLEAR or dimensions <= FEW_DIMENSIONS:
+    if values.get("stability", 1.0) >= _UNCLEAR or dimensions <= FEW_DIMENSIONS:
         return {}
     return {
         "note": f"No clusters are clear: those of resamples agree with these to {values['stability']:.2f} only, where "

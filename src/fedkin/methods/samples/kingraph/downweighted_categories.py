@@ -43,6 +43,7 @@ def are_better_separated(points: Tensor, clusters: Tensor, others: Tensor, evide
     `points`, float32 ``(m, d)``, are in the second space, `clusters` those found there with their `evidence`, see
     `communities`, and `others` those of the first space, both int64 ``(m,)``.
     """
-    if evidence["stability"] < _STABLE or not clusters.any():
+    of_graph = evidence["stabilities"][evidence["resolutions"].index(evidence["resolution"])]
+    if evidence.get("stability", of_graph) < _STABLE or not clusters.any():
         return False
     return silhouette(points.numpy(), clusters.numpy()) > silhouette(points.numpy(), others.numpy())
