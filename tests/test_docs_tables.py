@@ -39,7 +39,7 @@ def notes() -> list[str]:
 def test_the_guide_on_hospitals_says_what_its_commands_do(hospitals: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its commands as they stand there, its sentences in what they print, and its lines in what they write."""
     commands = [block for block in guide() if block.startswith("fedkin ")]
-    assert [shlex.split(command)[1] for command in commands] == ["run", "run", "predict"]
+    assert [shlex.split(command)[1] for command in commands] == ["cluster", "cluster", "predict"]
     for command in commands:
         with pytest.raises(SystemExit) as end:
             main(shlex.split(command)[1:])

@@ -167,7 +167,10 @@ def write_inputs(folder: Path) -> None:
         ("--data empty.csv", "'empty.csv' cannot be read as .csv (the file is empty)."),
         ("--data fake.parquet", "'fake.parquet' cannot be read as .parquet ("),
         ("--data fake.npz", "'fake.npz' cannot be read as .npz; it must hold plain"),
-        ("--data notes.txt", f"'notes.txt' is a .txt file; allowed: {READ}, or a directory."),
+        (
+            "--data notes.txt",
+            f"'notes.txt' is a .txt file; allowed: {READ}, or a directory; if its first line names its columns, call it .csv.",
+        ),
         (
             "--data no-such-data-set",
             "'no-such-data-set' is neither embedded (digits, wine, iris, breast-cancer, blobs) nor a path nor below ",
