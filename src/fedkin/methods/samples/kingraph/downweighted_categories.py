@@ -43,7 +43,9 @@ def are_better_separated(points: Tensor, clusters: Tensor, others: Tensor, evide
     `points`, float32 ``(m, d)``, are in the second space, `clusters` those found there with their `evidence`, see
     `communities`, and `others` those of the first space, both int64 ``(m,)``.
     """
-    of_graph = evidence["stabilities"][evidence["resolutions"].index(evidence["resolution"])]
-    if evidence.get("stability", of_graph) < _STABLE or not clusters.any():
+    stability = evidence.get("stability")
+    if stability is None:  # of the graph at its resolution, where other clusters were taken
+        stability = evidence["stabilities"][evidence["resolutions"].index(evidence["resolution"])]
+    if stability < _STABLE or not clusters.any():
         return False
     return silhouette(points.numpy(), clusters.numpy()) > silhouette(points.numpy(), others.numpy())
