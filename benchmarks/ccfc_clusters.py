@@ -32,7 +32,7 @@ from ccfc_round import LATENT, _EnoughError
 from ccfc_theirs import NETWORK
 from fedkin.clustering.metrics import cohen_kappa, normalized_mutual_information
 from fedkin.core import Client
-from fedkin.core.trees import load_tree
+from fedkin.core.payload import load_tree
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod
 

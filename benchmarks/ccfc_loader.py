@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.device import device_named
-from fedkin.methods.samples.ccfc.pillow_augmentation import PillowAugmentation
+from fedkin.methods.samples.ccfc.augmentation import PillowAugmentation
 
 _AT_ONCE = 4096
 """Images whose views are made together, about."""

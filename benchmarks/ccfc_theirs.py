@@ -40,10 +40,9 @@ from torch.nn.functional import normalize
 
 from ccfc_round import LATENT, SITES, _EnoughError, _module, _torchvision
 from fedkin.data.scenarios.partition_scenario import load_labelled
-from fedkin.methods.samples.ccfc.contrastive import Design
-from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
+from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining, Design
 from fedkin.nn.aggregation import Means
-from fedkin.nn.optimisers import AdamMoments
+from fedkin.nn.descent import AdamMoments
 from fedkin.nn.resident import vector_of
 
 NETWORK = Contrastive.of(Design((1, 28, 28), latent=LATENT).decided().spec())

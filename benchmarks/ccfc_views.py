@@ -31,8 +31,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d, cosine_similarity
 
 from fedkin.data.scenarios.partition_scenario import load_labelled
-from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for
-from fedkin.methods.samples.ccfc.pillow_augmentation import crop_boxes, drawn_crops
+from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for, crop_boxes, drawn_crops
 from grid import records, run
 
 VIEWS, STARTS = ("affine", "pillow"), ("common", "own")

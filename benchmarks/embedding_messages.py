@@ -40,12 +40,11 @@ from fedkin.data.scenarios.label_clusters import LabelClusters
 from fedkin.data.scenarios.partition_scenario import PartitionScenario, load_labelled
 from fedkin.data.scenarios.planted import LabelFlip, Rotation
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
-from fedkin.methods.clients.embedding.embedding_tasks import true_bits
-from fedkin.methods.clients.embedding.known_noise import ClassMeans
+from fedkin.methods.clients.embedding.class_sums import ClassMeans
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod, true_bits
 from fedkin.nn import encoder as encoders
 from fedkin.nn.encoder import Encoder
-from fedkin.nn.layers import linear_layers
+from fedkin.nn.networks import linear_layers
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.privacy.randomised_response import flipped
 from fedkin.studies.pretrain import pretrain

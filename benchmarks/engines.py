@@ -93,7 +93,7 @@ def _train(model: nn.Module, x: Tensor, y: Tensor, work: Workload) -> None:
 
 def local_engine(work: Workload) -> Report:
     """The same through fedkin, as its users write it."""
-    from fedkin.nn.classifier import Classifier  # not above: plain loops shall not carry fedkin in their memory
+    from fedkin.nn.modules import Classifier  # not above: plain loops shall not carry fedkin in their memory
 
     method, fed = federated(work)
     start_from = nn.utils.parameters_to_vector(work.first_model().parameters()).detach()

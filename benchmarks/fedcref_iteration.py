@@ -33,10 +33,9 @@ from fedkin.core.federation import Wanted
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.fedcref import fedcref_tasks
+from fedkin.methods.samples.fedcref.association import MAX_HELD_OUT
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.held_out_rule import MAX_HELD_OUT
-from fedkin.nn.stack import StackTraining
-from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
+from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 
 Pair = NDArray[np.float64]  # by the wall's clock, and by the processor's, which rests while a thread must wait
 

@@ -29,9 +29,7 @@ from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.data.scenarios.planted import Domain, LabelFlip, Rotation
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
-from fedkin.methods.clients.embedding.embedding_tasks import true_bits
-from fedkin.methods.clients.embedding.flipped_bits import matched
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod, matched, true_bits
 from fedkin.methods.clients.one_shot.tree_cuts import cluster
 from fedkin.privacy.randomised_response import flipped
 

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedkin.core.payload import load_tree, save_tree
 from fedkin.core.progress import Progress, RecordLine, Timing
-from fedkin.core.trees import load_tree, save_tree
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import resume
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, TIMING

@@ -43,8 +43,7 @@ from fedkin.methods.samples.fedcref import fedcref_tasks
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.nn.modules import build
-from fedkin.nn.stack import StackTraining
-from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
+from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 from flower_fedavg.workload import Workload, write_data
 
 Values = dict[str, float]

@@ -34,10 +34,10 @@ from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import load_config
 from fedkin.experiment.evaluation.client_scores import evaluate_clusters
-from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.methods.clients.client_method import labels_of
 from fedkin.methods.clients.ifca import IFCAMethod
 from fedkin.nn import register
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 T = TypeVar("T")
 

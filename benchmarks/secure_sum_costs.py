@@ -18,7 +18,7 @@ import torch
 from fedkin.core import Client, Payload, task
 from fedkin.core.replies import reals
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 
 SIZE, LOST = 62_000, 0.3

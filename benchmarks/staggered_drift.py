@@ -24,7 +24,7 @@ from torch import Tensor
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.methods.clients.feddrift.feddrift import FedDriftMethod
+from fedkin.methods.clients.feddrift import FedDriftMethod
 from fedkin.methods.clients.ifca import IFCAMethod
 from fedkin.methods.clients.ocfl import OCFLMethod
 from grid import spread

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from fedkin.core import Client, Payload, Task, task
-from fedkin.core.noise import Secret
+from fedkin.core.seeds import Secret
 from fedkin.engines.local import LocalFederation
-from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.client_tasks import Term
 
 TERMS = [Term("x", (3,))]
 Change = Callable[[Payload], Payload]

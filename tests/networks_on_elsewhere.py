@@ -10,19 +10,15 @@ from torch import Tensor, nn
 import second_device
 from fedkin.core.device import Execution, on, placed
 from fedkin.methods.samples.ccfc.augmentation import augmentation_for
-from fedkin.methods.samples.ccfc.contrastive import Backbone, Design
-from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.samples.ccfc.contrastive import Backbone, Contrastive, ContrastiveTraining, Design
 from fedkin.nn.client_stack import Job, can_stack, descend_all
-from fedkin.nn.dcn import DeepClustering, DeepEncoder
-from fedkin.nn.deep_clustering import DeepEmbeddedClustering
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.deep_clustering import DeepClustering, DeepEmbeddedClustering, DeepEncoder
+from fedkin.nn.descent import AdamMoments, Descent, descend
 from fedkin.nn.encoder import Encoder
 from fedkin.nn.flow import Flow
 from fedkin.nn.gan import Adversaries, Blueprint
-from fedkin.nn.optimisers import AdamMoments
-from fedkin.nn.stack import StackTraining, fit
-from fedkin.nn.stacked_autoencoder import Autoencoder
+from fedkin.nn.modules import Classifier
+from fedkin.nn.stack import Autoencoder, StackTraining, fit
 from second_device import drawn
 
 ELSEWHERE = second_device.DEVICE

@@ -16,8 +16,7 @@ from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.node_app import client_app
 from fedkin.engines.flower_engine.roster import Roster
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
+from fedkin.engines.site import Request, Site
 
 RUN = "ab12"
 

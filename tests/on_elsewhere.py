@@ -24,10 +24,9 @@ from fedkin.clustering.nearest import nearest_centroids, nearest_neighbours
 from fedkin.clustering.node_votes import nearest_nodes
 from fedkin.core import Client, Payload, task
 from fedkin.core.device import device, on
+from fedkin.core.payload import load_tree
 from fedkin.core.progress import Callback, RecordLine, Timing
-from fedkin.core.trees import load_tree
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
+from fedkin.engines.site import Request, Site
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume
 from second_device import drawn

@@ -10,9 +10,9 @@ import torch
 import planted
 from fedkin.core import Client, Federation, task
 from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
 from fedkin.methods.clients.one_shot.tree_cuts import cluster
-from fedkin.methods.clients.round_record import UNKNOWN
 
 CLUSTERS = [0, 1, 2, 1, 0, 2, 2, 0, 1, 0, 2, 1]
 DIRECTIONS = torch.randn(planted.CLASSES**2, 80, generator=torch.Generator().manual_seed(1))

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from fedkin.core import Client, Record
 from fedkin.engines.local import LocalFederation
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 from fedkin.secure_aggregation.sums import secure
 
 CLASSES = 6

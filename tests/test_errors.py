@@ -14,7 +14,7 @@ import pytest
 import forked
 from fedkin.cli import main
 from fedkin.data.reading.client_files import READERS
-from fedkin.methods.samples.fedcref import held_out_rule
+from fedkin.methods.samples.fedcref import association
 
 QUICK = "--data wine --clients 3 --set method.initial=kmeans --set method.n_clusters=2 --set method.local_epochs=1"
 QUICK += " --set method.rounds=1 --set method.min_steps=0 --set method.max_iterations=2 --set method.stability=1"
@@ -295,7 +295,7 @@ def test_control_c_in_the_middle_of_a_step(
     exchanges: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The signal comes while worker threads compute; the run then goes on to the same files."""
-    real, calls = held_out_rule.held_out_rows, 0
+    real, calls = association.held_out_rows, 0
 
     def judges(*arguments: object) -> object:
         nonlocal calls
@@ -305,7 +305,7 @@ def test_control_c_in_the_middle_of_a_step(
         return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(held_out_rule, "held_out_rows", judges)
+        patch.setattr(association, "held_out_rows", judges)
         assert fedkin(START) == 130
     assert capsys.readouterr() == ("", "fedkin: Interrupted; resume with `fedkin resume run`.\n")
     assert not list(tmp_path.rglob("*.partial"))

@@ -12,7 +12,7 @@ import golden
 from fedkin.core import Client
 from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
-from fedkin.engines.site_memory import Memory
+from fedkin.engines.site import Memory
 from fedkin.experiment import registry
 from nodes import RUN, federation, nodes_of, sites_of
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         Local,
         Sattler,
     )
-    from fedkin.estimators.run_history import load_history
+    from fedkin.estimators.metrics import load_history
     from fedkin.experiment.early_stopping import EarlyStopping
     from fedkin.experiment.saved_models import load_models
     from fedkin.studies.compare.compare_arrays import compare
@@ -98,7 +98,7 @@ _FROM = {
     "FedkinError": "fedkin.core.errors",
     "FedkinWarning": "fedkin.core.errors",
     "compare": "fedkin.studies.compare.compare_arrays",
-    "load_history": "fedkin.estimators.run_history",
+    "load_history": "fedkin.estimators.metrics",
     "load_models": "fedkin.experiment.saved_models",
 }
 """The module of each name that is no estimator."""

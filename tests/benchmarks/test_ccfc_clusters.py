@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from fedkin.core.trees import save_tree
+from fedkin.core.payload import save_tree
 
 
 def test_every_round_from_the_model_on_has_a_line(

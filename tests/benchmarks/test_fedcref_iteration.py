@@ -11,8 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedkin.core import Client
-from fedkin.nn.stack import StackTraining
-from fedkin.nn.stacked_autoencoder import Autoencoder
+from fedkin.nn.stack import Autoencoder, StackTraining
 
 
 def test_quick_run_prints_and_writes_the_same_report(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError, Payload
-from fedkin.methods.clients.client_tasks import train
+from fedkin.methods.clients.client_method import train
 from fedkin.methods.clients.fedavg import FedAvgMethod
 
 

@@ -6,7 +6,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from fedkin.clustering import from_distances
-from fedkin.methods.clients.update_similarities import cosine_distances
+from fedkin.methods.clients.update_splits import cosine_distances
 
 TRUTH = [2, 0, 1, 1, 0, 2, 2, 0, 1, 0, 1, 2, 0, 2, 1]
 SEARCHES = {

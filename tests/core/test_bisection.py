@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedkin.core.bisection import bisect, bisect_upwards
+from fedkin.core.seeds import bisect, bisect_upwards
 
 
 def test_the_interval_closes_around_the_threshold():

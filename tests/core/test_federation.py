@@ -3,7 +3,7 @@ import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
 from fedkin.core.payload import payload_bytes
-from fedkin.core.refusals import Refusal
+from fedkin.core.replies import Refusal
 from fedkin.engines.local import LocalFederation
 
 

@@ -20,7 +20,7 @@ from fedkin.core.files import (
     stem_of,
     write_atomically,
 )
-from fedkin.core.trees import load_tree
+from fedkin.core.payload import load_tree
 from fedkin.experiment.run_folder import read_lines, read_timing
 from fuzzing import damaged_bytes, fuzzed
 

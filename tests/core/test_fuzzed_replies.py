@@ -13,7 +13,7 @@ from torch import Tensor
 import crossed
 from declared import fits
 from fedkin.core import Federation, Payload, Task
-from fedkin.core.refusals import Unusable
+from fedkin.core.replies import Unusable
 from fuzzing import damaged_tree, fuzzed
 
 

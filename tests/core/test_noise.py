@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import chisquare, kstest
 
-from fedkin.core.noise import Secret, about, integers_below, uniform
+from fedkin.core.seeds import Secret, about, integers_below, uniform
 
 KEY = bytes(range(32))
 

@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from fedkin.core.refusals import objection, refusal
 from fedkin.core.replies import (
     Maybe,
     Nullable,
@@ -9,8 +8,10 @@ from fedkin.core.replies import (
     below,
     is_count,
     is_number,
+    objection,
     positive,
     reals,
+    refusal,
 )
 
 

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from fedkin.core import task
-from fedkin.core.refusals import refusal
 from fedkin.core.replies import (
     below,
     is_amount,
@@ -12,6 +11,7 @@ from fedkin.core.replies import (
     is_number,
     is_shape,
     reals,
+    refusal,
     updates,
     whole,
 )

@@ -5,8 +5,7 @@ import torch
 
 from fedkin.core import Client, FedkinError, Payload, Task, client_task
 from fedkin.core.replies import is_count
-from fedkin.core.tasks import known_task
-from fedkin.core.trusted_packages import trusted_packages
+from fedkin.core.tasks import known_task, trusted_packages
 
 
 @client_task(takes={"more": is_count}, holds={"samples": is_count}, accounted=True)

@@ -10,8 +10,7 @@ from safetensors.torch import save
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import FileError
-from fedkin.core.payload import pack
-from fedkin.core.trees import from_bytes, load_tree, owned, save_tree, to_bytes, with_checksum
+from fedkin.core.payload import from_bytes, load_tree, owned, pack, save_tree, to_bytes, with_checksum
 from fuzzing import damaged_bytes, fuzzed
 
 TREE = owned({"x": torch.arange(12.0).view(3, 4), "name": "größe", "deep": {"y": torch.ones(2).bool(), "n": [1, None]}})

@@ -12,11 +12,10 @@ from flwr.cli.build import build_fab_from_disk
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.deploy import certificates
-from fedkin.deploy.app_folder import init
-from fedkin.deploy.certificates import make_key, new_certificates, write_certificates
-from fedkin.deploy.flower_hub_folder import init_hub
-from fedkin.deploy.site_file import read_site
+from fedkin.deploy import app_folder
+from fedkin.deploy.app_folder import init, make_key, new_certificates, write_certificates
+from fedkin.deploy.flower_hub import init_hub
+from fedkin.deploy.site_app import read_site
 from fedkin.experiment.config import load_config
 
 
@@ -177,7 +176,7 @@ def test_a_site_that_was_stopped_while_its_key_was_made_makes_another(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(certificates, "write_secret", stop)
+        patch.setattr(app_folder, "write_secret", stop)
         with pytest.raises(KeyboardInterrupt):
             make_key(tmp_path / "site.key")
     assert [path.name for path in tmp_path.iterdir()] == ["site.key.pub"]

@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
-from fedkin.core.trees import load_tree
+from fedkin.core.payload import load_tree
 from fedkin.deploy.app_folder import init
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict

@@ -16,8 +16,8 @@ from flwr.supercore.fab_format_version import normalize_and_validate_fab_format
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.deploy import flower_hub_app
-from fedkin.deploy.flower_hub_folder import init_hub
+from fedkin.deploy import flower_hub
+from fedkin.deploy.flower_hub import init_hub
 from nodes import Nodes
 
 OPTIONS = ["method.n_clusters=10", "engine.patience=5.0"]
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 def apps(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """What Flower loads, by the names in the app's configuration."""
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(flower_hub_app.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(flower_hub.tempfile, "gettempdir", lambda: str(tmp_path))
     named = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["components"]
     parts = {name: target.split(":") for name, target in named.items()}
     yield {name: getattr(import_module(module), attribute) for name, (module, attribute) in parts.items()}
@@ -78,7 +78,7 @@ def test_at_a_real_site_its_file_is_needed(apps):
     context = next(iter(where.contexts.values()))
     context.node_config = {}
     with pytest.raises(FedkinError, match="started without a site's file"):
-        flower_hub_app.site_of(context)
+        flower_hub.site_of(context)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.deploy.server_app import serve
-from fedkin.deploy.site_app import keep
-from fedkin.deploy.site_file import read_site
-from fedkin.engines.flower_engine.wire import TASK, read
+from fedkin.deploy.site_app import keep, read_site
+from fedkin.engines.flower_engine.transport import TASK, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
 from nodes import Nodes, nodes_of
@@ -61,7 +60,7 @@ class Comings:
         if asked.text("kind") != TASK:
             return
         request = json.loads(asked.text("request"))
-        if not request["task"].endswith(("choose_and_train", "client_tasks.train")):
+        if not request["task"].endswith(("choose_and_train", "client_method.train")):
             return
         if request["exchange"] != self.exchange:
             self.exchange, self.rounds = request["exchange"], self.rounds + 1

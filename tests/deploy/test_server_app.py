@@ -19,9 +19,8 @@ from fedkin.core import FedkinError
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.deploy import server_app
 from fedkin.deploy.server_app import serve
-from fedkin.deploy.site_app import keep
-from fedkin.deploy.site_file import read_site
-from fedkin.engines.flower_engine.wire import HELLO, TASK, content, read
+from fedkin.deploy.site_app import keep, read_site
+from fedkin.engines.flower_engine.transport import HELLO, TASK, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
 from fedkin.experiment.cut import cut

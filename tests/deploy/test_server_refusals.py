@@ -15,8 +15,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.deploy import server_app
 from fedkin.deploy.server_app import refusals_in_the_log, serve
-from fedkin.deploy.site_app import keep, site_of
-from fedkin.deploy.site_file import read_site
+from fedkin.deploy.site_app import keep, read_site, site_of
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run_folder import LEDGER
 from nodes import Nodes, nodes_of

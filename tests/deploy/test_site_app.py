@@ -15,12 +15,10 @@ from fedkin.data.preparing.encoding.scaling import moments
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.sources import load
 from fedkin.deploy.server_app import _part
-from fedkin.deploy.site_app import client_app, keep
-from fedkin.deploy.site_file import read_site
+from fedkin.deploy.site_app import client_app, keep, read_site
 from fedkin.engines.flower_engine.roster import Roster
-from fedkin.engines.flower_engine.wire import TYPE, content
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
+from fedkin.engines.flower_engine.transport import TYPE, content
+from fedkin.engines.site import Request, Site
 from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute

@@ -7,10 +7,9 @@ import torch
 
 from fedkin.core import Client, FedkinError
 from fedkin.data.preparing.encoding.scaling import table_columns
-from fedkin.deploy.certificates import make_key
-from fedkin.deploy.site_file import read_site
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
+from fedkin.deploy.app_folder import make_key
+from fedkin.deploy.site_app import read_site
+from fedkin.engines.site import Request, Site
 from fedkin.methods.samples.kingraph.own_micro_clusters import send_summary
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.secure_aggregation.signatures import SiteIdentity

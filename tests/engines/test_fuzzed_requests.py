@@ -16,7 +16,7 @@ import crossed
 from declared import fits
 from fedkin.core import FedkinError, Task
 from fedkin.core.errors import RefusalError
-from fedkin.core.refusals import failed_there
+from fedkin.core.replies import failed_there
 from fedkin.core.table import Column, Kind, Table
 from fedkin.core.tasks import _TASKS
 from fedkin.data.preparing.encoding.encoding import Mode, TableEncoding
@@ -26,8 +26,7 @@ from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.preparing.prepare import arrange_columns, encode_table
 from fedkin.data.preparing.profile.cluster_profile import cluster_cells
 from fedkin.data.preparing.schema.schema import Schema, columns_of
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
+from fedkin.engines.site import Request, Site
 from fedkin.privacy.budget import Account
 from fuzzing import CASES, damaged_bytes, damaged_tree, fuzzed
 from nodes import federation, nodes_of
@@ -188,7 +187,7 @@ def test_every_task_of_the_library_is_among_the_requests() -> None:
 
 
 def test_a_damaged_text_of_a_request_is_refused_or_a_request() -> None:
-    text = Request("ab", 1, 2, 3, 0, "fedkin.methods.clients.client_tasks.train", ["a", "b"]).to_json().encode()
+    text = Request("ab", 1, 2, 3, 0, "fedkin.methods.clients.client_method.train", ["a", "b"]).to_json().encode()
     ends = Counter[str]()
 
     @fuzzed(100)

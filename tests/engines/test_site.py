@@ -11,20 +11,17 @@ from hypothesis import strategies as st
 from fedkin.core import Client, FedkinError, task
 from fedkin.core.client import LASTING
 from fedkin.core.files import FileError
-from fedkin.core.noise import uniform
 from fedkin.core.replies import is_number
-from fedkin.core.tasks import _TASKS, known_task
-from fedkin.core.trusted_packages import trusted_packages
+from fedkin.core.seeds import uniform
+from fedkin.core.tasks import _TASKS, known_task, trusted_packages
 from fedkin.data.preparing.encoding.scaling import shapes, squares
 from fedkin.data.preparing.prepare import arrange_columns
-from fedkin.engines.site import Site
-from fedkin.engines.site_memory import Memory
-from fedkin.engines.site_request import Request
+from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centralized import send_samples
 from fedkin.methods.samples.dec import send_flat_samples
-from fedkin.secure_aggregation.share_tasks import send_key
+from fedkin.secure_aggregation.client_tasks import send_key
 
 
 @task
@@ -228,10 +225,7 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
         "fedkin.methods.samples.kingraph.kingraph_space.receive_clusters",
         *(private + name for name in ("send_noisy_moments", "send_noisy_sums")),
         "fedkin.methods.samples.private_releases.send_shape",
-        *(
-            "fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks." + name
-            for name in ("send_products", "count_by_point", "send_sums")
-        ),
+        *("fedkin.methods.samples.feddp_kmeans." + name for name in ("send_products", "count_by_point", "send_sums")),
         "fedkin.methods.samples.centroid_method.assign_to_centroids",
     }
 
@@ -256,7 +250,7 @@ def test_only_tasks_of_named_packages_run() -> None:
 
 
 def test_a_site_does_not_run_a_model_that_it_has_no_reason_to_trust(tmp_path: Path) -> None:
-    asks = Request(**{**vars(request()), "task": "fedkin.methods.clients.client_tasks.losses", "classes": ["a"]})
+    asks = Request(**{**vars(request()), "task": "fedkin.methods.clients.client_method.losses", "classes": ["a"]})
     payload = {"module": {"name": "os:system", "shape": (3,), "classes": 2}, "models": torch.zeros(1, 8)}
     one = Site("a", tmp_path, torch.ones(4, 3), torch.zeros(4, dtype=torch.int64), ["a"])
     with pytest.raises(FedkinError, match=r"'os' is not from fedkin, so this client does not .* 'packages'"):

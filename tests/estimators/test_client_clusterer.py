@@ -19,10 +19,10 @@ from fedkin.core import FedkinError
 from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.estimators import ClientClusterer, SampleClusterer
+from fedkin.estimators.clients import clients_of
 from fedkin.estimators.estimator import Estimator
-from fedkin.estimators.labelled_clients import clients_of
 from fedkin.experiment import registry
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 X, Y = load_digits(return_X_y=True)
 LOW, HIGH = (X[Y < 5], Y[Y < 5]), (X[Y >= 5], Y[Y >= 5])

@@ -17,7 +17,7 @@ from fedkin.core import FedkinError
 from fedkin.data.inputs.federation_input import COLLECTIONS
 from fedkin.estimators import client_estimators
 from fedkin.methods.clients.embedding import embedding
-from fedkin.methods.clients.embedding.embedding_tasks import message_of
+from fedkin.methods.clients.embedding.embedding import message_of
 from fedkin.privacy.accounting import bit_epsilon
 
 GIVE = "give clients as pairs (x, y), arrays of labels as y, or the name of the column of labels as y."

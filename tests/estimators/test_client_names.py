@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators.by_client import ByClient
+from fedkin.estimators.clients import ByClient
 
 X, Y = load_digits(return_X_y=True)
 CLIENTS = [(X[at : at + 100], Y[at : at + 100]) for at in range(0, 600, 100)]

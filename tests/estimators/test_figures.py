@@ -8,7 +8,7 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators.figures import client_panels
+from fedkin.estimators.metrics import client_panels
 
 RNG = np.random.default_rng(0)
 CLIENTS = {name: (RNG.random((20, 2)), RNG.integers(0, 2, 20)) for name in ("north", "south", "west")}
@@ -62,6 +62,6 @@ def test_samples_that_were_clustered() -> None:
 
 
 def test_a_machine_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.core.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
     with pytest.raises(FedkinError, match=r"plot needs matplotlib, not installed here: pip install 'fedkin\[plot\]'"):
         fedkin.FedAvg(**QUICK).fit(CLIENTS).plot()

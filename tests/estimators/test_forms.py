@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.core.progress import Callback
-from fedkin.estimators.by_client import ByClient
+from fedkin.estimators.clients import ByClient
 
 RNG = np.random.default_rng(0)
 NAMES = ["north", "south", "east", "west"]

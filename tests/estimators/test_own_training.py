@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR, ReduceLROnPl
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators.own_training import rates_of
+from fedkin.estimators.training import rates_of
 
 RNG = np.random.default_rng(0)
 CLIENTS = [(RNG.normal(size=(30, 4)).astype(np.float32), RNG.integers(0, 3, 30)) for _ in range(3)]

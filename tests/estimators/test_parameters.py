@@ -11,8 +11,8 @@ import pytest
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import SampleClusterer
-from fedkin.estimators.own_training import TrainingOptions
 from fedkin.estimators.parameters import EstimatorOptions
+from fedkin.estimators.training import TrainingOptions
 from fedkin.methods.clients import ocfl
 from fedkin.methods.samples.fedcref import fedcref
 from fedkin.methods.samples.kfed import KFedMethod

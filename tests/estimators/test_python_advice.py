@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedkin import FedkinError, FedkinWarning, KinGraph
-from fedkin.estimators.python_advice import in_python
+from fedkin.estimators.parameters import in_python
 from workbooks import saved
 
 

@@ -7,7 +7,7 @@ from sklearn.datasets import make_blobs
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
-from fedkin.estimators import DEC, UIFCA, fedcref_estimator, kingraph_estimator, sample_estimators
+from fedkin.estimators import DEC, UIFCA, sample_estimators
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_clients_alone_share_no_cluster_and_have_none_for_others(blobs):
         model.predict(sites[0])
 
 
-@pytest.mark.parametrize("module", [sample_estimators, kingraph_estimator, fedcref_estimator])
+@pytest.mark.parametrize("module", [sample_estimators])
 def test_the_documented_examples_are_true(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0

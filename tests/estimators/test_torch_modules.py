@@ -16,7 +16,7 @@ from torch import nn
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators.torch_modules import Renewed, architecture_of
+from fedkin.estimators.training import Renewed, architecture_of
 from fedkin.nn import build
 
 X, Y = make_blobs([30, 30], n_features=4, random_state=0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.core.trees import load_tree, owned, save_tree
+from fedkin.core.payload import load_tree, owned, save_tree
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checkpoint import restore, settle, snapshot
 from toy import Blobs, Toy, ToyState

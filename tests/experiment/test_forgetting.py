@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.core.trees import load_tree
+from fedkin.core.payload import load_tree
 from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.checksums import sha256_of
 from fedkin.experiment.config import load_config

@@ -13,9 +13,9 @@ from broken_methods import BROKEN
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import init
-from fedkin.deploy.flower_hub_app import _simulated as simulated
-from fedkin.deploy.flower_hub_folder import init_hub
-from fedkin.deploy.site_file import read_site
+from fedkin.deploy.flower_hub import _simulated as simulated
+from fedkin.deploy.flower_hub import init_hub
+from fedkin.deploy.site_app import read_site
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators import SampleClusterer

@@ -16,7 +16,7 @@ from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
 from fedkin.methods.clients.embedding import embedding
-from fedkin.methods.clients.embedding.embedding_tasks import message_of
+from fedkin.methods.clients.embedding.embedding import message_of
 
 OPTIONS = ["scenario.clients=6", "method.module=perceptron", "method.learning_rate=0.2", "method.rounds=6"]
 HELD = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))

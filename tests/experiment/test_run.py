@@ -7,8 +7,8 @@ import pytest
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
+from fedkin.core.payload import load_tree, save_tree
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing
-from fedkin.core.trees import load_tree, save_tree
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, open_federation, report, resume
 from fedkin.experiment.run_loop import Run, prepare

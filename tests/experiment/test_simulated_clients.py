@@ -12,7 +12,7 @@ import pytest
 
 import forked
 from fedkin.core import FedkinError
-from fedkin.core.trees import load_tree
+from fedkin.core.payload import load_tree
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, report
 from site_files import sites
@@ -118,6 +118,6 @@ def test_a_federation_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_flower_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.core.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
     with pytest.raises(FedkinError, match=r"Engine 'flower' needs flwr and ray, not installed here: pip"):
         run(tmp_path / "run", "flower")

@@ -49,7 +49,7 @@ def test_other_samples_are_refused(shape: tuple[int, ...]):
 
 
 def test_without_scikit_image_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("fedkin.core.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
     sentence = r"^Feature extraction by 'hog' needs skimage, not installed here: pip install 'fedkin\[hog\]'\.$"
     with pytest.raises(FedkinError, match=sentence):
         hog(images(1, 1, 8, 8))

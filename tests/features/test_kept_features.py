@@ -9,9 +9,9 @@ from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.features import kept_features
 from fedkin.features.extractors import forget, register
-from fedkin.methods.samples.afcl.afcl import AFCLMethod
+from fedkin.methods.samples.afcl import AFCLMethod
 from fedkin.methods.samples.centralized import KMeansMethod
-from fedkin.methods.samples.feddp_kmeans.feddp_kmeans import FedDPKMeansMethod
+from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
 from fedkin.methods.samples.ffcm import FFCMMethod
 from fedkin.methods.samples.kfed import KFedMethod
 from fedkin.methods.samples.mufc import MUFCMethod

@@ -15,7 +15,7 @@ import app_nodes
 import planted
 from fedkin.core import FedkinError
 from fedkin.flower.array_layout import ArrayLayout, known_as
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 from fedkin.nn.resident import vector_of
 
 TYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]

@@ -7,7 +7,7 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 import app_nodes
-from fedkin.flower.exchange import RAISED, exchange
+from fedkin.flower.grid_federation import RAISED, exchange
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.flower.node_assignment import NodeAssignment
+from fedkin.flower.grid_federation import NodeAssignment
 
 
 def asking(names: dict[int, object]):

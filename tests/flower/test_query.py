@@ -15,10 +15,10 @@ import planted
 from fedkin import flower
 from fedkin.core import FedkinError
 from fedkin.core.tasks import Task
-from fedkin.engines.flower_engine.wire import read
+from fedkin.engines.flower_engine.transport import read
 from fedkin.flower import query
-from fedkin.methods.clients import client_tasks, fedrc, ladd
-from fedkin.methods.clients.embedding import embedding_tasks
+from fedkin.methods.clients import client_method, fedrc, ladd
+from fedkin.methods.clients.embedding import embedding
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import unpacked
 from query_apps import FEDRC, SWAPPED
@@ -42,7 +42,7 @@ def test_a_network_that_cannot_be_trained_is_reported(given, sentence):
     training = {name: value for name, value in FEDRC.items() if name != "n_clusters"}
     payload = {"module": {"name": "a", "shape": [6], "classes": 6}, "models": torch.zeros(2, 9), "training": training}
     refused = [
-        reason(task, sent, answer) for task, sent in ((client_tasks.describe, {}), (fedrc.weigh_and_train, payload))
+        reason(task, sent, answer) for task, sent in ((client_method.describe, {}), (fedrc.weigh_and_train, payload))
     ]
     assert sentence in refused[0] or sentence in refused[1]
 
@@ -73,7 +73,7 @@ def test_a_simulation_can_pickle_it_and_train_with_many_copies():
     assert b"weigh_and_train" not in packed
     copies = [cloudpickle.loads(packed)._registered_funcs["query.fedkin"] for _ in range(2)]
     assert copies[0].network.name == copies[1].network.name
-    replies = [asked(client_tasks.describe, {}, context(), copy) for copy in copies]
+    replies = [asked(client_method.describe, {}, context(), copy) for copy in copies]
     assert replies == [{"shape": [6], "classes": 6}] * 2
 
 
@@ -102,8 +102,8 @@ def how(flip: float) -> dict[str, Any]:
 def test_a_node_says_what_the_task_says():
     client = pictures.client(0)
     answer = flower.describes(lambda _: (client.x, client.y))
-    assert asked(client_tasks.describe, {}, context(), answer) == {"shape": list(SHAPE), "classes": pictures.CLASSES}
-    found = asked(embedding_tasks.extent, {}, context(), answer)
+    assert asked(client_method.describe, {}, context(), answer) == {"shape": list(SHAPE), "classes": pictures.CLASSES}
+    found = asked(embedding.extent, {}, context(), answer)
     assert found == {"least": float(client.x.min()), "greatest": float(client.x.max())}
     payload = {"style": "client", "window": 0.2, "segments": 1}
     style = asked(ladd.describe_style, payload, context(), answer)["style"]
@@ -113,10 +113,10 @@ def test_a_node_says_what_the_task_says():
 def test_bits_that_were_flipped_stay_flipped_in_a_run():
     client = pictures.client(0)
     answer, place = flower.describes(lambda _: (client.x, client.y)), context()
-    said = [asked(embedding_tasks.embed, how(0.3), place, answer, exchange)["bits"] for exchange in range(3)]
+    said = [asked(embedding.embed, how(0.3), place, answer, exchange)["bits"] for exchange in range(3)]
     assert torch.equal(said[0], said[1])
     assert torch.equal(said[0], said[2])
-    true, _ = embedding_tasks.true_bits(client, how(0.3))
+    true, _ = embedding.true_bits(client, how(0.3))
     wrong = (unpacked(said[0], true.numel()) != true.flatten()).float().mean()
     assert 0.1 < float(wrong) < 0.5
 
@@ -126,7 +126,7 @@ def test_flips_are_nobodys_to_know_unless_a_seed_is_given():
 
     def said(seed: int | None, partition: int = 0) -> torch.Tensor:
         answer = flower.describes(lambda _: (client.x, client.y), seed)
-        return asked(embedding_tasks.embed, how(0.5), context(partition), answer)["bits"]
+        return asked(embedding.embed, how(0.5), context(partition), answer)["bits"]
 
     assert not torch.equal(said(None), said(None))
     assert torch.equal(said(3), said(3))
@@ -137,9 +137,9 @@ def test_flips_are_nobodys_to_know_unless_a_seed_is_given():
 def test_a_node_does_nothing_else():
     client = pictures.client(0)
     with pytest.raises(FedkinError) as refused:
-        asked(client_tasks.train, {}, context(), flower.describes(lambda _: (client.x, client.y)))
+        asked(client_method.train, {}, context(), flower.describes(lambda _: (client.x, client.y)))
     assert str(refused.value).startswith(
-        "This node was asked for 'fedkin.methods.clients.client_tasks.train'; it answers only fedkin.methods."
+        "This node was asked for 'fedkin.methods.clients.client_method.train'; it answers only fedkin.methods."
     )
 
 
@@ -155,5 +155,5 @@ def test_a_node_does_nothing_else():
 )
 def test_data_that_cannot_be_used_are_reported(loaded, sentence):
     with pytest.raises(FedkinError) as refused:
-        asked(client_tasks.describe, {}, context(4), flower.describes(lambda _: loaded))
+        asked(client_method.describe, {}, context(4), flower.describes(lambda _: loaded))
     assert str(refused.value).startswith(sentence)

@@ -10,8 +10,8 @@ import app_nodes
 import pictures
 import planted
 from fedkin import flower
-from fedkin.core.trees import owned, to_bytes
-from fedkin.engines.flower_engine.wire import content, read
+from fedkin.core.payload import owned, to_bytes
+from fedkin.engines.flower_engine.transport import content, read
 from query_apps import grid, network, start
 
 

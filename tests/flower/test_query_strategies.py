@@ -14,7 +14,7 @@ import planted
 from fedkin import flower
 from fedkin.core import FedkinError
 from fedkin.methods.clients import fedrc, flux
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 from query_apps import FEDRC, SWAPPED, grid, network, start
 
 

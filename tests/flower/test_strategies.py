@@ -16,6 +16,7 @@ from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
+    feddrift,
     fedgroup,
     fedopt,
     fesem,
@@ -25,8 +26,7 @@ from fedkin.methods.clients import (
     ocfl,
     sattler,
 )
-from fedkin.methods.clients.feddrift import feddrift
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
 ROUNDS = 5
@@ -298,7 +298,7 @@ def test_newcomers_find_their_cluster():
 
 
 def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
-    monkeypatch.setattr("fedkin.flower.message_federation._LATECOMERS", 1)
+    monkeypatch.setattr("fedkin.flower.grid_federation._LATECOMERS", 1)
     where = grid(make_clients([*CLUSTERS, 1, 0]))
     where.away = {8, 9}
 

@@ -30,7 +30,7 @@ def test_a_round_waits_for_a_node_that_takes_part(monkeypatch, caplog):
     """The only nodes that are connected have no seat, until those that have one are back."""
     caplog.set_level("INFO", "flwr")
     monkeypatch.setattr("fedkin.flower.rounds.PATIENCE", 0.0)
-    monkeypatch.setattr("fedkin.flower.message_federation._LATECOMERS", 0)
+    monkeypatch.setattr("fedkin.flower.grid_federation._LATECOMERS", 0)
     where = grid([*CLUSTERS, 0, 1])
     where.away = {6, 7}
     there = type(where).get_node_ids

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Context, Message, MessageType
+from flwr.app import Context, Message, MessageType, MetricRecord
 from safetensors.torch import load_file
 from torch import nn
 
@@ -13,7 +13,7 @@ import app_nodes
 import planted
 from fedkin import flower
 from fedkin.core import FedkinError
-from fedkin.flower.round_log import RoundLog
+from fedkin.flower.rounds import RoundLog
 
 CLUSTERS = [0, 1, 1, 0, 1, 0]
 CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
@@ -213,7 +213,7 @@ def test_the_page_shows_clusters_nodes_and_metrics(tmp_path):
 
 def test_a_log_is_what_its_checkpoint_gives_back(tmp_path):
     log = RoundLog(done=2, records=[{"round": 1, "missing": {3: "gone"}, "labels": [0]}])
-    log.evaluated_by_client[2] = {3: flower.strategy_result.MetricRecord({"a": [0.5, 1.0], "n": 3})}
+    log.evaluated_by_client[2] = {3: MetricRecord({"a": [0.5, 1.0], "n": 3})}
     again = RoundLog.from_tree(json.loads(json.dumps(log.tree())))
     assert again == log
     assert isinstance(again.evaluated_by_client[2][3]["n"], int)

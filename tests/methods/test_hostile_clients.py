@@ -50,7 +50,7 @@ def _names_the_liar(error: FedkinError) -> bool:
         ("sda-fc", hostile.Lie(f"{SAMPLES}.synthetic_samples.synthesise", "x", "1e20")),
         ("fedcref", hostile.Lie(f"{FEDCREF}.score", "statistics", "minus")),
         ("fedcref", hostile.Lie(f"{FEDCREF}.refine", "selected", "empty")),
-        ("ifca seeded", hostile.Lie("fedkin.methods.clients.client_tasks.losses", "losses", "minus")),
+        ("ifca seeded", hostile.Lie("fedkin.methods.clients.client_method.losses", "losses", "minus")),
     ],
 )
 def test_samples_scores_and_losses_that_cannot_be_are_refused(name: str, lie: hostile.Lie) -> None:

@@ -10,8 +10,7 @@ import fedkin
 from fedkin.core import Client
 from fedkin.core.errors import RefusalError
 from fedkin.core.tasks import _TASKS
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
+from fedkin.engines.site import Request, Site
 from fedkin.methods.samples.kingraph.private_kingraph import send_noisy_sums
 
 

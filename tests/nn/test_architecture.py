@@ -7,9 +7,8 @@ from torch.nn.functional import l1_loss
 
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator, draw_seed
-from fedkin.nn.architecture import Architecture
 from fedkin.nn.descent import Descent, descend
-from fedkin.nn.resident import vector_of
+from fedkin.nn.resident import Architecture, vector_of
 
 
 class Doubling(Architecture):

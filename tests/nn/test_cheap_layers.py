@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedkin.nn.cheap_layers import PairwiseAvgPool, PairwiseMaxPool, TanhBySigmoid, with_cheap_layers
+from fedkin.nn.networks import PairwiseAvgPool, PairwiseMaxPool, TanhBySigmoid, with_cheap_layers
 
 
 @pytest.mark.parametrize("n", [10, 20_000])

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.nn import build
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 from fedkin.nn.plain_sequence import SequenceResident
 from fedkin.nn.resident import vector_of
 

@@ -5,7 +5,7 @@ import torch
 
 from fedkin.clustering.metrics import normalized_mutual_information
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.dcn import DeepClustering, DeepEncoder, _Clusters
+from fedkin.nn.deep_clustering import DeepClustering, DeepEncoder, _Clusters
 
 PLAIN = {"shape": [6], "output": "linear", "code": 2}
 

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_tasks import train
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients.client_method import train
 from fedkin.nn.descent import Descent, descend
-from fedkin.nn.layers import Dropout, set_generator
+from fedkin.nn.modules import Classifier
+from fedkin.nn.networks import Dropout, set_generator
 from fedkin.nn.resident import vector_of
 
 IMAGE = (1, 8, 8)

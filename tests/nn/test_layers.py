@@ -8,7 +8,7 @@ from torch import nn
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.layers import Dropout, set_generator, takes_convolutions, with_own_dropout
+from fedkin.nn.networks import Dropout, set_generator, takes_convolutions, with_own_dropout
 
 
 def with_generator(layer, seed=0):

@@ -12,7 +12,7 @@ from torch import nn
 import fedkin.nn
 from fedkin.core.errors import FedkinError
 from fedkin.nn import MODELS, build, choose, modules, register
-from fedkin.nn.layers import Dropout
+from fedkin.nn.networks import Dropout
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 ROW = re.compile(r"^\| `([\w-]+)` \|.*\| ([\d,]+) \| ([\d,]+) \|$", re.MULTILINE)

@@ -9,8 +9,7 @@ from torch import nn
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.nn import networks
-from fedkin.nn.layers import Dropout, set_generator
-from fedkin.nn.networks import Block, resnet
+from fedkin.nn.networks import Block, Dropout, resnet, set_generator
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 FLAT = (nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Linear, nn.ReLU, nn.Tanh, nn.Softmax, Dropout)

@@ -2,7 +2,7 @@
 
 import torch
 
-from fedkin.nn.optimisers import AdamMoments
+from fedkin.nn.descent import AdamMoments
 
 
 def test_steps_are_those_of_torch_and_go_on_from_what_was_kept():

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedkin.nn.product_convolution import ProductConv2d, is_plain, with_products
+from fedkin.nn.client_stack import ProductConv2d, is_plain, with_products
 
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
 

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core import FedkinError
-from fedkin.nn.classifier import Classifier
-from fedkin.nn.descent import Descent, descend
-from fedkin.nn.recipes import Recipe, recipe_of, register_recipe
+from fedkin.nn.descent import Descent, Recipe, descend, recipe_of, register_recipe
+from fedkin.nn.modules import Classifier
 
 NET = Classifier("perceptron", (4,), 3)
 START = NET.initial(torch.Generator().manual_seed(0))
@@ -115,9 +114,9 @@ MINE = Recipe(lambda parameters, rate: torch.optim.SGD(parameters, lr=rate))
 
 
 def test_a_dotted_path_leads_to_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.nn.recipes.named_object", lambda path, what: {"a:mine": MINE, "a:other": 7}[path])
+    monkeypatch.setattr("fedkin.nn.descent.named_object", lambda path, what: {"a:mine": MINE, "a:other": 7}[path])
     assert recipe_of("a:mine") is MINE
-    with pytest.raises(FedkinError, match=r"Recipe 'a:other' is of type int, not a fedkin\.nn\.recipes\.Recipe"):
+    with pytest.raises(FedkinError, match=r"Recipe 'a:other' is of type int, not a fedkin\.nn\.descent\.Recipe"):
         recipe_of("a:other")
     with pytest.raises(
         FedkinError, match="Recipe 'gone' is not registered; the estimator that it was given to no longer exists"

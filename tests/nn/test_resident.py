@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 import fedkin
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.layers import Dropout
+from fedkin.nn.networks import Dropout
 from fedkin.nn.resident import Resident, pool_first, vector_of
 
 

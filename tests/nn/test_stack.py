@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.stack import StackTraining, fit
-from fedkin.nn.stacked_autoencoder import Autoencoder
+from fedkin.nn.stack import Autoencoder, StackTraining, fit
 
 MODEL = Autoencoder((10, 6, 3))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.stacked_autoencoder import Autoencoder, Gradient, widths_for
+from fedkin.nn.stack import Autoencoder, Gradient, widths_for
 
 
 def stack_of(model, count, seed=0):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core.device import Execution, on
-from fedkin.nn import client_stack, stacked_gradients
-from fedkin.nn.classifier import Classifier
-from fedkin.nn.stacked_gradients import StackedGradients
+from fedkin.nn import client_stack
+from fedkin.nn.client_stack import StackedGradients
+from fedkin.nn.modules import Classifier
 
 CPU, COUNT, BATCH = torch.device("cpu"), 3, 4
 SHAPES = {"lenet5": (1, 28, 28), "perceptron": (12,)}
@@ -51,7 +51,7 @@ def test_gradients_are_those_of_each_model_alone(module: str, form: str) -> None
 
 @pytest.mark.parametrize("faster", ["products", "grouped"])
 def test_the_faster_form_is_measured_once(monkeypatch: pytest.MonkeyPatch, faster: str) -> None:
-    monkeypatch.setattr(stacked_gradients, "_PRODUCTS_ARE_FASTER", {})
+    monkeypatch.setattr(client_stack, "_PRODUCTS_ARE_FASTER", {})
     seconds = iter([1.0, 2.0] if faster == "products" else [2.0, 1.0])
     monkeypatch.setattr(StackedGradients, "_seconds", lambda *_: next(seconds))
     expected = gradients("lenet5", Execution(convolutions=faster))
@@ -63,7 +63,7 @@ def test_the_faster_form_is_measured_once(monkeypatch: pytest.MonkeyPatch, faste
 
 
 def test_what_takes_too_much_memory_is_not_the_faster_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacked_gradients, "_PRODUCTS_ARE_FASTER", {})
+    monkeypatch.setattr(client_stack, "_PRODUCTS_ARE_FASTER", {})
     asked = count()
 
     def computed(self: StackedGradients, of: object, *given: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +73,7 @@ def test_what_takes_too_much_memory_is_not_the_faster_form(monkeypatch: pytest.M
 
     monkeypatch.setattr(StackedGradients, "_computed", computed)
     gradients("lenet5", Execution(convolutions="faster"))
-    assert list(stacked_gradients._PRODUCTS_ARE_FASTER.values()) == [False]
+    assert list(client_stack._PRODUCTS_ARE_FASTER.values()) == [False]
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import beta, chisquare, kstest, norm
 
 from fedkin.core import FedkinError
-from fedkin.core.noise import Noise, Secret
+from fedkin.core.seeds import Noise, Secret
 from fedkin.privacy.gaussian import add_noise, discrete_gaussian, gaussian_delta, gaussian_epsilon, gaussian_mu
 
 

@@ -6,21 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.secure_aggregation.masks import public_key
-from fedkin.secure_aggregation.sealed_shares import (
+from fedkin.secure_aggregation.masks import (
     KINDS,
     OPENER,
     OWN,
     PAIRS,
     SEALED,
     channel_key,
+    combine,
     opened,
     openers_of,
+    public_key,
     public_of,
     share_keys,
     sum_keys,
+    threshold,
 )
-from fedkin.secure_aggregation.shamir import combine, threshold
 
 IDS = [2, 3, 5, 7, 11]
 CONTEXT = b"one sum"

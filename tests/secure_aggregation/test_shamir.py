@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.secure_aggregation.shamir import PRIME, combine, split, threshold
+from fedkin.secure_aggregation.masks import PRIME, combine, split, threshold
 
 NUMBERS = st.integers(0, PRIME - 1)
 

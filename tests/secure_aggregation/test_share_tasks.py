@@ -9,15 +9,10 @@ import torch
 
 from fedkin.core import Payload, Task
 from fedkin.core.errors import FedkinError
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
-from fedkin.secure_aggregation.client_checks import REVEALED
-from fedkin.secure_aggregation.sealed_shares import OWN, PAIRS
-from fedkin.secure_aggregation.shamir import threshold
-from fedkin.secure_aggregation.share_tasks import MAX_SUMS, reveal_shares, send_shares
-from fedkin.secure_aggregation.sum_tasks import masked
-from fedkin.secure_aggregation.sums import summed
-from fedkin.secure_aggregation.unmasking import Holdings, opened_by
+from fedkin.engines.site import Request, Site
+from fedkin.secure_aggregation.client_tasks import MAX_SUMS, REVEALED, masked, reveal_shares, send_shares
+from fedkin.secure_aggregation.masks import OWN, PAIRS, threshold
+from fedkin.secure_aggregation.sums import Holdings, opened_by, summed
 from lying import TERMS, Watched, give
 from nodes import RUN, federation, nodes_of
 

@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedkin.core import FedkinError, State, task
 from fedkin.core.files import FileError
-from fedkin.deploy.certificates import make_key
+from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
 from fedkin.experiment.checkpoint import settle, snapshot
+from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.masks import public_key
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text, public_keys, public_text
-from fedkin.secure_aggregation.sum_tasks import Term
 from fedkin.secure_aggregation.sums import Sum, summed
 from nodes import federation, nodes_of
 

@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 from fedkin.core import Payload, Task
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
-from fedkin.secure_aggregation import sealed_shares
-from fedkin.secure_aggregation.client_checks import keys_of, secret_of
-from fedkin.secure_aggregation.masks import context_of, mask, own_mask
-from fedkin.secure_aggregation.sealed_shares import OWN, PAIRS, sum_keys
-from fedkin.secure_aggregation.shamir import threshold
-from fedkin.secure_aggregation.sum_tasks import mask_context, question
+from fedkin.secure_aggregation import masks
+from fedkin.secure_aggregation.client_tasks import keys_of, mask_context, question, secret_of
+from fedkin.secure_aggregation.masks import OWN, PAIRS, context_of, mask, own_mask, sum_keys, threshold
 from fedkin.secure_aggregation.sums import Sum, summed
 from lying import TERMS, Watched, flipped, give
 from nodes import Nodes, federation, nodes_of
@@ -196,7 +193,7 @@ def test_who_gives_a_wrong_share_is_left_out_of_the_run_and_the_sum_stands(lie):
 
 
 def test_who_deals_shares_of_another_key_is_left_out_of_the_run_and_the_others_start_again(monkeypatch):
-    honest = sealed_shares.split
+    honest = masks.split
 
     def crooked(coefficients: list[int], holders: int) -> list[int]:
         """Shares that are sealed as they should be, but of no polynomial."""
@@ -204,7 +201,7 @@ def test_who_deals_shares_of_another_key_is_left_out_of_the_run_and_the_others_s
         return [share ^ 1 for share in shares] if liar[0] else shares
 
     liar = [False]
-    monkeypatch.setattr(sealed_shares, "split", crooked)
+    monkeypatch.setattr(masks, "split", crooked)
 
     class Crooked(Watched):
         def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Any:

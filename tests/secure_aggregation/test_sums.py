@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
-from fedkin.core.noise import Secret
-from fedkin.core.trusted_packages import trusted_packages
+from fedkin.core.seeds import Secret
+from fedkin.core.tasks import trusted_packages
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
 from fedkin.methods.clients.ifca import IFCAMethod
-from fedkin.secure_aggregation.share_tasks import send_key
-from fedkin.secure_aggregation.sum_tasks import Term, masked
+from fedkin.secure_aggregation.client_tasks import Term, masked, send_key
 from fedkin.secure_aggregation.sums import check_enough, secure, summed, sums_of_all
 
 TERMS = [Term("x", (2, 3), "count"), Term("count"), Term("loss")]
@@ -222,15 +221,15 @@ def test_a_task_of_fedkin_is_found_by_its_name_where_it_was_never_imported():
     script = """
 import sys, torch
 from fedkin.core import Client
-from fedkin.secure_aggregation.share_tasks import send_key, send_shares
-from fedkin.secure_aggregation.sum_tasks import masked
+from fedkin.secure_aggregation.client_tasks import send_key, send_shares
+from fedkin.secure_aggregation.client_tasks import masked
 clients = [Client(i, torch.zeros(4, 2)) for i in range(3)]
 keys = torch.stack([reply["key"] for reply in send_key.run(clients, [{}] * 3)])
 group = {"ids": [0, 1, 2], "keys": keys}
 distributed = send_shares.run(clients, [group | {"tags": torch.zeros(1, 16).byte()}] * 3)
 publics = torch.stack([reply["publics"][0] for reply in distributed])
 terms = [{"name": "classes", "shape": [], "factor": None}]
-asked = {"task": "fedkin.methods.clients.client_tasks.describe", "terms": terms, "payload": {}}
+asked = {"task": "fedkin.methods.clients.client_method.describe", "terms": terms, "payload": {}}
 request = group | asked | {"tag": torch.zeros(16).byte(), "dealers": [0, 1, 2], "publics": publics}
 shares = [{"shares": torch.stack([reply["shares"][0, i] for reply in distributed])} for i in range(3)]
 assert "fedkin.methods" not in sys.modules

@@ -35,7 +35,7 @@ def init(folder: Path, experiment: str, hub: str | None, settings: tuple[str, ..
     """Write a folder that runs an experiment on real sites. It is a Flower app, with certificates."""
     _needs_flower()
     if hub is not None:
-        from fedkin.deploy.flower_hub_folder import init_hub
+        from fedkin.deploy.flower_hub import init_hub
 
         init_hub(folder, experiment, list(settings), hub)
         print(f"Wrote {folder}; `flwr app publish {folder}` publishes it, once you have logged in.")
@@ -51,7 +51,7 @@ def init(folder: Path, experiment: str, hub: str | None, settings: tuple[str, ..
 def key(path: Path) -> None:
     """Make a site's key; the server registers its public half."""
     _needs_flower()
-    from fedkin.deploy.certificates import make_key
+    from fedkin.deploy.app_folder import make_key
 
     print(f"Wrote {path}, which stays here, and {make_key(path)} for the server.")
 
@@ -78,7 +78,7 @@ def check(path: Path) -> None:
 def sites(results: Path, as_json: bool) -> None:
     """Show which sites are there, since when, and when each last replied."""
     _needs_flower()
-    from fedkin.deploy.attendance import json_of_sites, table_of_sites
+    from fedkin.deploy.server_app import json_of_sites, table_of_sites
 
     print(json_of_sites(results) if as_json else table_of_sites(results))
 

@@ -247,7 +247,7 @@ def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, .
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:
     """Restrict imports named in a run's folder to fedkin and these packages; a context manager."""
-    from fedkin.core.trusted_packages import trusted_packages
+    from fedkin.core.tasks import trusted_packages
 
     why = "so it is not imported; --package allows another package that you trust"
     return trusted_packages(["fedkin", *packages], why)

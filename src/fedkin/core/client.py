@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import RefusalError
-from fedkin.core.noise import Noise, Secret
+from fedkin.core.seeds import Noise, Secret
 from fedkin.core.table import Table
 
 LASTING = "lasting_"
@@ -47,7 +47,7 @@ class Client:
     rng : torch.Generator
         Derived by the engine for every exchange from (run seed, client id, exchange number).
     noise : Secret or torch.Generator
-        Noise that stays secret from the server, which knows the seed; see `fedkin.core.noise`. The local engine uses
+        Noise that stays secret from the server, which knows the seed; see `fedkin.core.seeds`. The local engine uses
         `rng`, since nothing is secret inside one process and runs must be reproducible.
     secret : callable
         Returns so many bytes that nobody else can guess; the local engine derives them from the seed.

@@ -38,7 +38,7 @@ _copies: dict[torch.device, _Copies] = {}
 
 @dataclass(frozen=True)
 class Execution:
-    """How training steps are executed; see `fedkin.nn.recording` and `fedkin.nn.stacked_gradients`.
+    """How training steps are executed; see `fedkin.nn.client_stack` and `fedkin.nn.client_stack`.
 
     Attributes
     ----------

@@ -13,8 +13,7 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, kind_of, listing
 from fedkin.core.payload import Payload, Traffic, foreign, payload_bytes
-from fedkin.core.refusals import FAILED, Refusal, Unusable
-from fedkin.core.replies import Expected
+from fedkin.core.replies import FAILED, Expected, Refusal, Unusable
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import Task
 

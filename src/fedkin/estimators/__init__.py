@@ -26,22 +26,22 @@ from fedkin.estimators.client_estimators import (
     Local,
     Sattler,
 )
-from fedkin.estimators.fedcref_estimator import FedCRef
-from fedkin.estimators.kingraph_estimator import KinGraph
-from fedkin.estimators.mufc_estimator import MUFC
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
 from fedkin.estimators.sample_estimators import (
     AFCL,
     CCFC,
     DEC,
     FFCM,
+    MUFC,
     PPFCGAN,
     SCFC,
     SDAFC,
     UIFCA,
+    FedCRef,
     FedDPKMeans,
     FuzzyCMeans,
     KFed,
+    KinGraph,
     KMeans,
 )
 

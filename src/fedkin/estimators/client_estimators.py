@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedkin.core import Client
-from fedkin.estimators.by_client import of_each
-from fedkin.estimators.client_clusterer import ClientClusterer
-from fedkin.estimators.client_predictor import NEW
+from fedkin.estimators.client_clusterer import NEW, ClientClusterer
+from fedkin.estimators.clients import of_each
 from fedkin.estimators.estimator import FitOutcome
 from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
+    feddrift,
     fedgroup,
     fedopt,
     fedrc,
@@ -33,7 +33,6 @@ from fedkin.methods.clients import (
 )
 from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding.embedding import EmbeddingState
-from fedkin.methods.clients.feddrift import feddrift
 from fedkin.nn.encoder import Encoder
 
 

@@ -18,8 +18,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import FedkinWarning, listing
-from fedkin.core.method import OwnData
-from fedkin.core.method_class import check_class
+from fedkin.core.method import OwnData, check_class
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
 from fedkin.core.steps import result_of, without_result
@@ -31,12 +30,18 @@ from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.figures import client_panels, figure_of, sample_panels
-from fedkin.estimators.fit_rounds import Following, Rounds
-from fedkin.estimators.metrics_frame import Row, history_rows, judged_rows, tidy
-from fedkin.estimators.other_libraries import ATTRIBUTES
-from fedkin.estimators.parameters import EstimatorOptions, initialiser, no_parameter, with_attributes, with_parameters
-from fedkin.estimators.python_advice import in_python, python_advice
+from fedkin.estimators.fitting import Following, Rounds
+from fedkin.estimators.metrics import Row, client_panels, figure_of, history_rows, judged_rows, sample_panels, tidy
+from fedkin.estimators.parameters import (
+    ATTRIBUTES,
+    EstimatorOptions,
+    in_python,
+    initialiser,
+    no_parameter,
+    python_advice,
+    with_attributes,
+    with_parameters,
+)
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.registry import check_declared
 from fedkin.experiment.terminal import Bar, Quiet
@@ -56,7 +61,7 @@ class FitOutcome:
     """Outcome of a method's run, from which `fit` sets its attributes.
 
     `history` has one entry per step: the record's values, with the bytes sent and received so far. `judged` are scores
-    of models on held-out samples, see `fedkin.estimators.metrics_frame.judged_rows`. `forgotten` are clients that took
+    of models on held-out samples, see `fedkin.estimators.metrics.judged_rows`. `forgotten` are clients that took
     no part because they are forgotten, and `missing` those without a part in the result though they began, and why.
     """
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.steps import do_step
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.by_client import fitted_position
+from fedkin.estimators.clients import fitted_position
 from fedkin.estimators.estimator import Estimator, FitOutcome
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.forgetting import kept_of

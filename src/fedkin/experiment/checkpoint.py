@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from fedkin.core import Federation, FedkinError, State, Traffic
-from fedkin.core.trees import load_tree, owned
+from fedkin.core.payload import load_tree, owned
 from fedkin.engines.local import LocalFederation
 
 S = TypeVar("S", bound=State)

@@ -11,8 +11,8 @@ from tempfile import mkdtemp
 from typing import Any
 
 from fedkin.core.files import folder_lock, read_json, write_atomically
+from fedkin.core.payload import save_tree
 from fedkin.core.progress import Progress
-from fedkin.core.trees import save_tree
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.engines.local import LocalFederation

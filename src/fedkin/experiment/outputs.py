@@ -15,8 +15,7 @@ from torch import Tensor
 
 from fedkin.core import FedkinError
 from fedkin.core.files import check_regular, read_tables, similar_path, write_atomically
-from fedkin.core.payload import pack, unpack
-from fedkin.core.trees import owned
+from fedkin.core.payload import owned, pack, unpack
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile

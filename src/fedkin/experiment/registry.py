@@ -40,14 +40,14 @@ METHODS = {
     "kfed": _samples("kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
     "mufc": _samples("mufc:MUFCMethod", "Seeds of every client, clustered once; samples and clients can be forgotten."),
     "feddp-kmeans": _samples(
-        "feddp_kmeans.feddp_kmeans:FedDPKMeansMethod",
+        "feddp_kmeans:FedDPKMeansMethod",
         "Private k-means of noisy sums, from a start among samples of the server.",
     ),
     "kmeans": _samples("centralized:KMeansMethod", "k-means of all samples; a centralised baseline, moves the data."),
     "kin-graph": _samples("kingraph.kingraph:KinGraphMethod", "A graph of micro-clusters, cut once; finds how many."),
     "fuzzy-cmeans": _samples("centralized:FuzzyCMeansMethod", "Fuzzy c-means of all samples; a centralised baseline."),
     "ffcm": _samples("ffcm:FFCMMethod", "Fuzzy c-means at every client from common centroids, round after round."),
-    "afcl": _samples("afcl.afcl:AFCLMethod", "Seeds that clients' samples pull together; finds how many clusters."),
+    "afcl": _samples("afcl:AFCLMethod", "Seeds that clients' samples pull together; finds how many clusters."),
     "dec": _samples("dec:DECMethod", "Deep embedded clustering of all samples together, or of every client's own."),
     "fedcref": _samples("fedcref.fedcref:FedCRefMethod", "Refines local clusters by autoencoders; finds how many."),
     "uifca": _samples("uifca:UIFCAMethod", "Samples choose among K normalising flows that clients train together."),
@@ -72,7 +72,7 @@ METHODS = {
     "sattler": _clients("sattler:SattlerMethod", "Cuts clusters of clients in two, again and again, by their updates."),
     "clove": _clients("clove:CLoVEMethod", "Clusters clients in every round by their losses under K models."),
     "feddrift": _clients(
-        "feddrift.feddrift:FedDriftMethod", "Clusters clients again in every time step, as their data drift."
+        "feddrift:FedDriftMethod", "Clusters clients again in every time step, as their data drift."
     ),
     "fedrc": _clients("fedrc:FedRCMethod", "Clients belong to K clusters to a part; parts concept shift only."),
     "ifca": _clients("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),
@@ -188,8 +188,8 @@ def resolve(kind: Kind, name: str) -> type[Any]:
         If no `kind` has this name, or the path does not lead to a `kind`.
     """
     from fedkin.core import FedkinError, Method
-    from fedkin.core.method_class import check_class
-    from fedkin.core.trusted_packages import named_object, trusted_packages
+    from fedkin.core.method import check_class
+    from fedkin.core.tasks import named_object, trusted_packages
 
     target = target_of(kind, name)
     with trusted_packages(None) if name in _TABLES[kind] else nullcontext():  # the table's own are not in question
@@ -214,7 +214,7 @@ def check_declared(made: type[Any], name: str) -> None:
 
     They are no fields if the decorator is missing.
     """
-    from fedkin.core.method_class import check_annotations
+    from fedkin.core.method import check_annotations
 
     check_annotations(made, name)
     if "__dataclass_fields__" in vars(made):

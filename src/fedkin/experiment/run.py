@@ -21,8 +21,7 @@ from typing import Any
 
 from fedkin.core import Federation, FedkinError
 from fedkin.core.device import check_compiler, device_named, on
-from fedkin.core.errors import raised_by, refuse
-from fedkin.core.extras import require
+from fedkin.core.errors import raised_by, refuse, require
 from fedkin.core.files import folder_lock
 from fedkin.core.progress import Callback, Progress
 from fedkin.data.population import Population, short_names

@@ -13,8 +13,8 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.files import LOCK, append, check_regular, folder_lock, read_tables, similar_path, write_atomically
+from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import Callback, RecordLine, Timing
-from fedkin.core.trees import owned, save_tree
 from fedkin.experiment.checkpoint import load_checkpoint
 from fedkin.experiment.checksums import check_sum, write_sums
 from fedkin.experiment.config import Config, load_config

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from fedkin.core import Federation, Method, Record, State
+from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
 from fedkin.core.steps import begin, clustered, do_step, record_line, result_of, used_clusters
-from fedkin.core.trees import owned
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
 from fedkin.data.preparing.notes.data_notes import short_form

@@ -10,12 +10,12 @@ from pathlib import Path
 from torch import nn
 
 from fedkin.core import FedkinError
-from fedkin.core.trusted_packages import trusted_packages
+from fedkin.core.tasks import trusted_packages
 from fedkin.data.population import client_name
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.reading.dataset import are_whole
 from fedkin.experiment.outputs import load_found
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,11 @@ import torch
 
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.device import device_named
-from fedkin.core.extras import require
+from fedkin.core.errors import require
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.engines.local import cores
-from fedkin.engines.site import Site
-from fedkin.engines.site_memory import WatchedSites
-from fedkin.engines.site_request import Request
+from fedkin.engines.site import Request, Site, WatchedSites
 from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.run_folder import CLIENT_FOLDERS
 from fedkin.experiment.sections import EngineSection

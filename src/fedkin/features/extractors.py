@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.core.trusted_packages import named_object
+from fedkin.core.tasks import named_object
 from fedkin.features.flat_images import flat_gradients
 from fedkin.features.gradients import MIN_SIDE, gradients
 from fedkin.features.hog import hog

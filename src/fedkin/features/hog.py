@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkin.core.extras import require
+from fedkin.core.errors import require
 from fedkin.features.gradients import check_images
 
 _ORIENTATIONS, _BLOCK = 8, 2

@@ -8,6 +8,7 @@ from fedkin.engines.flower_engine.version import importing_flower
 
 with importing_flower():
     from fedkin.flower.query import describes
+    from fedkin.flower.rounds import ClusterResult
     from fedkin.flower.strategies import (
         CFLGPStrategy,
         CLoVEStrategy,
@@ -28,7 +29,6 @@ with importing_flower():
         SattlerStrategy,
     )
     from fedkin.flower.strategy import ClusterStrategy
-    from fedkin.flower.strategy_result import ClusterResult
 
 __all__ = [
     "CFLGPStrategy",

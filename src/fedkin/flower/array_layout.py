@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 class ArrayLayout:
     """Names, shapes and types (NumPy's names) of the arrays of one model, in the order of its record.
 
-    A vector holds them in the order of `fedkin.nn.architecture.Architecture`: parameters, then the running statistics
+    A vector holds them in the order of `fedkin.nn.resident.Architecture`: parameters, then the running statistics
     of batch norms, which are recognised by torch's names, then everything that is not floating-point, such as a counter
     of batches. All are float32 in a vector, so a whole number beyond 16 million may lose its last digits.
     """

@@ -20,12 +20,12 @@ from fedkin.core.errors import in_short
 from fedkin.core.replies import is_name
 from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.arrays import as_tensor
-from fedkin.engines.flower_engine.wire import content, read
+from fedkin.engines.flower_engine.transport import content, read
 from fedkin.engines.local import one_thread
-from fedkin.methods.clients import client_tasks, fedrc, flux, ladd, pacfl
-from fedkin.methods.clients.embedding import class_sums_tasks, embedding_tasks
+from fedkin.methods.clients import client_method, fedrc, flux, ladd, pacfl
+from fedkin.methods.clients.embedding import class_sums, embedding
 from fedkin.nn import register
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 MakeNetwork = Callable[[], nn.Module]
 """Returns a new network that turns float32 samples into logits, as the client app's ``Net`` does."""
@@ -89,12 +89,12 @@ class NodeNetwork:
 ALLOWED: dict[str, Task] = {
     task.name: task
     for task in (
-        client_tasks.describe,
-        embedding_tasks.extent,
-        embedding_tasks.train_encoder,
-        embedding_tasks.embed,
-        class_sums_tasks.send_code_total,
-        class_sums_tasks.send_class_sums,
+        client_method.describe,
+        embedding.extent,
+        embedding.train_encoder,
+        embedding.embed,
+        class_sums.send_code_total,
+        class_sums.send_class_sums,
         ladd.describe_style,
         pacfl.describe_subspace,
         flux.describe_distribution,
@@ -203,7 +203,7 @@ def _done(task: Task, client: Client, payload: Payload, network: NodeNetwork | N
     if (reason := task.objection(payload)) is not None:
         raise FedkinError(f"Task '{task.name}' is not done with this request: {reason}.")
     (reply,) = task.run([client], [payload])
-    if task is client_tasks.describe and network is not None:
+    if task is client_method.describe and network is not None:
         classes = network.classes(client.x)
         if reply["classes"] > classes:
             raise FedkinError(

@@ -15,6 +15,7 @@ from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
+    feddrift,
     fedgroup,
     fedopt,
     fedrc,
@@ -30,8 +31,7 @@ from fedkin.methods.clients import (
 )
 from fedkin.methods.clients.client_method import ClientMethodState
 from fedkin.methods.clients.embedding import embedding
-from fedkin.methods.clients.feddrift import feddrift
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 _ALWAYS = "always '{}' with a client app that is not fedkin's own"
 

@@ -9,10 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from torch import Tensor
 
@@ -20,11 +21,8 @@ from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.experiment.config import checked_method
 from fedkin.flower.array_layout import ArrayLayout, known_as
-from fedkin.flower.grid_federation import GridFederation
-from fedkin.flower.node_assignment import Name
-from fedkin.flower.rounds import PATIENCE, Aggregate, EvaluateHere, RoundLoop
-from fedkin.flower.started_strategy import StartedStrategy
-from fedkin.flower.strategy_folder import REPORT, StrategyFolder
+from fedkin.flower.grid_federation import GridFederation, Name
+from fedkin.flower.rounds import PATIENCE, REPORT, Aggregate, ClusterResult, EvaluateHere, RoundLoop, StrategyFolder
 from fedkin.flower.strategy_options import (
     ELSEWHERE,
     OWN,
@@ -40,8 +38,38 @@ from fedkin.flower.strategy_options import (
     seconds,
     unknown_option,
 )
-from fedkin.flower.strategy_result import ClusterResult
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
+
+# Functions of Flower's strategies that another strategy, which wraps one, would call; here they raise errors.
+
+
+_NEVER_CALLED = {"configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate"}
+
+
+class StartedStrategy(Strategy):
+    """A strategy that nothing but its own `start` runs."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Check a strategy's functions.
+
+        Raises FedkinError if the class defines a function that Flower's strategies call, but these do not.
+        """
+        super().__init_subclass__(**more)
+        for name in sorted(_NEVER_CALLED & vars(cls).keys()):
+            raise FedkinError(
+                f"{cls.__name__}.{name} would never be called: what is sent and how it is averaged is the method's. "
+                "train_config of start() may be a function of the round, and evaluate_fn is called after every round."
+            )
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise FedkinError(
+            f"{type(self).__name__} has a model for every cluster, so no other strategy can wrap it; call its start(). "
+            "Flower's differential privacy at the server protects the mean of one model, but neither the choice of "
+            "clusters nor means of a few nodes; add LocalDpMod to the client app instead."
+        )
+
+    configure_train = aggregate_train = configure_evaluate = aggregate_evaluate = _refuse
+
 
 log = logging.getLogger("flwr")
 

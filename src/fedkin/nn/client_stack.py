@@ -10,21 +10,247 @@ then the last batches, length by length.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn.functional import unfold
 
 from fedkin.core.device import ONE_AT_A_TIME, Execution, device, execution, placed, stack_memory
-from fedkin.nn.architecture import Architecture
 from fedkin.nn.descent import Descent, UpdateRule, batch_orders, descend, steps_of
-from fedkin.nn.layers import Dropout
-from fedkin.nn.product_convolution import is_plain
-from fedkin.nn.recording import Recorded
-from fedkin.nn.stacked_gradients import StackedGradients
+from fedkin.nn.networks import Dropout
+from fedkin.nn.resident import Architecture, Criterion
+
+#
+# Training steps that an NVIDIA GPU records once, as a CUDA graph, and replays.
+#
+# A step of a small model is a hundred small operations. Starting each from Python takes longer than the GPU needs for
+# it. A recorded step is started as a whole, and computes the same.
+
+
+Step = Callable[..., Tensor]
+Kind = tuple[tuple[torch.Size, torch.dtype], ...]
+
+_BEFORE = 2
+"""Steps of a kind that are computed as usual first, which also loads what the GPU needs for them."""
+_ENOUGH = 8
+"""Steps of a kind at least for which recording pays."""
+
+
+class Recorded:
+    """A function of tensors which on an NVIDIA GPU is recorded, separately for each kind of inputs.
+
+    Calls beyond the second with inputs of the same shapes and types replay what the third one did. On other devices the
+    function is simply called.
+
+    The step takes tensors on the device, and returns one tensor; it may also change tensors that stay where they are in
+    memory. What it does must depend on the inputs' shapes only, not on their values, and it must draw no random numbers
+    and wait for nothing. The caller holds `ONE_AT_A_TIME`. `uses` is how many calls are expected for each kind of
+    inputs; few are not recorded.
+    """
+
+    def __init__(self, step: Step, uses: int = _ENOUGH) -> None:
+        self._step, self._uses = step, uses
+        self._calls: dict[Kind, int] = {}
+        self._recordings: dict[Kind, _Recording] = {}
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """Return what the step returns; a copy, if it was replayed."""
+        if device().type != "cuda" or self._uses < _ENOUGH or not execution().cuda_graphs:
+            return self._step(*inputs)
+        kind = tuple((part.shape, part.dtype) for part in inputs)
+        if kind not in self._recordings:
+            self._calls[kind] = self._calls.get(kind, 0) + 1
+            if self._calls[kind] <= _BEFORE:
+                return self._step(*inputs)
+            self._recordings[kind] = _Recording(self._step, inputs)
+        return self._recordings[kind].replayed(inputs)
+
+
+class _Recording:
+    def __init__(self, step: Step, inputs: tuple[Tensor, ...]) -> None:
+        self.inputs = [part.clone() for part in inputs]
+        self.graph = torch.cuda.CUDAGraph()
+        torch.cuda.current_stream().synchronize()
+        self.graph.capture_begin(capture_error_mode="relaxed")  # cuDNN allocates memory of its own
+        try:
+            self.output = step(*self.inputs)
+        finally:
+            self.graph.capture_end()
+
+    def replayed(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        for place, part in zip(self.inputs, inputs, strict=True):
+            place.copy_(part)
+        self.graph.replay()
+        return self.output.clone()
+
+
+# Convolutions computed as matrix products of patches, which take more memory and on some devices less time.
+
+
+class ProductConv2d(nn.Conv2d):
+    """A convolution as one matrix product of the kernels and all patches of the images."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the images ``(n, out_channels, H', W')`` of ``(n, in_channels, H, W)``."""
+        padding = self._sides()
+        patches = unfold(input, self.kernel_size, self.dilation, padding, self.stride)
+        height = _patch_outputs(input.shape[2], 2 * padding[0], self.kernel_size[0], self.stride[0], self.dilation[0])
+        product = self.weight.flatten(1) @ patches.transpose(0, 1).flatten(1)
+        if self.bias is not None:
+            product = product + self.bias[:, None]
+        return product.view(len(product), len(input), height, -1).transpose(0, 1)
+
+    def _sides(self) -> tuple[int, int]:
+        assert not isinstance(self.padding, str)
+        return self.padding[0], self.padding[1]
+
+
+def _patch_outputs(side: int, padding: int, kernel: int, stride: int, dilation: int) -> int:
+    return (side + padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def with_products(module: nn.Module) -> nn.Module:
+    """Make every plain convolution of images in `module` a `ProductConv2d`, in place; return the module."""
+    for part in module.modules():
+        if is_plain(part):
+            part.__class__ = ProductConv2d
+    return module
+
+
+def is_plain(part: nn.Module) -> bool:
+    """Whether a layer is a convolution of images that `with_products` replaces."""
+    if type(part) is not nn.Conv2d:
+        return False
+    return part.groups == 1 and part.padding_mode == "zeros" and not isinstance(part.padding, str)
+
+
+#
+# Gradients of many models of one module at once, by `torch.func.vmap`.
+#
+# `vmap` makes one grouped convolution of the models' convolutions. The same can be had from matrix products of
+# patches, which take more memory. Which is faster depends on the network and on the accelerator.
+# `Execution.convolutions` says which it is; "faster" tries both the first time that so many models of a module train,
+# and keeps to what was found as long as the process lives.
+
+
+_TRIES = 6
+"""Steps that are timed. The first pays for starting, the third for recording."""
+Values = dict[str, Tensor]
+Gradients = Callable[[Values, Values, Tensor, Tensor], tuple[Values, Tensor]]
+_PRODUCTS_ARE_FASTER: dict[tuple[Architecture, tuple[int, int], torch.device], bool] = {}
+"""What was measured, by architecture, models and samples of a batch, and device."""
+
+
+class StackedGradients:
+    """Gradients of many models of an architecture, computed together on this thread's device.
+
+    Steps on batches of `usual` models and samples are compiled if `Execution.compile` says so; on others, which are
+    few, they are not, for each shape is compiled anew. `frozen` are positions in a model of parameters that do not
+    train. The module `needs_pairs` if it cannot learn from one sample.
+    """
+
+    def __init__(self, architecture: Architecture, usual: tuple[int, int]) -> None:
+        resident = architecture.new_resident()
+        self.module, self.needs_pairs = resident.module.train(), resident.needs_pairs
+        self.parameters = _places(self.module.named_parameters())
+        named = self.module.named_parameters()
+        self.frozen = [self.parameters[name].where for name, parameter in named if not parameter.requires_grad]
+        by_kind = sorted(self.module.named_buffers(), key=lambda named: not named[1].is_floating_point())
+        self.buffers = _places(by_kind, at=sum(part.numel() for part in self.module.parameters()))
+        self._architecture, self._usual = architecture, usual
+        self._of = self._in_form()
+        self._of_usual: Gradients = torch.compile(self._of, dynamic=False) if execution().compile else self._of
+
+    def __call__(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``; buffers change in place.
+
+        `x` is ``(k, batch, *shape)``, and `y` ``(k, batch)`` or ``(k, batch, outputs)``.
+        """
+        return self._computed(self._of_usual if tuple(x.shape[:2]) == self._usual else self._of, models, x, y)
+
+    def _computed(self, of: Gradients, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        params = {name: place.of(models) for name, place in self.parameters.items()}
+        buffers = {name: place.copy_of(models) for name, place in self.buffers.items()}
+        grads, losses = of(params, buffers, x, y)
+        for name, place in self.buffers.items():
+            models[:, place.where] = buffers[name].reshape(len(models), -1).to(models.dtype)
+        return torch.cat([grads[name].reshape(len(models), -1) for name in self.parameters], dim=1), losses
+
+    def _in_form(self) -> Gradients:
+        """Return gradients by the form of convolutions that is set, or by the faster one."""
+        form, criterion = execution().convolutions, self._architecture.criterion
+        grouped = _gradients(self.module, criterion)
+        if form == "grouped" or not any(is_plain(part) for part in self.module.modules()):
+            return grouped
+        products = _gradients(with_products(self._architecture.new_resident().module.train()), criterion)
+        if form == "products":
+            return products
+        kind = self._architecture, self._usual, device()
+        if kind not in _PRODUCTS_ARE_FASTER:
+            inputs = self._example()
+            _PRODUCTS_ARE_FASTER[kind] = self._seconds(products, inputs) < self._seconds(grouped, inputs)
+        return products if _PRODUCTS_ARE_FASTER[kind] else grouped
+
+    def _example(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return as many models as usual, and a batch of random samples and its targets for each, on the device."""
+        rng = torch.Generator().manual_seed(0)
+        x = torch.rand(*self._usual, *self._architecture.shape, generator=rng)
+        y = self._architecture.targets(x.flatten(0, 1)).unflatten(0, self._usual)
+        models = self._architecture.initial(rng).expand(len(x), -1)
+        return models.to(device(), copy=True), x.to(device()), y.to(device())
+
+    def _seconds(self, of: Gradients, inputs: tuple[Tensor, ...]) -> float:
+        """Return the seconds of gradients, recorded where steps are; infinite if memory does not hold them."""
+        compute, found = Recorded(lambda *given: self._computed(of, *given)[1]), []
+        for _ in range(_TRIES):
+            began = time.perf_counter()
+            try:
+                compute(*inputs).cpu()  # waits for the device
+            except torch.OutOfMemoryError:
+                return float("inf")
+            found.append(time.perf_counter() - began)
+        return min(found)
+
+
+def _gradients(module: nn.Module, criterion: Criterion) -> Gradients:
+    def loss(params: Values, buffers: Values, x: Tensor, y: Tensor) -> Tensor:
+        return criterion(functional_call(module, (params, buffers), (x,)), y)
+
+    made: Gradients = vmap(grad_and_value(loss))
+    return made
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Position and shape of one of a module's tensors within the flat vector of its model."""
+
+    where: slice
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def of(self, models: Tensor) -> Tensor:
+        """Return views of this tensor in models ``(k, size)``."""
+        return models[:, self.where].view(len(models), *self.shape)
+
+    def copy_of(self, models: Tensor) -> Tensor:
+        """Return a contiguous copy, in which `vmap` can update batch-norm statistics in place."""
+        return self.of(models).to(self.dtype).clone(memory_format=torch.contiguous_format)
+
+
+def _places(parts: Iterable[tuple[str, Tensor]], at: int = 0) -> dict[str, _Place]:
+    """Return the positions of tensors laid one after another from `at`, by name."""
+    places = {}
+    for name, part in parts:
+        places[name] = _Place(slice(at, at + part.numel()), part.shape, part.dtype)
+        at += part.numel()
+    return places
+
 
 _FLOAT = 4
 _PER_OUTPUT = 4

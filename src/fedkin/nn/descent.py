@@ -6,17 +6,183 @@ Update rules work on flat models, one or many at once: gradient descent, or Adam
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.adam import adam
 
-from fedkin.nn.architecture import Architecture
-from fedkin.nn.optimisers import AdamMoments
-from fedkin.nn.recipes import recipe_of
-from fedkin.nn.resident import Losses, Resident
+from fedkin.core.errors import FedkinError, in_short
+from fedkin.core.seeds import draw_seed, seeded_globally
+from fedkin.core.tasks import named_object
+from fedkin.nn.resident import Architecture, Losses, Resident
+
+#
+# Custom training of clients, chosen by their owner: an optimiser of torch's or their own, and augmentation.
+#
+# The built-in optimisers of `fedkin.nn.descent` work on one flat vector and are faster; these work on any parameters.
+
+
+OptimizerFactory = Callable[[Iterable[nn.Parameter], float], torch.optim.Optimizer]
+"""``factory(parameters, learning_rate)`` returns a new optimiser."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Custom optimiser and augmentation of the clients' training.
+
+    ``optimizer(parameters, learning_rate)`` returns a new `torch.optim.Optimizer` for each training; ``None`` is for
+    the one that `Descent` names. The augmentation is a function from a batch of samples float32 ``(n, *shape)`` to one
+    of the same shape, called for every batch of training. What it draws from torch's global generator is repeatable.
+    """
+
+    optimizer: OptimizerFactory | None = None
+    augmentation: Callable[[Tensor], Tensor] | None = None
+
+    def optimizer_for(self, module: nn.Module, learning_rate: float) -> torch.optim.Optimizer | None:
+        """Return a new optimiser of the trainable parameters, or ``None`` if the recipe has none of its own.
+
+        Raises FedkinError if it cannot be made, or is not an optimiser.
+        """
+        if self.optimizer is None:
+            return None
+        trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        try:
+            made = self.optimizer(trainable, learning_rate)
+        except Exception as error:  # a user's own function may raise anything
+            raise FedkinError(f"The optimizer given cannot be made: {in_short(error)}.") from error
+        if not isinstance(made, torch.optim.Optimizer):
+            raise FedkinError(f"The optimizer given made a {type(made).__name__}, not a torch.optim.Optimizer.")
+        return made
+
+    def augmented(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Return the augmented batch; draws from torch's global generator are seeded by `rng`.
+
+        Raises FedkinError if the augmentation fails, or returns another shape.
+        """
+        if self.augmentation is None:
+            return x
+        with seeded_globally(draw_seed(rng), accelerators=True):
+            try:
+                made = self.augmentation(x.clone())
+            except Exception as error:
+                raise FedkinError(f"The augmentation given fails on {tuple(x.shape)}: {in_short(error)}.") from error
+        if not isinstance(made, Tensor) or made.shape != x.shape:
+            got = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else f"type {type(made).__name__}"
+            raise FedkinError(f"The augmentation given turns shape {tuple(x.shape)} into {got}; it must keep it.")
+        return made.to(x)
+
+
+_recipes: WeakValueDictionary[str, Recipe] = WeakValueDictionary()
+
+
+def register_recipe(name: str, recipe: Recipe) -> None:
+    """Register `recipe` under `name` in this process, for as long as `recipe` lives."""
+    _recipes[name] = recipe
+
+
+def recipe_of(name: str) -> Recipe:
+    """Return the recipe registered as `name`, or the one at a dotted path ``package.module:recipe``.
+
+    Raises FedkinError if there is no such recipe.
+    """
+    if ":" in name:
+        found = named_object(name, "Recipe")
+        if not isinstance(found, Recipe):
+            raise FedkinError(f"Recipe '{name}' is of type {type(found).__name__}, not a fedkin.nn.descent.Recipe.")
+        return found
+    known = _recipes.get(name)
+    if known is None:
+        raise FedkinError(f"Recipe '{name}' is not registered; the estimator that it was given to no longer exists.")
+    return known
+
+
+# Adam (Kingma and Ba 2015) as torch computes it, on flat vectors, with moments that can be kept between rounds.
+
+
+_NAMES = ("adam_mean", "adam_square", "adam_steps")
+
+
+@dataclass
+class AdamMoments:
+    """State of Adam: running means of the gradient and its square, and the number of steps.
+
+    Means are ``(parameters,)``, and `steps` is a scalar; of many models they are ``(K, parameters)`` and ``(K,)``. All
+    are float32.
+    """
+
+    mean: Tensor
+    square: Tensor
+    steps: Tensor
+
+    @classmethod
+    def new(cls, parameters: int) -> AdamMoments:
+        """Return the moments of a new optimiser, all zero."""
+        return cls(torch.zeros(parameters), torch.zeros(parameters), torch.zeros(()))
+
+    @classmethod
+    def like(cls, params: Tensor) -> AdamMoments:
+        """Return zero moments for parameters ``(parameters,)`` or ``(K, parameters)``, on their device."""
+        return cls(torch.zeros_like(params), torch.zeros_like(params), torch.zeros_like(params[..., 0]))
+
+    def of(self, rows: Tensor) -> AdamMoments:
+        """Return a copy of the moments of the models at `rows`."""
+        return AdamMoments(self.mean[rows], self.square[rows], self.steps[rows])
+
+    def put(self, rows: Tensor, part: AdamMoments) -> None:
+        """Write `part`, the moments of the models at `rows`, back into these."""
+        self.mean[rows], self.square[rows], self.steps[rows] = part.mean, part.square, part.steps
+
+    @classmethod
+    def kept(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
+        """Return a copy of the moments in a client's `state`, or new ones."""
+        if _NAMES[0] not in state:
+            return cls.new(parameters)
+        return cls(*(state[name].clone() for name in _NAMES))
+
+    def take(self, other: AdamMoments, laid: Callable[[Tensor], Tensor] = lambda values: values) -> None:
+        """Take over the values of `other`, which may be on another device, its moments as `laid` returns them."""
+        self.mean.copy_(laid(other.mean))
+        self.square.copy_(laid(other.square))
+        self.steps.copy_(other.steps)
+
+    def keep(self, state: MutableMapping[str, Tensor]) -> None:
+        """Store the moments in a client's `state`."""
+        state.update(zip(_NAMES, (self.mean, self.square, self.steps), strict=True))
+
+    @staticmethod
+    def forget(state: MutableMapping[str, Tensor]) -> None:
+        """Remove the moments from a client's `state`, if there are any."""
+        for name in _NAMES:
+            state.pop(name, None)
+
+    def step(self, params: Tensor, grad: Tensor, rate: float) -> None:
+        """Take one Adam step on `params` in place, with betas 0.9 and 0.999 and epsilon 1e-8."""
+        if params.dim() == 1:
+            adam_step([params], [grad], [self.mean], [self.square], [self.steps], rate, epsilon=1e-8)
+        else:
+            lists = list(params), list(grad), list(self.mean), list(self.square), list(self.steps)
+            adam_step(*lists, rate, epsilon=1e-8)
+
+
+def adam_step(
+    params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], steps: list[Tensor],
+    rate: float, epsilon: float,
+) -> None:  # fmt: skip
+    """Take one step of torch's fused Adam in place, with betas 0.9 and 0.999; every tensor has its own step count."""
+    adam(
+        params, grads, means, squares, [], steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=rate,
+        weight_decay=0.0, eps=epsilon, maximize=False,
+    )  # fmt: skip
+
+
+def adam_for(resident: Resident, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.Adam:
+    """Return torch's fused Adam for all parameters of a resident, as one tensor."""
+    resident.params.grad = resident.grad
+    return torch.optim.Adam([resident.params], lr=rate, betas=betas, fused=True)
 
 
 @dataclass(frozen=True)
@@ -26,7 +192,7 @@ class Descent:
     A number of `steps` of the optimiser replaces `epochs`. Adam has the usual betas 0.9 and 0.999 and epsilon 1e-8;
     `momentum` of "sgd" is in [0, 1). The gradient gains ``weight_decay * w``, and the loss ``mu / 2 * ||w -
     w_start||^2``, where `proximal` is FedProx's mu (Li et al. 2020, eq. 2). `recipe` names a custom optimiser and
-    augmentation, see `fedkin.nn.recipes.recipe_of`.
+    augmentation, see `fedkin.nn.descent.recipe_of`.
     """
 
     epochs: int = 1

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.core.trees import load_tree, save_tree
-from fedkin.nn.architecture import Architecture
-from fedkin.nn.layers import linear_layers
+from fedkin.core.payload import load_tree, save_tree
+from fedkin.nn.networks import linear_layers
+from fedkin.nn.resident import Architecture
 
 Output = Literal["sigmoid", "linear"]
 """Activation of the last layer: "sigmoid" for data in [0, 1], "linear" for standardised data."""

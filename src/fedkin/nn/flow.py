@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.architecture import Architecture
-from fedkin.nn.layers import linear_layers
+from fedkin.nn.networks import linear_layers
+from fedkin.nn.resident import Architecture
 
 LEVELS = 256
 """Number of levels of a pixel value."""

@@ -19,11 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from fedkin.nn.architecture import Architecture
+from fedkin.nn.descent import adam_for
 from fedkin.nn.encoder import Output, last_layers
-from fedkin.nn.layers import normalised_layer, takes_convolutions
-from fedkin.nn.optimisers import adam_for
-from fedkin.nn.resident import Resident
+from fedkin.nn.networks import normalised_layer, takes_convolutions
+from fedkin.nn.resident import Architecture, Resident
 
 _GENERATOR_CHANNELS = (128, 64)
 _DISCRIMINATOR_CHANNELS = (64, 128, 256)

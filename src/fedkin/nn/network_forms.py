@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-from fedkin.core.refusals import objection
 from fedkin.core.replies import (
     MAX_CLASSES,
     Expected,
@@ -16,6 +15,7 @@ from fedkin.core.replies import (
     is_list,
     is_name,
     is_shape,
+    objection,
     one_of,
     positive,
     updates,

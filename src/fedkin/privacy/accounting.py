@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binom
 
-from fedkin.core.bisection import bisect
 from fedkin.core.errors import FedkinError
+from fedkin.core.seeds import bisect
 from fedkin.privacy.randomised_response import check_probability
 
 DELTA = 1e-5

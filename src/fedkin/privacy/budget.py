@@ -20,7 +20,7 @@ from torch import Tensor
 from fedkin.core.client import LASTING, Client
 from fedkin.core.federation import Federation
 from fedkin.core.files import FileError, file_lock, read_json, write_secret
-from fedkin.core.noise import about
+from fedkin.core.seeds import about
 from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu, gdp
 
 ACCOUNT = "account.json"

@@ -20,7 +20,7 @@ alone.
   (1 + exp(epsilon)) m 2^-51 to delta.
 * Sums must be exact, whatever their order and the number of rows: see `fedkin.privacy.budget.clipped`.
 
-Noise hides nothing from who can draw it, too: at real clients it comes from a secret, see `fedkin.core.noise`; in
+Noise hides nothing from who can draw it, too: at real clients it comes from a secret, see `fedkin.core.seeds`; in
 simulations it follows from the run's seed.
 """
 
@@ -35,9 +35,8 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 from torch import Tensor
 
-from fedkin.core.bisection import bisect_upwards
 from fedkin.core.errors import FedkinError
-from fedkin.core.noise import Noise, integers_below
+from fedkin.core.seeds import Noise, bisect_upwards, integers_below
 
 _FINE = 23
 """The grid is 2^23 to 2^24 times finer than the standard deviation: then rounding 10,000 numbers costs 1e-5 of it, and

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.noise import Noise, uniform
+from fedkin.core.seeds import Noise, uniform
 
 Normalise = Literal["segment", "vector"]
 

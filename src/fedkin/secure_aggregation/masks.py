@@ -8,9 +8,10 @@ values are in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import sha256, shake_256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,8 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 
 BITS = 32
 """Binary places of a hidden number: it is exact to 2^-33."""
@@ -146,3 +149,183 @@ def _stream(shared: bytes, purpose: bytes, zeros: bytes) -> np.ndarray[tuple[int
     # Every key serves for one stream only, so that the counter may begin at 0.
     stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(zeros)
     return np.frombuffer(stream, "<u8").astype(np.uint64, copy=False)
+
+
+# Shamir's secret sharing (1979): at least a threshold of the shares recovers a secret, and fewer reveal nothing.
+
+
+PRIME = 2**255 - 19
+"""Secrets and shares are numbers modulo this prime, which fits 32 bytes."""
+
+
+def threshold(holders: int) -> int:
+    """Return how many of the holders' shares are needed to recover a secret: more than two thirds.
+
+    More than half would do against a server that lies alone: to recover two keys of one client, of which each holder
+    gives shares of one, would take more holders than there are. More than two thirds withstand a server in league with
+    up to a third of the holders, who give both (Bonawitz et al. 2017, section 6.2).
+    """
+    return 2 * holders // 3 + 1
+
+
+def split(coefficients: Sequence[int], holders: int) -> list[int]:
+    """Return the shares of a secret: values of a polynomial over the field of `PRIME` at 1, 2, ..., `holders`.
+
+    Its coefficients, in [0, `PRIME`), are the secret, then uniform random ones, as many in all as the shares that
+    recover it.
+    """
+    return [_value(coefficients, at) for at in range(1, holders + 1)]
+
+
+def combine(shares: Mapping[int, int]) -> int:
+    """Return the secret that shares recover, given by their place from 1; all of them are used.
+
+    With fewer than its threshold, or with one that is wrong, it is another number.
+    """
+    places = tuple(sorted(shares))
+    return sum(weight * shares[at] for weight, at in zip(_weights(places), places, strict=True)) % PRIME
+
+
+def _value(coefficients: Sequence[int], at: int) -> int:
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * at + coefficient) % PRIME
+    return value
+
+
+@lru_cache(maxsize=64)
+def _weights(places: tuple[int, ...]) -> tuple[int, ...]:
+    """Return Lagrange's weights, by which values at `places` give the value at 0."""
+    weights = []
+    for at in places:
+        above = below = 1
+        for other in places:
+            if other != at:
+                above = above * other % PRIME
+                below = below * (other - at) % PRIME
+        weights.append(above * pow(below, -1, PRIME) % PRIME)
+    return tuple(weights)
+
+
+#
+# Encrypted shares of a client's keys of one sum (Bonawitz et al. 2017, round 1).
+#
+# A client has two private keys for each sum: one for its pairwise masks, and one for its individual mask. Both follow
+# from a secret of its own and the sum's context, so it has nothing to remember, and a key that is revealed is good
+# for no other sum. Shares of both are encrypted for every client of the sum under a key that only dealer and holder
+# know. A holder gives a share away by revealing that key: the server, which has the encrypted shares, decrypts it, so
+# that nobody can give a wrong one unnoticed.
+
+
+PAIRS, OWN = 0, 1
+"""Kinds of keys and shares: those of the pairwise masks, and those of a client's individual mask."""
+KINDS = (PAIRS, OWN)
+OPENER = 16
+"""Bytes of a key that decrypts one share."""
+SEALED = KEY + 16
+"""Bytes of an encrypted share: 32 and an authentication tag."""
+_SHARES_PURPOSE = b"fedkin shares of secure sums"
+_EVEN = 2 * KEY
+"""Bytes that are reduced modulo the prime, twice its size, so that all numbers are equally likely."""
+
+
+@dataclass(frozen=True)
+class KeyShares:
+    """What a client distributes for a sum: its public keys, by kind (see `public_of`), and shares of the private ones.
+
+    The encrypted shares are by kind, too, for each client of the sum, in order of id.
+    """
+
+    publics: tuple[bytes, bytes]
+    shares: list[tuple[bytes, bytes]]
+
+
+def channel_key(secret: bytes) -> bytes:
+    """Return the client's private key for encrypting and decrypting shares, the same throughout a run."""
+    return _number(_share_stream(secret, b"channel", _EVEN)).to_bytes(KEY, "little")
+
+
+def sum_keys(secret: bytes, context: bytes) -> tuple[bytes, bytes]:
+    """Return a client's private keys of one sum, one for each kind of mask."""
+    pairs, own = (_polynomial(secret, context, kind, 1)[0].to_bytes(KEY, "little") for kind in KINDS)
+    return pairs, own
+
+
+def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> KeyShares:
+    """Return a client's public keys of one sum, and encrypted shares of the private ones.
+
+    All keys of the client follow from `secret`. `own` is its id; `keys` are the public channel keys of all clients of
+    the sum, by id, its own among them; `context` identifies the sum. Raises ValueError if a key is invalid.
+    """
+    needed, channel = threshold(len(keys)), channel_key(secret)
+    polynomials = [_polynomial(secret, context, kind, needed) for kind in KINDS]
+    publics = public_of(polynomials[PAIRS][0], PAIRS), public_of(polynomials[OWN][0], OWN)
+    values = [split(polynomial, len(keys)) for polynomial in polynomials]
+    shares = []
+    for at, holder in enumerate(sorted(keys)):
+        openers = openers_of(channel, keys[holder], own, holder, context)
+        plain = [values[kind][at].to_bytes(KEY, "little") for kind in KINDS]
+        sealed = [_cipher(openers[kind]).encrypt(_NONCE, plain[kind], _about(publics, kind)) for kind in KINDS]
+        shares.append((sealed[PAIRS], sealed[OWN]))
+    return KeyShares(publics, shares)
+
+
+def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:
+    """Return the keys that decrypt a dealer's shares for a holder in one sum, one for each kind of mask.
+
+    `channel` is the private channel key of either, and `other` the public one of the other. Raises ValueError if the
+    public key is invalid.
+    """
+    shared = shared_secret(channel, other)
+    both = _share_stream(shared, context + f"/{dealer}/{holder}".encode(), 2 * OPENER)
+    return both[:OPENER], both[OPENER:]
+
+
+def opened(opener: bytes, sealed: bytes, publics: Sequence[bytes], kind: int) -> int | None:
+    """Decrypt a share, and check that it is from a dealer with these public keys; ``None`` if it is not."""
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        share = int.from_bytes(_cipher(opener).decrypt(_NONCE, sealed, _about(publics, kind)), "little")
+    except InvalidTag:
+        return None
+    return share if share < PRIME else None
+
+
+def public_of(number: int, kind: int) -> bytes:
+    """Return the public value by which a recovered private key is checked: its public key, or a digest of it.
+
+    A digest is used of the keys of individual masks: X25519 ignores five bits of a private key, and masks do not.
+    """
+    key = number.to_bytes(KEY, "little")
+    return public_key(key) if kind == PAIRS else sha256(_SHARES_PURPOSE + key).digest()
+
+
+_NONCE = bytes(12)
+"""Each key encrypts one share and nothing else, so that the nonce may be 0."""
+
+
+def _cipher(opener: bytes) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(opener)
+
+
+def _about(publics: Sequence[bytes], kind: int) -> bytes:
+    """Return the associated data of an encrypted share: its kind and the dealer's public keys."""
+    return b"".join(publics) + bytes([kind])
+
+
+def _polynomial(secret: bytes, context: bytes, kind: int, length: int) -> list[int]:
+    """Return the coefficients of a client's polynomial for one sum; the first is the private key."""
+    stream = _share_stream(secret, context + b"/keys" + bytes([kind]), _EVEN * length)
+    return [_number(stream[at : at + _EVEN]) for at in range(0, len(stream), _EVEN)]
+
+
+def _number(stream: bytes) -> int:
+    return int.from_bytes(stream, "little") % PRIME
+
+
+def _share_stream(secret: bytes, purpose: bytes, length: int) -> bytes:
+    """Return pseudo-random bytes derived from a secret, for one purpose."""
+    return shake_256(_SHARES_PURPOSE + len(secret).to_bytes(1) + secret + purpose).digest(length)

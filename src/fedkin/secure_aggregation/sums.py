@@ -9,13 +9,15 @@ what each of them adds is hidden, whether or not the run asks for secure sums. O
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,12 +25,354 @@ from fedkin.core.errors import FedkinError, listing
 from fedkin.core.federation import Federation
 from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
+from fedkin.core.replies import refusal
 from fedkin.core.tasks import Task
-from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
-from fedkin.secure_aggregation.masks import KEY, content, decode, encode, is_key
-from fedkin.secure_aggregation.share_tasks import send_key
-from fedkin.secure_aggregation.sum_rounds import SIGNED, distribute, hear, uncover
-from fedkin.secure_aggregation.sum_tasks import Term, values_of
+from fedkin.secure_aggregation.client_tasks import (
+    MIN_CLIENTS,
+    OTHER_KEY,
+    TAG,
+    Term,
+    mask_context,
+    masked,
+    question,
+    reveal_shares,
+    send_key,
+    send_shares,
+    values_of,
+)
+from fedkin.secure_aggregation.masks import (
+    KEY,
+    KINDS,
+    OPENER,
+    OWN,
+    PAIRS,
+    SEALED,
+    combine,
+    content,
+    context_of,
+    decode,
+    encode,
+    is_key,
+    mask,
+    opened,
+    own_mask,
+    public_of,
+    rows_of,
+    threshold,
+)
+
+# Recovery of keys from shares on the server, and of the masks that are left in a secure sum.
+
+
+@dataclass
+class Holdings:
+    """Encrypted shares of one sum, which the server holds for the clients.
+
+    They are distributed among the clients `ids`, in order. By dealer, `publics` are uint8 ``(2, 32)``, and `shares`
+    ``(clients, 2, 48)``.
+    """
+
+    ids: list[int]
+    publics: dict[int, Tensor] = field(default_factory=dict)
+    shares: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def dealers(self) -> list[int]:
+        return list(self.publics)
+
+    def add(self, dealer: int, publics: Tensor, shares: Tensor) -> None:
+        """Keep the shares that a client has distributed; clients must come in order of id."""
+        self.publics[dealer], self.shares[dealer] = publics, shares
+
+    def publics_by_dealer(self) -> Payload:
+        """Return the dealers and their public keys, which are sent to all clients."""
+        return {"dealers": self.dealers, "publics": torch.stack(list(self.publics.values()))}
+
+    def shares_for(self, holder: int) -> Tensor:
+        """Return the encrypted shares for one holder, uint8 ``(dealers, 2, 48)``."""
+        return torch.stack([shares[self.ids.index(holder)] for shares in self.shares.values()])
+
+    def mask_publics(self) -> dict[int, bytes]:
+        """Return the public keys of pairwise masks, by dealer."""
+        return {dealer: content(publics[PAIRS]) for dealer, publics in self.publics.items()}
+
+
+def opened_by(
+    held: Holdings, holder: int, survivors: Sequence[int], dropped: Sequence[int], reply: Payload
+) -> dict[int, int] | None:
+    """Decrypt shares with a holder's reply to `reveal_shares`; return them by dealer, or ``None`` if any fails.
+
+    The holder has decrypted them all before, so that a failure is its own fault.
+    """
+    if refusal(reply, {"own": (len(survivors), OPENER), "pairs": (len(dropped), OPENER)}) is not None:
+        return None
+    shares, at = {}, held.ids.index(holder)
+    for kind, dealers, openers in ((OWN, survivors, reply["own"]), (PAIRS, dropped, reply["pairs"])):
+        for dealer, opener in zip(dealers, rows_of(openers), strict=True):
+            sealed = content(held.shares[dealer][at, kind])
+            share = opened(opener, sealed, rows_of(held.publics[dealer]), kind)
+            if share is None:
+                return None
+            shares[dealer] = share
+    return shares
+
+
+def recovered(
+    held: Holdings, survivors: Sequence[int], revealed: Mapping[int, Mapping[int, int]]
+) -> tuple[dict[int, bytes], list[int]]:
+    """Recover one private key of every dealer; return the keys, and the dealers whose shares do not fit their key.
+
+    Of `survivors` it is the key of the individual mask, of the others that of the pairwise masks. `revealed` are shares
+    by dealer, for each of as many holders as the threshold.
+    """
+    keys, wrong = {}, []
+    places = {holder: held.ids.index(holder) + 1 for holder in revealed}
+    for dealer in held.dealers:
+        secret = combine({places[holder]: shares[dealer] for holder, shares in revealed.items()})
+        kind = OWN if dealer in survivors else PAIRS
+        if public_of(secret, kind) != content(held.publics[dealer][kind]):
+            wrong.append(dealer)
+        keys[dealer] = secret.to_bytes(KEY, "little")
+    return keys, wrong
+
+
+def leftover(
+    keys: Mapping[int, bytes], survivors: Sequence[int], publics: Mapping[int, bytes], context: bytes, length: int
+) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Return the masks that are left in a sum over survivors, uint64 ``(length,)``.
+
+    They are the survivors' own masks, and what they share with those who dropped out.
+    """
+    total, replied = np.zeros(length, np.uint64), {client: publics[client] for client in survivors}
+    for client, key in keys.items():
+        if client in replied:
+            total += own_mask(client, key, context, length).numpy().view(np.uint64)
+        else:  # all of what it would have added itself cancels
+            total -= mask(client, key, replied, context, length).numpy().view(np.uint64)
+    return total
+
+
+# Server's side of a secure sum, in three exchanges: shares distributed, masked replies added up, masks removed.
+
+
+SIGNED = ("signer", "signature")
+"""What a client that has an identity sends with its key."""
+_KEY_ATTEMPTS = 3
+"""Requests for shares until enough clients have replied; to repeat them costs no privacy."""
+_NO_PART = "it opens none of its shares of others' keys"
+_BAD_SHARES = "its shares are not those of its keys"
+
+
+@dataclass
+class SumAttempt:
+    """One attempt at a secure sum over a cluster of clients.
+
+    `group` is part of all requests: ids of the clients that shares are distributed among, in order, their keys, and the
+    tag. `signed` are signatures of the clients' keys, empty where none sign. Shares that were distributed are `held`.
+    `asked` is a digest of the request, the same for all clients of a sum. `total` is the sum of the masked replies,
+    uint64 ``(length,)``, and `replied` are the clients in it; those that are not are `lost`, and why. Clients are
+    `convicted` that have sent what no honest client sends, and of what. If clients disagree about what was distributed,
+    it is `disputed`, and nobody is asked for shares.
+    """
+
+    group: Payload
+    signed: list[dict[str, str]]
+    held: Holdings
+    asked: bytes = b""
+    total: np.ndarray[tuple[int], np.dtype[np.uint64]] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    replied: list[int] = field(default_factory=list)
+    lost: dict[int, str] = field(default_factory=dict)
+    convicted: dict[int, str] = field(default_factory=dict)
+    disputed: bool = False
+
+    @property
+    def ids(self) -> list[int]:
+        return self.held.ids
+
+    @property
+    def needed(self) -> int:
+        """Number of clients that must stay for the sum to be recovered."""
+        return threshold(len(self.ids))
+
+    @property
+    def others(self) -> list[int]:
+        """Clients that may take part in another attempt."""
+        return [client for client in self.ids if client not in self.lost and client not in self.convicted]
+
+    def goes_on(self, clients: Sequence[int], complete: bool) -> bool:
+        """Return whether `clients` are enough for the sum to be recovered."""
+        return not self.disputed and len(clients) >= (len(self.ids) if complete else self.needed)
+
+
+def distribute(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, SumAttempt]:
+    """First exchange: have each cluster's clients distribute shares of their keys of a new sum; return the attempts."""
+    rounds = {cluster: _new(fed, clients) for cluster, clients in clusters.items()}
+    round_of = {client: one for one in rounds.values() for client in one.ids}
+    requests: dict[int, Payload] = {}
+    for one in rounds.values():
+        tags = {"tags": one.group["tag"][None]}
+        common = {name: one.group[name] for name in ("ids", "keys")} | tags | _signed(one)
+        requests |= dict.fromkeys(one.ids, common)
+    for client, reply in fed.stream(send_shares, requests):
+        one = round_of[client]
+        reason = _rejection(reply, {"publics": (1, len(KINDS), KEY), "shares": (1, len(one.ids), len(KINDS), SEALED)})
+        if reason is None and not is_key(content(reply["publics"][0, PAIRS])):
+            reason = "its key of the sum is invalid"
+        if reason is None:
+            one.held.add(client, reply["publics"][0], reply["shares"][0])
+        else:
+            _lose(fed, one, client, reason)
+    _lose_silent(fed, round_of)
+    return rounds
+
+
+def hear(
+    fed: Federation,
+    task: Task,
+    payloads: Mapping[int, Payload],
+    terms: Sequence[Term],
+    rounds: Mapping[int, SumAttempt],
+    complete: bool,
+) -> None:
+    """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers.
+
+    `fed`, `task`, `payloads`, `terms` and `complete` are as for `fedkin.secure_aggregation.sums.summed`; `rounds` are
+    attempts at sums, by cluster.
+    """
+    length = sum(prod(term.shape) for term in terms)
+    going = [one for one in rounds.values() if one.goes_on(one.held.dealers, complete)]
+    round_of = {client: one for one in going for client in one.held.dealers}
+    requests: dict[int, Payload] = {}
+    for one in going:
+        asked = {"task": task.name, "terms": [asdict(term) for term in terms]}
+        one.asked = question(asked | {"payload": payloads[one.held.dealers[0]]})
+        one.total = np.zeros(length, np.uint64)
+        common = one.group | _signed(one) | asked | one.held.publics_by_dealer()
+        for client in one.held.dealers:
+            requests[client] = common | {"payload": payloads[client], "shares": one.held.shares_for(client)}
+    if not requests:
+        return
+    disputes: dict[int, list[int]] = {}
+    for client, reply in fed.stream(masked, requests):
+        one = round_of[client]
+        reason = _rejection(reply, {"masked": (length,)})
+        if reason is None:
+            one.total += reply["masked"].numpy().view(np.uint64)
+            one.replied.append(client)
+        elif blamed := [i for i in reply.get("sealed", []) if i in one.held.dealers and i != client]:
+            disputes[client] = blamed
+        else:
+            _lose(fed, one, client, reason)
+    _lose_silent(fed, round_of)
+    for one in going:
+        own = {holder: dealers for holder, dealers in disputes.items() if round_of[holder] is one}
+        one.disputed = bool(own)
+        one.lost |= _settled(own, len(one.held.dealers))
+
+
+def uncover(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -> dict[int, Tensor]:
+    """Third exchange: collect shares from those who replied, remove the masks, and return sums, int64, by cluster.
+
+    Clusters in which too few replied, or too few reveal their shares, have no sum.
+    """
+    open_ = {cluster: one for cluster, one in rounds.items() if one.goes_on(one.replied, complete)}
+    round_of = {client: one for one in open_.values() for client in one.replied}
+    requests: dict[int, Payload] = {}
+    for one in open_.values():
+        dropped = [client for client in one.held.dealers if client not in one.replied]
+        requests |= dict.fromkeys(one.replied, one.group | {"survivors": one.replied, "dropped": dropped})
+    revealed: dict[int, dict[int, int]] = {}
+    silent: dict[int, str] = {}
+    for attempt in range(_KEY_ATTEMPTS):
+        few = [one for one in open_.values() if sum(client in revealed for client in one.replied) < one.needed]
+        asked = {i: requests[i] for one in few for i in one.replied if i not in revealed and i not in one.convicted}
+        if not asked:
+            break
+        if attempt:
+            fed.pause(attempt)
+        for client, reply in fed.stream(reveal_shares, asked):
+            one = round_of[client]
+            reason, shares = _rejection(reply, {}), None
+            if reason is None:
+                shares = opened_by(one.held, client, one.replied, requests[client]["dropped"], reply)
+            if shares is None:
+                (one.convicted if reason is None else silent)[client] = reason or _NO_PART
+            else:
+                revealed[client] = shares
+        silent |= fed.missing
+    return {cluster: total for cluster, one in open_.items() if (total := _opened(one, revealed, silent)) is not None}
+
+
+def _opened(one: SumAttempt, revealed: Mapping[int, Mapping[int, int]], silent: Mapping[int, str]) -> Tensor | None:
+    """Return the sum without masks, int64 ``(length,)``; ``None`` with too few shares, or shares that fit no key."""
+    holders = [client for client in one.replied if client in revealed]
+    if len(holders) < one.needed:
+        one.lost |= {client: silent[client] for client in one.replied if client not in revealed and client in silent}
+        return None
+    keys, wrong = recovered(one.held, one.replied, {holder: revealed[holder] for holder in holders[: one.needed]})
+    one.convicted |= dict.fromkeys(wrong, _BAD_SHARES)
+    if wrong:
+        return None
+    ids = dict(zip(one.ids, rows_of(one.group["keys"]), strict=True))
+    publics = one.held.mask_publics()
+    context = mask_context(context_of(content(one.group["tag"]), ids), publics, one.asked)
+    hidden = one.total - leftover(keys, one.replied, publics, context, len(one.total))
+    return torch.from_numpy(hidden.view(np.int64))
+
+
+def _new(fed: Federation, clients: Sequence[int]) -> SumAttempt:
+    group: Payload = {
+        "ids": list(clients),
+        "keys": torch.stack([fed.keys[client] for client in clients]),
+        # Not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
+        "tag": torch.tensor(list(os.urandom(TAG)), dtype=torch.uint8),
+    }
+    signed = [fed.signed.get(client, dict.fromkeys(SIGNED, "")) for client in clients] if fed.signed else []
+    return SumAttempt(group, signed, Holdings(list(clients)))
+
+
+def _signed(one: SumAttempt) -> dict[str, Any]:
+    return {"signed": one.signed} if one.signed else {}
+
+
+def _lose(fed: Federation, one: SumAttempt, client: int, reason: str) -> None:
+    one.lost[client] = reason
+    if reason == OTHER_KEY:
+        fed.keys.pop(client, None)
+
+
+def _lose_silent(fed: Federation, round_of: Mapping[int, SumAttempt]) -> None:
+    """Record clients without a usable reply in the last exchange as lost to their sum."""
+    for client, reason in fed.missing.items():
+        round_of[client].lost[client] = reason
+
+
+def _settled(disputes: Mapping[int, Sequence[int]], clients: int) -> dict[int, str]:
+    """Return the clients to leave out, and why, where holders cannot decrypt shares from dealers.
+
+    Nobody can say which of two lies. Who disagrees with more than a third of all, of whom fewer than a third lie, is
+    wrong; of all others that disagree both are left out of the sum.
+    """
+    pairs = {(holder, dealer) for holder, dealers in disputes.items() for dealer in dealers}
+    opponents: dict[int, set[int]] = {}
+    for holder, dealer in pairs:
+        opponents.setdefault(holder, set()).add(dealer)
+        opponents.setdefault(dealer, set()).add(holder)
+    wrong = {client for client, others in opponents.items() if 3 * len(others) > clients}
+    both = {client for pair in pairs if not wrong & set(pair) for client in pair}
+    reasons = {}
+    for client in sorted(wrong | both):
+        others = ", ".join(map(str, sorted(opponents[client])))
+        reasons[client] = f"the shares between it and client {others} do not open"
+    return reasons
+
+
+def _rejection(reply: Payload, expected: Mapping[str, tuple[int, ...]]) -> str | None:
+    """Return why a reply cannot be used; ``None`` if it can."""
+    if "refused" in reply:
+        return str(reply["refused"])
+    return refusal(reply, expected)
+
 
 _ATTEMPTS = 4
 _MAX_ATTEMPTS = 20

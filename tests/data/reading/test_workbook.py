@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from fedkin.core import extras
+from fedkin.core import errors
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.sources import load
@@ -162,7 +162,7 @@ def test_damaged_workbooks_are_one_sentence(tmp_path, cut):
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    monkeypatch.setattr(errors, "find_spec", lambda _: None)
     with pytest.raises(FedkinError, match=r"pip install 'fedkin\[excel\]'"):
         load(str(saved(tmp_path / "t.xlsx", S=ROWS)))
 

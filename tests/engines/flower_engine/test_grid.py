@@ -16,8 +16,7 @@ from fedkin.engines.flower_engine import grid as grid_module
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.local import LocalFederation
-from fedkin.engines.site import Site
-from fedkin.engines.site_memory import Memory, WatchedSites
+from fedkin.engines.site import Memory, Site, WatchedSites
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import settle, snapshot
 from fedkin.experiment.config import checked_method
@@ -281,7 +280,7 @@ def test_labels_are_numbered_as_the_run_numbers_them(tmp_path: Path) -> None:
 
 
 def _request(**values: Any) -> Any:
-    from fedkin.engines.site_request import Request
+    from fedkin.engines.site import Request
 
     return Request.from_json(json.dumps(values))
 

@@ -8,7 +8,7 @@ import torch
 from flwr.app import Context, Message
 
 from fedkin.engines.flower_engine.roster import Roster
-from fedkin.engines.flower_engine.wire import content
+from fedkin.engines.flower_engine.transport import content
 from nodes import nodes_of
 from nodes import plain_site as site
 

@@ -9,11 +9,10 @@ from flwr.app import Context, Error, Message
 
 from fedkin.core import FedkinError
 from fedkin.data.preparing.encoding.scaling import moments
-from fedkin.deploy.certificates import make_key
+from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
-from fedkin.engines.flower_engine.member import NOWHERE, Member
-from fedkin.engines.flower_engine.roster import Roster
-from fedkin.engines.flower_engine.wire import content, read
+from fedkin.engines.flower_engine.roster import NOWHERE, Member, Roster
+from fedkin.engines.flower_engine.transport import content, read
 from fedkin.engines.site import Site
 from nodes import Nodes, nodes_of
 from nodes import plain_site as site

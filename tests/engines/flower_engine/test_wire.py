@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.engines.flower_engine.wire import TYPE, content, read
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
+from fedkin.engines.flower_engine.transport import TYPE, content, read
+from fedkin.engines.site import Request, Site
 from nodes import nodes_of
 
 FACTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers(-9, 9) | st.floats(-1, 1), max_size=3)
@@ -60,6 +59,6 @@ def test_a_message_of_another_kind_is_refused_by_the_site(tmp_path: Path):
 
 
 def test_a_payload_beyond_the_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.engines.flower_engine.wire.room", lambda: 1000)
+    monkeypatch.setattr("fedkin.engines.flower_engine.transport.room", lambda: 1000)
     with pytest.raises(FedkinError, match="memory"):
         read(content({"x": torch.zeros(1000)}))

@@ -14,7 +14,7 @@ from fedkin.experiment.evaluation import evaluate_clusters, evaluator_for
 from fedkin.experiment.evaluation.client_scores import MAX_MODELS
 from fedkin.methods.clients.client_method import ClientMethodState
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 from toy import Toy
 
 CLASSES = 4

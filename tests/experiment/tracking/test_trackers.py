@@ -114,7 +114,7 @@ def test_a_run_that_is_refused_has_failed(tmp_path: Path, calls: list[Any], monk
 def test_a_tool_that_is_not_installed_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedkin.core.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
     sentence = r"Tracking to 'mlflow' needs mlflow, not installed here: pip install 'fedkin\[tracking\]'"
     with pytest.raises(FedkinError, match=sentence):
         run(tmp_path / "run", "tracking.to=['mlflow']", "data.source=nowhere.csv")
@@ -123,7 +123,7 @@ def test_a_tool_that_is_not_installed_is_refused_before_any_work(
 
 def test_a_resumed_run_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path / "run", TO)
-    monkeypatch.setattr("fedkin.core.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
     with pytest.raises(FedkinError, match="not installed here"):
         resume(tmp_path / "run")
 

@@ -38,7 +38,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
 
     stand_in = SimpleNamespace(init=init, Settings=lambda **given: given, Artifact=Artifact)
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
-    monkeypatch.setattr("fedkin.core.extras.find_spec", lambda name: stand_in)
+    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: stand_in)
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     return calls
 

@@ -16,7 +16,7 @@ from fedkin.methods.clients.cfl_gp import (
     reduced,
     train_and_profile,
 )
-from fedkin.methods.clients.round_record import UNKNOWN
+from fedkin.methods.clients.client_method import UNKNOWN
 
 SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 4, "coordinates": None}
 CLUSTERS = [0, 1, 2, 3, 3, 0, 1, 2, 0]

@@ -11,8 +11,7 @@ import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.methods.clients.client_method import ClientMethod, renumbered
-from fedkin.methods.clients.client_tasks import losses
+from fedkin.methods.clients.client_method import ClientMethod, losses, renumbered
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.nn.descent import Descent
 

@@ -8,8 +8,8 @@ import torch
 import planted
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.clove import CLoVEMethod, clusters_of
-from fedkin.methods.clients.round_record import UNKNOWN
 
 SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 2}
 CLUSTERS = [0, 1, 1, 0, 1, 0]

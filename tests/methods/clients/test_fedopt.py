@@ -7,7 +7,7 @@ from torch import Tensor
 import planted
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod, FedOptState
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 ETA, BETA1, BETA2, TAU = 0.07, 0.8, 0.95, 0.01
 SETTINGS = planted.FULL_BATCH | {

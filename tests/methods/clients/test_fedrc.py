@@ -18,7 +18,7 @@ from fedkin.methods.clients.fedrc import (
     shares_of,
     weigh_and_train,
 )
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "n_clusters": 2}
 CLUSTERS = [0, 1, 1, 0, 1, 0]

@@ -10,6 +10,7 @@ import pictures
 import planted
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.flux import (
     FLUXMethod,
     bend,
@@ -21,8 +22,7 @@ from fedkin.methods.clients.flux import (
     scaled,
     without_small,
 )
-from fedkin.methods.clients.round_record import UNKNOWN
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 SHORT: dict[str, Any] = planted.LEARNING | {"rounds": 4, "warm_up": 2}
 CLUSTERS = [0, 1, 1, 0, 2, 2, 3, 0, 3]

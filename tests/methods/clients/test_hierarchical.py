@@ -10,7 +10,7 @@ import planted
 from fedkin.core import FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.hierarchical import HierarchicalMethod, cut, distances_between
-from fedkin.methods.clients.split_state import Round, SplitState
+from fedkin.methods.clients.update_splits import Round, SplitState
 
 CLUSTERS = [1, 0, 0, 1, 0, 1, 1, 0]
 SETTINGS = planted.LEARNING | {"rounds": 8, "clustering_round": 4}

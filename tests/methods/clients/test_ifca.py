@@ -9,7 +9,7 @@ from fedkin.core import FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.gradient_loss import GradientLossMethod
 from fedkin.methods.clients.ifca import IFCAMethod, _Worst, choose_and_train
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 from fedkin.secure_aggregation.sums import secure
 
 CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]

@@ -12,8 +12,8 @@ import planted
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import payload_bytes
 from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.ladd import LADDMethod, describe_style, low_frequencies, window_shape
-from fedkin.methods.clients.round_record import UNKNOWN
 
 CLASSES, SIDE = 3, 16
 STYLES = [0, 1, 2, 3, 1, 0, 3, 2, 2, 3, 0, 1]

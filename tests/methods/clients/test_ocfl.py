@@ -14,9 +14,7 @@ import planted
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.ocfl import OCFLMethod, OCFLState, temperature
-from fedkin.methods.clients.split_state import Round
-from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import UpdateDistances
+from fedkin.methods.clients.update_splits import Round, UpdateDistances, cosine_distances
 
 CLUSTERS = [1, 0, 0, 2, 1, 2, 0, 1, 2, 0, 2, 1]
 SWAPS = {0: [], 1: [(0, 1), (2, 3)], 2: [(2, 3), (4, 5)]}

@@ -12,8 +12,8 @@ import planted
 from fedkin.core import Client
 from fedkin.core.payload import payload_bytes
 from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.pacfl import PACFLMethod, cut_angles, describe_subspace, vectors_of, without_small
-from fedkin.methods.clients.round_record import UNKNOWN
 
 SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}
 CLUSTERS = [0, 1, 1, 0, 2, 2, 3, 0, 3]

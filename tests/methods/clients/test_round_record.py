@@ -2,7 +2,7 @@ import torch
 
 import planted
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.round_record import round_record
+from fedkin.methods.clients.client_method import round_record
 
 
 def test_the_record_of_a_round():

@@ -10,8 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 import planted
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.sattler import SattlerMethod, SattlerState, bipartition
-from fedkin.methods.clients.split_state import Round
-from fedkin.methods.clients.update_similarities import cosine_distances
+from fedkin.methods.clients.update_splits import Round, cosine_distances
 
 CLUSTERS = [3, 0, 2, 1, 1, 3, 0, 2, 0, 2, 3, 1, 0, 1, 2, 3]
 SETTINGS = planted.LEARNING | {"rounds": 30, "cooldown": 3}

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import cosine_similarity
 
-from fedkin.methods.clients.update_similarities import cosine_distances, cosine_similarities, length_compared, nearest
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients.update_splits import cosine_distances, cosine_similarities, length_compared, nearest
+from fedkin.nn.modules import Classifier
 
 rows = st.lists(st.lists(st.integers(-50, 50), min_size=5, max_size=5), min_size=1, max_size=6)
 
@@ -35,7 +35,7 @@ def test_tiny_and_huge_updates_have_directions_too():
 def test_wide_updates_are_compared_in_parts_without_a_difference(monkeypatch):
     updates = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))
     whole = cosine_similarities(updates)
-    monkeypatch.setattr("fedkin.methods.clients.update_similarities._COLUMNS", 64)
+    monkeypatch.setattr("fedkin.methods.clients.update_splits._COLUMNS", 64)
     assert torch.allclose(cosine_similarities(updates), whole, atol=1e-12)
 
 

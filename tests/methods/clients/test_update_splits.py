@@ -9,9 +9,7 @@ from torch import Tensor
 import planted
 from fedkin.core import Federation
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.methods.clients.split_state import Round, SplitState
-from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import UpdateMethod
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod, cosine_distances
 
 CLUSTERS = [0, 3, 0, 3, 0, 3]
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 import spoiled
 from fedkin.core import Client, Federation, FedkinError
-from fedkin.core.payload import pack
-from fedkin.core.trees import load_tree, save_tree
+from fedkin.core.payload import load_tree, pack, save_tree
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import settle, snapshot

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fedkin.clustering.graph.community_scales import chosen_stability, largest_first, scales_of
 from fedkin.clustering.k_means import k_means
-from fedkin.core.bisection import bisect
+from fedkin.core.seeds import bisect
 
 _BINS, _LEAST_BINS = 1_024, 2.2
 """Bins, and minimum bandwidth in bins: the spectrum of a narrower kernel is cut off, and its ripples would be modes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence, Set
 
 from fedkin.core import Client, Federation, Payload, Task
-from fedkin.core.refusals import Refusal, Unusable
+from fedkin.core.replies import Refusal, Unusable
 from fedkin.data.preparing.encoding.scaling import is_prepared, rescale
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import encode_table

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import LOGARITHMS, Column, Kind, Table
-from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.array_ranges import note_on_new_arrays
 from fedkin.data.preparing.encoding.encoding import TableEncoding

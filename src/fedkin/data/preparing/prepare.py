@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
 from fedkin.core.errors import RefusalError, listing, refuse
-from fedkin.core.refusals import objection
-from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
+from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, objection, one_of
 from fedkin.core.table import LOGARITHMS, MAX_CATEGORIES, Kind
 from fedkin.data.preparing.array_ranges import notes_on_arrays
 from fedkin.data.preparing.column_reports import MIN_MEMBERS

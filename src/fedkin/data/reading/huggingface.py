@@ -12,8 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, no_column
-from fedkin.core.extras import require
+from fedkin.core.errors import FedkinError, no_column, require
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError, encode_labels, lacking_labels, usual_label
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_column
-from fedkin.core.extras import require
+from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_column, require
 from fedkin.core.files import check_room, ending_of
 from fedkin.core.options import toml_text
 from fedkin.core.replies import MAX_NUMBER

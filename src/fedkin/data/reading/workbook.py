@@ -14,8 +14,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedkin.core.errors import FedkinError, listing
-from fedkin.core.extras import require
+from fedkin.core.errors import FedkinError, listing, require
 from fedkin.core.files import check_room
 
 if TYPE_CHECKING:

@@ -12,14 +12,11 @@ from dataclasses import replace
 from flwr.app import Message
 
 from fedkin.core import Federation, FedkinError, Payload, Task
-from fedkin.core.refusals import Refusal
-from fedkin.core.trees import owned, to_bytes
-from fedkin.engines.flower_engine.member import NOWHERE
-from fedkin.engines.flower_engine.roster import Roster
-from fedkin.engines.flower_engine.transport import poll, push
-from fedkin.engines.flower_engine.wire import KEEP, TASK, TYPE, content, in_one_line, read
-from fedkin.engines.site_memory import WatchedSites
-from fedkin.engines.site_request import Request
+from fedkin.core.payload import owned, to_bytes
+from fedkin.core.replies import Refusal
+from fedkin.engines.flower_engine.roster import NOWHERE, Roster
+from fedkin.engines.flower_engine.transport import KEEP, TASK, TYPE, content, in_one_line, poll, push, read
+from fedkin.engines.site import Request, WatchedSites
 
 _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""

@@ -11,10 +11,9 @@ from flwr.clientapp import ClientApp
 from fedkin.core import FedkinError, Payload
 from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError
-from fedkin.core.refusals import failed_there
-from fedkin.engines.flower_engine.wire import HELLO, KEEP, REFUSED, TASK, content, in_one_line, read
-from fedkin.engines.site import Site
-from fedkin.engines.site_request import Request
+from fedkin.core.replies import failed_there
+from fedkin.engines.flower_engine.transport import HELLO, KEEP, REFUSED, TASK, content, in_one_line, read
+from fedkin.engines.site import Request, Site
 
 
 class SiteDataError(FileError):

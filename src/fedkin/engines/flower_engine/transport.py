@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
-from flwr.app import Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
+
+from fedkin.core import FedkinError, Payload
+from fedkin.core.files import room
+from fedkin.core.payload import from_bytes, to_bytes
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.05, 0.5, 1.2
 """Seconds between two polls, at first and at most, and the factor between two pauses without a reply."""
@@ -41,3 +46,77 @@ def poll(
         between(bool(replies))
         pause = _FIRST_PAUSE if replies else min(_LONGEST_PAUSE, _GROWTH * pause)
         time.sleep(min(pause, left))
+
+
+#
+# Encoding of messages for Flower: plain values as strings and numbers, everything else in one safetensors file.
+#
+# A message holds a ConfigRecord ``fedkin`` with strings and numbers, and may hold an ArrayRecord ``payload`` whose
+# one Array is the payload as safetensors with JSON in its header. Nothing in it is ever unpickled, by either side.
+
+
+HELLO, TASK, KEEP, REFUSED = "hello", "task", "keep", "refused"
+"""Kinds of messages to a site: introduce yourself; do a task; save this as your result; you do not take part."""
+
+TYPE = "query"
+"""Flower's message type of all of them; not "train", for which Flower's own mods expect something else."""
+
+_FACTS, _PAYLOAD, _STYPE = "fedkin", "payload", "safetensors"
+
+
+@dataclass(frozen=True)
+class Content:
+    """Content of a message: plain values, and a payload or ``None``.
+
+    `facts` are strings and numbers; the payload is a safetensors file, see `fedkin.core.payload.to_bytes`.
+    """
+
+    facts: dict[str, str | int | float]
+    payload: bytes | None = None
+
+    def tree(self) -> Payload:
+        """Return the payload as a tree; empty if there is none.
+
+        Raises FedkinError if it is not safetensors as fedkin writes them.
+        """
+        tree = {} if self.payload is None else from_bytes(self.payload)
+        if not isinstance(tree, dict):
+            raise FedkinError("The payload is not a dictionary.")
+        return tree
+
+    def text(self, name: str) -> str:
+        """Return a fact that is a string; empty if it is absent or something else."""
+        value = self.facts.get(name, "")
+        return value if isinstance(value, str) else ""
+
+
+def content(payload: Payload | bytes | None = None, **facts: str | int | float) -> RecordDict:
+    """Encode facts and a payload, which may be packed into bytes already, as the content of a message."""
+    records = RecordDict({_FACTS: ConfigRecord(dict(facts))})
+    if payload is not None:
+        data = payload if isinstance(payload, bytes) else to_bytes(payload)
+        records[_PAYLOAD] = ArrayRecord({_PAYLOAD: Array("uint8", (len(data),), _STYPE, data)})
+    return records
+
+
+def read(records: RecordDict) -> Content:
+    """Decode the content of a message that `content` has encoded.
+
+    Raises FedkinError if `content` did not make the records, as with arrays that NumPy would load.
+    """
+    facts, arrays = records.get(_FACTS), records.get(_PAYLOAD)
+    if not isinstance(facts, ConfigRecord) or not isinstance(arrays, ArrayRecord | None):
+        raise FedkinError("It is not one of fedkin's messages.")
+    if arrays is None:
+        return Content(dict(facts))  # type: ignore[arg-type]
+    one = arrays.get(_PAYLOAD)
+    if one is not None and len(one.data) > room():
+        raise FedkinError(f"Its payload has {len(one.data) / 1e9:,.1f} GB, more than this machine has memory for.")
+    if len(arrays) != 1 or one is None or one.stype != _STYPE:
+        raise FedkinError("Its payload is not safetensors, and nothing else is ever opened.")
+    return Content(dict(facts), one.data)  # type: ignore[arg-type]
+
+
+def in_one_line(text: str, maximum: int) -> str:
+    """Return a text from a site on one line of at most `maximum` characters, without control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:maximum]).strip()

@@ -21,9 +21,8 @@ from fedkin.clustering.metrics import (
 )
 from fedkin.core import Federation
 from fedkin.data.population import Population
-from fedkin.methods.clients.client_method import ClientMethodState, SoftState
-from fedkin.methods.clients.round_record import UNKNOWN
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, SoftState
+from fedkin.nn.modules import Classifier
 
 MAX_MODELS = 32
 """With more models than this, none is tried on the common test."""

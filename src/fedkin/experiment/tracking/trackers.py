@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from fedkin.core import FedkinError
-from fedkin.core.extras import require
+from fedkin.core.errors import require
 from fedkin.core.files import read_json, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Status, Timing
 from fedkin.experiment.config import Config

@@ -20,11 +20,17 @@ from fedkin.clustering.matching import matched_labels
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Maybe, is_amount, is_number, updates, whole
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
-from fedkin.methods.clients.client_tasks import training_of
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethod,
+    ClientMethodState,
+    positions,
+    renumbered,
+    round_record,
+    training_of,
+)
 from fedkin.nn.client_stack import descend_all
+from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 MAX_CLUSTERS = 10
@@ -182,7 +188,7 @@ def _with_clients(values: Tensor, count: int) -> Tensor:
     may_hold={"profile": updates(None)},
 )  # fmt: skip
 def train_and_profile(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Train the model as `client_tasks.train` does; also report the coordinates ``places`` of an update.
+    """Train the model as `client_method.train` does; also report the coordinates ``places`` of an update.
 
     They are of an update of the model ``criterion``, if given, otherwise of the trained model's own update.
     """

@@ -7,7 +7,7 @@ same for all methods. A client sends its *update*: the trained model minus the r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,18 +15,155 @@ import torch
 from annotated_types import Ge, Interval, Len
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Payload, State
-from fedkin.core.contract import check_labels
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task, task
 from fedkin.core.method import Count, Positive, display_name, refuse_unused
-from fedkin.core.replies import reals
+from fedkin.core.replies import candidates, is_amount, is_classes, is_number, is_shape, reals, updates
+from fedkin.core.seeds import uniform
+from fedkin.core.steps import check_labels
 from fedkin.data.reading.arrays import common_shape
-from fedkin.methods.clients.client_tasks import describe, labels_of, losses, lowest_loss, train
-from fedkin.methods.clients.round_record import UNKNOWN
 from fedkin.nn import choose
 from fedkin.nn.aggregation import Aggregation, Means
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.descent import Descent
-from fedkin.secure_aggregation.sums import check_enough
+from fedkin.nn.modules import Classifier
+from fedkin.nn.network_forms import CLASSIFIER, DESCENT
+from fedkin.secure_aggregation.client_tasks import Term
+from fedkin.secure_aggregation.sums import check_enough, summed
+
+# Tasks of clients that all methods of clustered federated learning share.
+
+
+@client_task(takes={}, holds={"shape": is_shape, "classes": is_classes})
+def describe(client: Client, payload: Payload) -> Payload:
+    """Report the shape of a sample and the number of classes, one more than the largest label; 0 without labels."""
+    return {"shape": list(client.x.shape[1:]), "classes": 0 if client.y is None else int(client.y.max()) + 1}
+
+
+@task(
+    takes={"module": CLASSIFIER, "model": updates("size"), "training": DESCENT},
+    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+)
+def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Train the model on the client's data; report the update, the number of samples and the training loss."""
+    pairs = zip(clients, payloads, strict=True)
+    return trained_updates([training_of(client, payload, payload["model"]) for client, payload in pairs])
+
+
+def trained_updates(jobs: Sequence[Job]) -> list[Payload]:
+    """Train, and return for each job the update, the number of samples and the training loss."""
+    return [
+        {"update": model.sub_(job.start), "samples": len(job.x), "loss": loss}
+        for job, (model, loss) in zip(jobs, descend_all(jobs), strict=True)
+    ]
+
+
+def training_of(client: Client, payload: Payload, start: Tensor) -> Job:
+    """Return the job of training a model on all of the client's data, as ``module`` and ``training`` say."""
+    classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
+    return Job(classifier, start, client.x, labels_of(client), client.rng, descent)
+
+
+@client_task(
+    takes={"module": CLASSIFIER, "models": candidates("models", "size")}, holds={"losses": reals(None, minimum=0)}
+)
+def losses(client: Client, payload: Payload) -> Payload:
+    """Report the mean loss of each model ``(K, size)`` on all of the client's data, as ``losses`` ``(K,)``."""
+    classifier, y = Classifier.of(payload["module"]), labels_of(client)
+    return {"losses": torch.tensor([classifier.loss(model, client.x, y) for model in payload["models"]])}
+
+
+def lowest_loss(losses: Tensor) -> int:
+    """Return the index of the lowest of `losses` ``(K,)``; a model that has diverged, whose loss is NaN, comes last."""
+    return int(losses.nan_to_num(nan=torch.inf).argmin())
+
+
+def labels_of(client: Client) -> Tensor:
+    """Return the client's labels.
+
+    Raises FedkinError if it has none.
+    """
+    if client.y is None:
+        raise FedkinError(
+            f"Client {client.id} has no labels; a method of clustered federated learning needs them.", public=True
+        )
+    return client.y
+
+
+def filling_of(client: Client, key: str, rows: int, width: int) -> Tensor:
+    """Return random values ``(rows, width)`` that stand for the classes a client lacks; they are drawn once and kept.
+
+    They must stay unknown to the server, which would otherwise learn which classes are missing.
+    """
+    known = client.state.get(key)
+    return uniform((rows, width), client.noise, torch.float32) if known is None else known
+
+
+def means_by_class(client: Client, filling: Tensor, describe: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the mean feature vector of every class ``(classes, width)``; classes without samples get their `filling`.
+
+    Later classes, which no client had when clusters were formed, are left out.
+    """
+    means, y = filling.clone(), labels_of(client)
+    for label in y.unique().tolist():
+        if label < len(means):
+            means[label] = describe(client.x[y == label]).mean(0)
+    return means
+
+
+# Record of a round, common to all methods of clustered federated learning.
+
+
+UNKNOWN = -1
+"""Label of a client whose cluster is not known yet."""
+
+
+@dataclass(frozen=True)
+class Participation:
+    """Clients that replied in a round, in order of id, and their training losses.
+
+    `loss` is the mean of these clients; `losses` are by client, empty with secure sums.
+    """
+
+    answered: list[int]
+    loss: float | None
+    losses: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def each(cls, losses: Mapping[int, float]) -> Participation:
+        """Return the participation of the clients with these losses."""
+        return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
+
+
+def round_record(
+    fed: Federation,
+    participation: Participation | Mapping[int, float],
+    labels: Tensor,
+    *,
+    missing: Mapping[int, str] | None = None,
+    **values: Any,
+) -> Record:
+    """Return the record of a round, with the values that all methods of this family report.
+
+    `missing` are the clients missing in earlier exchanges of the round; those of the last one are added.
+
+    ``loss``: mean training loss over the clients that replied; ``losses``: the same by client; ``clusters``: the number
+    of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
+    each client, -1 where it is unknown or the client has not joined yet.
+    """
+    participation = participation if isinstance(participation, Participation) else Participation.each(participation)
+    labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
+    known = labels[labels >= 0]
+    sizes = known.bincount().tolist()
+    common = {
+        "loss": participation.loss,
+        "clusters": sum(size > 0 for size in sizes),
+        "sizes": sizes,
+        "labels": labels.tolist(),
+        "losses": {str(client): loss for client, loss in participation.losses.items()},
+    }
+    away = dict(sorted(({**missing} | fed.missing).items())) if missing else dict(fed.missing)
+    return Record(answered=participation.answered, missing=away, values=common | values)
+
 
 NotNegative = Annotated[float, Ge(0)]
 PositiveFraction = Annotated[float, Interval(gt=0, le=1)]
@@ -88,7 +225,7 @@ class ClientMethod(Method[Any]):
     proximal : float
         FedProx's mu, 0 for none (Li et al. 2020).
     recipe : str or None
-        Dotted path ``package.module:recipe`` of a `fedkin.nn.recipes.Recipe`: an optimiser in place of `optimizer`,
+        Dotted path ``package.module:recipe`` of a `fedkin.nn.descent.Recipe`: an optimiser in place of `optimizer`,
         and augmentation.
     weighting : {"samples", "clients"}
         Whether updates are weighted by the client's number of samples, or equally.
@@ -193,11 +330,11 @@ class ClientMethod(Method[Any]):
     def trained(
         self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]
     ) -> Iterator[tuple[int, Payload]]:
-        """Have clients train `starts`, their models by client; yield (client, reply of `client_tasks.train`)."""
+        """Have clients train `starts`, their models by client; yield (client, reply of `client_method.train`)."""
         return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor], **more: Any) -> dict[int, Payload]:
-        """Return payloads of `client_tasks.train` by client; clients that start from the same model share one."""
+        """Return payloads of `client_method.train` by client; clients that start from the same model share one."""
         common = {"module": state.module, "training": dataclasses.asdict(self.descent(state.steps)), **more}
         by_model = {model.data_ptr(): common | {"model": model} for model in starts.values()}
         return {client: by_model[model.data_ptr()] for client, model in starts.items()}
@@ -297,3 +434,44 @@ def renumbered(labels: Sequence[int]) -> list[int]:
     """Return `labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
     numbers: dict[int, int] = {}
     return [numbers.setdefault(label, len(numbers)) for label in labels]
+
+
+# Training of every cluster's model by its clients, in the open or so that the server learns one sum per cluster.
+
+
+def train_clusters(
+    method: ClientMethod, fed: Federation, state: ClientMethodState, clusters: Mapping[int, int], means: Means
+) -> Participation:
+    """Have clients train the models of their `clusters`, given by client, and add their updates to `means`.
+
+    Where only sums over clients may be known, the secure sum of each cluster's updates is added, and no client's loss
+    is known. `method` defines how clients train, and the weight of an update. Raises FedkinError if a cluster has no
+    model.
+    """
+    models = list(state.models)
+    if clusters and not 0 <= min(clusters.values()) <= max(clusters.values()) < len(models):
+        raise FedkinError(
+            f"{type(method).__name__} has numbers {min(clusters.values())} to {max(clusters.values())} in its state's "
+            f"labels; they should be from 0 to {len(models) - 1}, the last of its models."
+        )
+    starts = {client: models[cluster] for client, cluster in clusters.items()}
+    if not fed.secure_sums:
+        return Participation.each(method.add_each(means, method.trained(fed, state, starts), clusters))
+    by = "samples" if method.weighting == "samples" else None
+    terms = [Term("update", (state.models.shape[1],), by), Term("samples"), Term("loss")]
+    sums = summed(fed, train, method.training(state, starts), terms, clusters)
+    for cluster, sum_ in sums.items():
+        weight = float(sum_.totals["samples"]) if by else float(len(sum_.clients))
+        means.add(cluster, sum_.totals["update"] / weight, weight)
+    answered = sorted(client for sum_ in sums.values() for client in sum_.clients)
+    loss = float(sum(sum_.totals["loss"] for sum_ in sums.values())) / len(answered) if answered else None
+    return Participation(answered, loss)
+
+
+def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> None:
+    """Raise FedkinError if several models are the same in all but `shared_layers`; `instead` says what helps."""
+    models = state.models[:, Classifier.of(state.module).leading(shared_layers) :]
+    if len(models) > 1 and models.shape[1] > 0 and bool((models == models[0]).all()):
+        raise FedkinError(
+            f"All {len(models)} models start with the same weights, so clients cannot choose among them; {instead}."
+        )

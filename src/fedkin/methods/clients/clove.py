@@ -12,9 +12,14 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.matching import cheapest_matching
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
-from fedkin.methods.clients.cluster_training import train_clusters
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethod,
+    ClientMethodState,
+    positions,
+    round_record,
+    train_clusters,
+)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,13 @@ from typing import Any, ClassVar
 import torch
 
 from fedkin.core import Federation, Record
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
-from fedkin.methods.clients.cluster_training import train_clusters
-from fedkin.methods.clients.round_record import Participation, round_record
+from fedkin.methods.clients.client_method import (
+    ClientMethod,
+    ClientMethodState,
+    Participation,
+    round_record,
+    train_clusters,
+)
 from fedkin.nn.aggregation import Means
 
 

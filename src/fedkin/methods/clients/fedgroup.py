@@ -13,9 +13,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
-from fedkin.methods.clients.split_state import Round, SplitState
-from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import OneSplitMethod
+from fedkin.methods.clients.update_splits import OneSplitMethod, Round, SplitState, cosine_distances
 
 _SHORTEST = 1e-12
 

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from fedkin.core import Federation, Record
 from fedkin.core.method import Positive
-from fedkin.methods.clients.client_method import ClientMethodState
+from fedkin.methods.clients.client_method import ClientMethodState, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.methods.clients.round_record import round_record
-from fedkin.nn.classifier import Classifier
+from fedkin.nn.modules import Classifier
 
 Decay = Annotated[float, Interval(ge=0, lt=1)]
 

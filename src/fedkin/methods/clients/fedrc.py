@@ -21,12 +21,17 @@ from torch.nn.functional import cross_entropy, one_hot
 from fedkin.core import Client, Federation, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Array, is_amount, is_number, updates
-from fedkin.methods.clients.client_method import ClientMethod, SoftState, positions
-from fedkin.methods.clients.client_tasks import labels_of, training_of
-from fedkin.methods.clients.cluster_training import check_differ
-from fedkin.methods.clients.round_record import round_record
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients.client_method import (
+    ClientMethod,
+    SoftState,
+    check_differ,
+    labels_of,
+    positions,
+    round_record,
+    training_of,
+)
 from fedkin.nn.client_stack import Job, descend_all
+from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 _RAREST = 1e-6

@@ -13,9 +13,15 @@ from fedkin.clustering.k_means import kmeans_plusplus_seeds
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethod,
+    ClientMethodState,
+    positions,
+    renumbered,
+    round_record,
+)
+from fedkin.nn.modules import Classifier
 
 
 @dataclass(frozen=True)

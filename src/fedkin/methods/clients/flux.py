@@ -23,13 +23,11 @@ from fedkin.clustering.nearest_means import joined
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import reals, updates
-from fedkin.methods.clients.client_method import ClientMethod, renumbered
-from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, labels_of, renumbered, round_record
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
-from fedkin.methods.clients.round_record import UNKNOWN, round_record
-from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent
+from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER
 
 _ABSENT = -1.0

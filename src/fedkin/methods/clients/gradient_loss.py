@@ -24,10 +24,15 @@ from fedkin.core.replies import (
     updates,
     within,
 )
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
-from fedkin.methods.clients.client_tasks import labels_of, lowest_loss
-from fedkin.methods.clients.round_record import round_record
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients.client_method import (
+    ClientMethod,
+    ClientMethodState,
+    labels_of,
+    lowest_loss,
+    positions,
+    round_record,
+)
+from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, MANY
 
 

@@ -13,9 +13,13 @@ from torch import Tensor
 from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
-from fedkin.methods.clients.split_state import Round, SplitState
-from fedkin.methods.clients.update_similarities import cosine_distances, cosine_similarities
-from fedkin.methods.clients.update_splits import OneSplitMethod
+from fedkin.methods.clients.update_splits import (
+    OneSplitMethod,
+    Round,
+    SplitState,
+    cosine_distances,
+    cosine_similarities,
+)
 
 Distance = Literal["cosine", "euclidean", "manhattan", "similarity"]
 Linkage = Literal["average", "complete", "single", "ward"]

@@ -14,13 +14,20 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
-from fedkin.methods.clients.client_tasks import labels_of, training_of
-from fedkin.methods.clients.cluster_training import check_differ, train_clusters
-from fedkin.methods.clients.round_record import Participation, round_record
+from fedkin.methods.clients.client_method import (
+    ClientMethod,
+    ClientMethodState,
+    Participation,
+    check_differ,
+    labels_of,
+    positions,
+    round_record,
+    train_clusters,
+    training_of,
+)
 from fedkin.nn.aggregation import Means
-from fedkin.nn.classifier import Classifier
 from fedkin.nn.client_stack import Job, descend_all
+from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 

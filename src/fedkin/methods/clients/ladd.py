@@ -24,8 +24,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
 from fedkin.core.seeds import draw_seed
-from fedkin.methods.clients.client_method import renumbered
-from fedkin.methods.clients.client_tasks import filling_of, means_by_class
+from fedkin.methods.clients.client_method import filling_of, means_by_class, renumbered
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 

@@ -14,9 +14,7 @@ from fedkin.clustering import from_distances
 from fedkin.core import Federation, State
 from fedkin.core.method import Count, Fraction, refuse_unused
 from fedkin.methods.clients.client_method import PositiveFraction
-from fedkin.methods.clients.split_state import Round, SplitState
-from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import UpdateDistances, UpdateMethod
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod, cosine_distances
 
 _BY_KMEANS = 3
 """Number of clusters by k-means if none is given: as many as the paper's scenarios have."""

@@ -22,11 +22,9 @@ from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
-from fedkin.methods.clients.client_method import renumbered
-from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.methods.clients.client_method import UNKNOWN, labels_of, renumbered
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, reported
-from fedkin.methods.clients.round_record import UNKNOWN
 
 AngleLinkage = Literal["average", "complete", "single"]
 

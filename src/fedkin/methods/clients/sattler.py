@@ -16,11 +16,8 @@ from sklearn.cluster import AgglomerativeClustering
 from torch import Tensor
 
 from fedkin.core import Federation, Record
-from fedkin.methods.clients.client_method import NotNegative
-from fedkin.methods.clients.client_tasks import losses
-from fedkin.methods.clients.split_state import Round, SplitState
-from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import UpdateDistances, UpdateMethod
+from fedkin.methods.clients.client_method import NotNegative, losses
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod, cosine_distances
 
 SattlerLinkage = Literal["complete", "single"]
 

@@ -41,7 +41,7 @@ from fedkin.features.kept_features import own_features
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, own_count, reasons
 from fedkin.nn.network_forms import MANY
-from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
 
 _MIN_SUPPORT = 0.5

@@ -1,9 +1,9 @@
 """PPFC-GAN: federated deep clustering by generative networks (Yan, Liu, Qi and Zhang 2022).
 
 Every client trains a generative network and sends samples that it generates, as in SDA-FC. The server trains a deep
-clustering network on them (`fedkin.nn.dcn`), and clients assign their own samples by its codes. There is no public
-code, and CCFC's paper, which uses the method as a baseline, gives no settings; those of the deep clustering network are
-ours.
+clustering network on them (`fedkin.nn.deep_clustering`), and clients assign their own samples by its codes. There is no
+public code, and CCFC's paper, which uses the method as a baseline, gives no settings; those of the deep clustering
+network are ours.
 
 **Synthetic samples leave the clients**, see `synthetic_samples`.
 """
@@ -25,7 +25,7 @@ from fedkin.core.method import Count, Positive
 from fedkin.core.replies import is_count, reals, updates
 from fedkin.methods.samples.sample_method import assign_samples, broadcast, checked_result
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
-from fedkin.nn.dcn import DeepClustering, DeepEncoder
+from fedkin.nn.deep_clustering import DeepClustering, DeepEncoder
 from fedkin.nn.network_forms import DEEP_ENCODER
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, PositiveInt,
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_tables
-from fedkin.core.validation import validation_sentence
+from fedkin.core.options import validation_sentence
 from fedkin.experiment.sections import STRICT
 from fedkin.studies.reproduce.measures import check
 from fedkin.studies.reproduce.verdict import printed

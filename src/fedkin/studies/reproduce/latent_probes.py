@@ -19,8 +19,8 @@ from fedkin.engines.local import one_thread
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import open_federation
 from fedkin.experiment.run_folder import run_config
-from fedkin.methods.samples.ccfc import ccfc_tasks
-from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
+from fedkin.methods.samples.ccfc import ccfc
+from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import describe_clients
 
 _OF_A_CLASS = 100
@@ -82,7 +82,7 @@ def _after_another_round(method: Any, result: Mapping[str, Any], fed: Federation
         "n_clusters": method.n_clusters, "restarts": 1, "training": training, "unit": describe_clients(fed).unit,
         "guided": False,
     }  # fmt: skip
-    replies = fed.ask(ccfc_tasks.learn_clusters, fed.all(**payload))
+    replies = fed.ask(ccfc.learn_clusters, fed.all(**payload))
     return [replies[client]["model"] for client in sorted(replies)]
 
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import Client
-from fedkin.core.payload import pack, unpack
+from fedkin.core.payload import owned, pack, unpack
 from fedkin.core.table import Column, Table
-from fedkin.core.trees import owned
 from fedkin.data.preparing.preparation import remember
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, cluster_cells, profile_clusters, reportable

@@ -11,10 +11,10 @@ import pictures
 import planted
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.embedding.class_sums import ClassSums
-from fedkin.methods.clients.embedding.class_sums_tasks import (
+from fedkin.methods.clients.embedding.class_sums import (
     COUNTED,
     SENSITIVITY,
+    ClassSums,
     class_sums_of,
     send_class_sums,
     send_code_total,

@@ -12,9 +12,9 @@ import planted
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import payload_bytes
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.embedding import embedding_tasks
+from fedkin.methods.clients.client_method import UNKNOWN
+from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
-from fedkin.methods.clients.round_record import UNKNOWN
 
 BITS = 20 * pictures.CLASSES
 TRAINING = pictures.TRAINING | {"rounds": 2}
@@ -27,7 +27,7 @@ def true_messages(done: planted.Run) -> torch.Tensor:
     state, made = done.states[0], []
     for client in done.fed.clients.values():
         found = done.result | {"flip": 0.0}
-        bits, _ = embedding_tasks.true_bits(copy.copy(client), found | {"vector": done.states[-1].vector})
+        bits, _ = embedding.true_bits(copy.copy(client), found | {"vector": done.states[-1].vector})
         assert bits.shape == (state.segments, 20)
         made.append(bits.flatten())
     return torch.stack(made)

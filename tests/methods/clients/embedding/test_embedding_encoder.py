@@ -11,7 +11,7 @@ import planted
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.embedding import embedding_tasks
+from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
 from fedkin.nn.encoder import Encoder, Pretrained
 
@@ -55,7 +55,7 @@ def test_a_round_of_pre_training_is_federated_averaging_of_the_encoder():
     after, record = method.step(fed, state)
     for site in clients:
         site.rng = derive_generator(4, "client", site.id, fed.exchange)
-    replies = embedding_tasks.train_encoder.run(clients, [payload] * 4)
+    replies = embedding.train_encoder.run(clients, [payload] * 4)
     expected = sum(len(site) * reply["update"] for site, reply in zip(clients, replies, strict=True)) / 70
     assert torch.allclose(after.vector - state.vector, expected, atol=1e-7)
     assert record.values["reconstruction"] == pytest.approx(sum(reply["loss"] for reply in replies) / 4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pictures
 from fedkin.core import Client, FedkinError, Task
 from fedkin.core.payload import payload_bytes
-from fedkin.methods.clients.embedding import embedding_tasks as tasks
+from fedkin.methods.clients.embedding import embedding as tasks
 from fedkin.methods.clients.ladd import describe_style
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.encoder import Encoder

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.methods.clients.embedding.flipped_bits import matched, matched_to
+from fedkin.methods.clients.embedding.embedding import matched, matched_to
 
 SEGMENTS, WIDTH = 5, 24
 

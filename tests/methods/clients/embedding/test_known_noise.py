@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from fedkin.core import FedkinError
-from fedkin.methods.clients.embedding import known_noise
-from fedkin.methods.clients.embedding.class_sums_tasks import COUNTED
-from fedkin.methods.clients.embedding.known_noise import ClassMeans, cluster_class_means, nearest_by_class_means
+from fedkin.methods.clients.embedding import class_sums
+from fedkin.methods.clients.embedding.class_sums import COUNTED, ClassMeans, cluster_class_means, nearest_by_class_means
 
 CLASSES, WIDTH = 4, 6
 
@@ -98,6 +97,6 @@ def test_a_message_belongs_to_the_cluster_with_its_classes_and_means():
 
 
 def test_more_clients_than_their_pairs_fit_in_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(known_noise, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(class_sums, "MAX_CLIENTS", 3)
     with pytest.raises(FedkinError, match="There are 4 messages of sums to cluster; at most 3 can be"):
         found(planted([0, 0, 1, 1]))

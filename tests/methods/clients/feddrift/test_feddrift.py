@@ -9,9 +9,17 @@ import torch
 import planted
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.feddrift.feddrift import FedDriftMethod, FedDriftState, distances_of, errors_between, merges
-from fedkin.methods.clients.feddrift.feddrift_tasks import HELD_OUT, judge, train_on_kept
-from fedkin.methods.clients.round_record import UNKNOWN
+from fedkin.methods.clients.client_method import UNKNOWN
+from fedkin.methods.clients.feddrift import (
+    HELD_OUT,
+    FedDriftMethod,
+    FedDriftState,
+    distances_of,
+    errors_between,
+    judge,
+    merges,
+    train_on_kept,
+)
 
 SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "period": 2, "local_steps": 20}
 CLUSTERS = [0, 1, 1, 0, 2, 2, 3, 0, 3]

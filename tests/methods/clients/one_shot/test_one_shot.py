@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import planted
 from fedkin.core import FedkinError
+from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.one_shot.one_shot import circles
-from fedkin.methods.clients.round_record import UNKNOWN
 from one_message import CLUSTERS, SETTINGS, SWAPS, OneMessage, Watched, clustered, make_clients, mean_step, steps
 
 

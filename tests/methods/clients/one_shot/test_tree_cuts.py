@@ -15,8 +15,7 @@ from torch import Tensor
 
 from fedkin.clustering import ward
 from fedkin.methods.clients.one_shot import tree_cuts
-from fedkin.methods.clients.one_shot.threshold_search import admissible, tried_thresholds
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, admissible, cluster, tried_thresholds
 
 
 def rng(seed: int = 0) -> torch.Generator:

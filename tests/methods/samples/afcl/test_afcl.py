@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.afcl.afcl import (
+from fedkin.methods.samples.afcl import (
     AFCLMethod,
     AFCLState,
     _balanced,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core import Client
-from fedkin.methods.samples.afcl.group_means import groups_of, propose_seeds, send_group_means
+from fedkin.methods.samples.afcl import groups_of, propose_seeds, send_group_means
 
 SEEDS = torch.tensor([[0.0, 0.0], [1.0, 1.0], [8.0, 8.0]])
 ASK = {"features": "raw", "members": 3, "seeds": SEEDS, "lowest": torch.zeros(2), "span": torch.ones(2)}

@@ -6,8 +6,13 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for, blurred
-from fedkin.methods.samples.ccfc.pillow_augmentation import PillowAugmentation, drawn_crops
+from fedkin.methods.samples.ccfc.augmentation import (
+    Augmentation,
+    PillowAugmentation,
+    augmentation_for,
+    blurred,
+    drawn_crops,
+)
 
 STILL = Augmentation(crop=1.0, turn=0.0, blur=0.0)
 

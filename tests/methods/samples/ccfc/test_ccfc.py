@@ -10,12 +10,10 @@ from torch.nn.functional import normalize
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import Client, Federation, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.ccfc import ccfc_tasks
-from fedkin.methods.samples.ccfc.augmentation import augmentation_for
-from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, SCFCMethod
-from fedkin.methods.samples.ccfc.ccfc_tasks import initial_model
-from fedkin.methods.samples.ccfc.contrastive_training import Contrastive
-from fedkin.methods.samples.ccfc.pillow_augmentation import PillowAugmentation
+from fedkin.methods.samples.ccfc import ccfc
+from fedkin.methods.samples.ccfc.augmentation import PillowAugmentation, augmentation_for
+from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, SCFCMethod, initial_model
+from fedkin.methods.samples.ccfc.contrastive import Contrastive
 
 TINY: dict[str, Any] = {
     "n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 8, "latent": 6, "restarts": 2
@@ -256,7 +254,7 @@ def test_clusters_of_the_largest_cosine_are_counted_through_all_networks():
     target = network.latents(models[1], x)[2:3]
     centroids = [torch.zeros(3, 6), torch.cat([torch.zeros(1, 6), target])]
     result = {"network": network.spec(), "models": models, "centroids": centroids}
-    assert int(ccfc_tasks.predict_nearest(result, x)[2]) == 4
+    assert int(ccfc.predict_nearest(result, x)[2]) == 4
 
 
 def test_clusters_of_kin_graph_guide_what_is_learned(monkeypatch):
@@ -284,9 +282,9 @@ def test_a_client_without_clusters_of_kin_graph_learns_from_the_nearest_centroid
     nearest = (latents @ centroids.T).argmax(1)
     for guided in (True, False):
         payload = {"guided": guided, "centroids": centroids}
-        assert torch.equal(ccfc_tasks._clusters(client, latents, payload), nearest)
+        assert torch.equal(ccfc._clusters(client, latents, payload), nearest)
     client.state["kingraph_clusters"] = torch.zeros(24, dtype=torch.int64)
-    assert not ccfc_tasks._clusters(client, latents, {"guided": True, "centroids": centroids}).any()
+    assert not ccfc._clusters(client, latents, {"guided": True, "centroids": centroids}).any()
 
 
 def test_a_client_alone_has_no_clusters_of_all():

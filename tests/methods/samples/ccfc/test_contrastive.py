@@ -7,6 +7,7 @@ from torch.nn.functional import cosine_similarity, one_hot
 
 from fedkin.core import FedkinError
 from fedkin.methods.samples.ccfc.contrastive import (
+    Contrastive,
     ContrastiveNetwork,
     Design,
     cluster_contrast,
@@ -14,7 +15,6 @@ from fedkin.methods.samples.ccfc.contrastive import (
     model_contrast,
     negative_cosine,
 )
-from fedkin.methods.samples.ccfc.contrastive_training import Contrastive
 
 
 def test_the_network_for_mnist_is_that_of_the_authors_code():

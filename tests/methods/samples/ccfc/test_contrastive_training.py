@@ -9,14 +9,15 @@ from torch.nn.functional import cosine_similarity, one_hot
 
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import (
+    Contrastive,
     ContrastiveNetwork,
+    ContrastiveTraining,
     Design,
     cluster_contrast,
     mean_correlation,
     negative_cosine,
 )
-from fedkin.methods.samples.ccfc.contrastive_training import Contrastive, ContrastiveTraining
-from fedkin.nn.optimisers import AdamMoments
+from fedkin.nn.descent import AdamMoments
 from fedkin.nn.resident import vector_of
 
 SMALL = Design((1, 8, 8), latent=6, projector_units=7, predictor_units=5).decided()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 from torch import Tensor
 
-from fedkin.methods.samples.ccfc.pillow_augmentation import (
+from fedkin.methods.samples.ccfc.augmentation import (
     PillowAugmentation,
-    blurred,
+    blurred_pixels,
     crop_boxes,
     cropped,
     drawn_crops,
@@ -88,7 +88,7 @@ def test_turns_are_pillows(height, width, seed, angles):
 def test_blur_is_pillows(height, width, seed, radii):
     pixels = images(len(radii), height, width, seed)
     theirs = [opened(one).filter(ImageFilter.GaussianBlur(radius)) for one, radius in zip(pixels, radii, strict=True)]
-    assert same(blurred(pixels, torch.tensor(radii)), theirs)
+    assert same(blurred_pixels(pixels, torch.tensor(radii)), theirs)
 
 
 @pytest.mark.parametrize(("height", "width"), [(28, 28), (8, 8), (20, 33)])

@@ -6,11 +6,10 @@ import torch
 from fedkin.core import Client
 from fedkin.core.payload import pack, unpack
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.fedcref import candidate_clusters
+from fedkin.methods.samples.fedcref import fedcref_state
 from fedkin.methods.samples.fedcref.association import by_scored_pairs
-from fedkin.methods.samples.fedcref.candidate_clusters import PairScores, candidate_pairs, profiles_of
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
+from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, PairScores, candidate_pairs, profiles_of
 
 SWIFT = FedCRefMethod(rounds=1, min_steps=8, local_epochs=1, max_iterations=2, hidden=(4, 2), candidates=1)
 
@@ -107,7 +106,7 @@ def test_clusters_are_found_and_clients_get_no_other_models(rule, monkeypatch):
 
 def test_few_models_are_under_way_at_once(monkeypatch):
     whole = run(SWIFT, LocalFederation(blobs(), seed=0), steps=1)
-    monkeypatch.setattr(candidate_clusters, "UNDER_WAY", 1)
+    monkeypatch.setattr(fedcref_state, "UNDER_WAY", 1)
     fed = LocalFederation(blobs(), seed=0)
     parts = run(SWIFT, fed, steps=1)
     assert fed.exchange > 10

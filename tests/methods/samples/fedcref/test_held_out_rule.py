@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.seeds import derive_generator
-from fedkin.methods.samples.fedcref import held_out_rule
-from fedkin.nn.stacked_autoencoder import Autoencoder
+from fedkin.methods.samples.fedcref import association
+from fedkin.nn.stack import Autoencoder
 
 
 def planted(kinds, clients, rng, same=0.55, other=0.95, noise=0.03):
@@ -22,7 +22,7 @@ def as_partition(clusters):
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
 def test_halves_are_even_within_every_cluster(labels):
     labels = torch.tensor(labels)
-    halves = held_out_rule.split_halves(labels, derive_generator(0))
+    halves = association.split_halves(labels, derive_generator(0))
     for cluster in labels.unique():
         inside = halves[labels == cluster]
         assert 0 <= (inside == 0).sum() - (inside == 1).sum() <= 1
@@ -32,7 +32,7 @@ def test_a_sample_is_never_judged_by_a_model_of_its_own_half():
     model = Autoencoder((4, 3, 2))
     pairs = model.initial([derive_generator(0, k) for k in range(6)]).unflatten(0, (3, 2))
     x, halves = torch.rand(5, 4, generator=derive_generator(1)), torch.tensor([0, 1, 0, 1, 1])
-    errors = held_out_rule.held_out_errors(model, pairs, x, halves)
+    errors = association.held_out_errors(model, pairs, x, halves)
     for n in range(5):
         torch.testing.assert_close(errors[:, n], model.errors(pairs[:, 1 - halves[n]], x[n : n + 1])[:, 0])
 
@@ -40,7 +40,7 @@ def test_a_sample_is_never_judged_by_a_model_of_its_own_half():
 def test_held_out_rows_are_few_and_come_from_both_halves():
     labels = torch.tensor([0] * 300 + [1] * 3)
     halves = torch.arange(303) % 2
-    rows = held_out_rule.held_out_rows(labels, halves)
+    rows = association.held_out_rows(labels, halves)
     assert (labels[rows] == 0).sum() == 100
     assert (halves[rows][labels[rows] == 0] == 0).sum() == 50
     assert (labels[rows] == 1).sum() == 3
@@ -48,7 +48,7 @@ def test_held_out_rows_are_few_and_come_from_both_halves():
 
 def test_shares_count_losses_and_half_of_ties():
     own, foreign = torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([[2.0, 2.0, 0.5, 1.0]])
-    losses = held_out_rule.loss_rates(own, foreign, torch.tensor([0, 0, 1, 1]), 2)
+    losses = association.loss_rates(own, foreign, torch.tensor([0, 0, 1, 1]), 2)
     assert losses.tolist() == [[1.0], [0.25]]
 
 
@@ -56,42 +56,42 @@ def test_shares_count_losses_and_half_of_ties():
 def test_planted_clusters_are_found_in_any_order(seed, order):
     kinds, clients = np.array([0, 1, 2] * 4), np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
     losses = planted(kinds, clients, np.random.default_rng(seed))
-    clusters, cut = held_out_rule.match_by_linkage(losses, clients.tolist())
+    clusters, cut = association.match_by_linkage(losses, clients.tolist())
     assert as_partition(clusters) == {frozenset(np.flatnonzero(kinds == kind)) for kind in range(3)}
-    shuffled, other_cut = held_out_rule.match_by_linkage(losses[np.ix_(order, order)], clients[order].tolist())
+    shuffled, other_cut = association.match_by_linkage(losses[np.ix_(order, order)], clients[order].tolist())
     assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(clusters)
     assert cut == pytest.approx(other_cut)
 
 
 def test_clusters_largest_client_share_never_join():
-    clusters, _ = held_out_rule.match_by_linkage(np.full((4, 4), 0.5), [0, 0, 1, 1])
+    clusters, _ = association.match_by_linkage(np.full((4, 4), 0.5), [0, 0, 1, 1])
     assert all(len({[0, 0, 1, 1][a] for a in members}) == len(members) for members in clusters)
     assert [len(members) for members in clusters] == [2, 2]
-    clusters, _ = held_out_rule.match_by_linkage(np.full((300, 300), 0.5), [a // 100 for a in range(300)])
+    clusters, _ = association.match_by_linkage(np.full((300, 300), 0.5), [a // 100 for a in range(300)])
     assert [len(members) for members in clusters] == [3] * 100
 
 
 def test_a_true_singleton_stays_alone():
     kinds, clients = [0, 1, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]
-    clusters, _ = held_out_rule.match_by_linkage(planted(kinds, clients, np.random.default_rng(0)), clients)
+    clusters, _ = association.match_by_linkage(planted(kinds, clients, np.random.default_rng(0)), clients)
     assert as_partition(clusters) == {frozenset({0, 2, 4}), frozenset({1, 5}), frozenset({3})}
 
 
 def test_one_cluster_only():
-    clusters, _ = held_out_rule.match_by_linkage(planted([0] * 8, range(8), np.random.default_rng(0)), list(range(8)))
+    clusters, _ = association.match_by_linkage(planted([0] * 8, range(8), np.random.default_rng(0)), list(range(8)))
     assert as_partition(clusters) == {frozenset(range(8))}
 
 
 def test_strangers_only():
-    clusters, _ = held_out_rule.match_by_linkage(planted(range(8), range(8), np.random.default_rng(0)), list(range(8)))
+    clusters, _ = association.match_by_linkage(planted(range(8), range(8), np.random.default_rng(0)), list(range(8)))
     assert all(len(members) == 1 for members in clusters)
 
 
 def test_pairs_nobody_could_ask_are_no_evidence_of_kinship():
-    clusters, _ = held_out_rule.match_by_linkage(np.full((3, 3), np.nan), [0, 1, 2])
+    clusters, _ = association.match_by_linkage(np.full((3, 3), np.nan), [0, 1, 2])
     assert [len(members) for members in clusters] == [1, 1, 1]
-    assert held_out_rule.match_by_linkage(np.zeros((1, 1)), [0])[0] == [[0]]
-    assert held_out_rule.match_by_linkage(np.zeros((0, 0)), [])[0] == []
+    assert association.match_by_linkage(np.zeros((1, 1)), [0])[0] == [[0]]
+    assert association.match_by_linkage(np.zeros((0, 0)), [])[0] == []
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_pairs_nobody_could_ask_are_no_evidence_of_kinship():
     [([], 0.6, 0.8), ([0.5, 0.55, 0.95], 0.6, 0.8), ([0.5, 0.62, 0.74, 0.78], 0.62, 0.74), ([0.7], 0.6, 0.8)],
 )
 def test_the_cut_lies_in_the_widest_gap(heights, low, high):
-    assert low <= held_out_rule.choose_cut(np.array(heights)) <= high
+    assert low <= association.choose_cut(np.array(heights)) <= high

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.methods.samples.fedcref.refinement import cluster_refine, held_errors
+from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, held_errors
 
 
 def most_chosen(errors, models, rest, n_clusters):

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from fedkin.methods.samples.fedcref.held_out_rule import match_by_linkage
-from fedkin.methods.samples.fedcref.scored_linkage import match_scored
+from fedkin.methods.samples.fedcref.association import match_by_linkage, match_scored
 
 
 def all_pairs(losses, clients):

@@ -16,8 +16,7 @@ from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.methods.samples.feddp_kmeans.feddp_kmeans import FedDPKMeansMethod
-from fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks import count_by_point, send_products, send_sums
+from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod, count_by_point, send_products, send_sums
 from fedkin.methods.samples.private_releases import triangle_of
 from fedkin.privacy.budget import NAMES, SPENT
 from fedkin.privacy.gaussian import gaussian_mu

@@ -9,8 +9,8 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload
-from fedkin.core.noise import Secret
 from fedkin.core.payload import pack
+from fedkin.core.seeds import Secret
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph import private_kingraph
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod

@@ -20,7 +20,7 @@ from fedkin.data.preparing.encoding.fixed_point import UNITS, of_digits, to_digi
 from fedkin.data.preparing.encoding.histograms import BINS, histograms
 from fedkin.data.preparing.encoding.outliers import find_limits, limited, note_on_outliers
 from fedkin.data.reading.arrays import common_shape
-from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import sums_of_all
 
 _FEATURES = doubles("features")

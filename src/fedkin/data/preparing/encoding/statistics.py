@@ -25,7 +25,7 @@ from fedkin.data.preparing.encoding.histograms import BINS, histograms, quantile
 from fedkin.data.preparing.encoding.outliers import Ask
 from fedkin.data.preparing.encoding.scaling import sum_of
 from fedkin.data.preparing.schema.schema import SchemaColumn, are_numbers, columns_of, plain
-from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import sums_of_all
 
 _EXACT = 1e-9

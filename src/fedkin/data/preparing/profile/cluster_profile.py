@@ -33,7 +33,7 @@ from fedkin.data.preparing.preparation import encoding_of
 from fedkin.data.preparing.profile.limited_sums import counted_values
 from fedkin.data.preparing.profile.typical_samples import typical_cells
 from fedkin.data.preparing.schema.schema import SchemaColumn, are_numbers, columns_of, plain
-from fedkin.secure_aggregation.sum_tasks import Term
+from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 
 _FRACTIONS = ("sum", "squares", "typical_sum")

@@ -5,12 +5,13 @@ probability. The server clusters these messages before any model of a cluster is
 
 With ``message="sums"``, which is not from the paper, it sends sums of its classes' codes with Gaussian noise instead.
 They guarantee (epsilon, delta)-differential privacy for one sample, and their noise is known, so that two clients are
-enough for a cluster; see `known_noise`.
+enough for a cluster; see `class_sums`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,22 +19,231 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Interval
+from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Record
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task, task
+from fedkin.core.client import LASTING
 from fedkin.core.method import Count, Positive, refuse_unused
-from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction
+from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, octets, one_of, updates, within
+from fedkin.core.seeds import draw_seed
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethodState,
+    Participation,
+    PositiveFraction,
+    filling_of,
+    means_by_class,
+    round_record,
+    trained_updates,
+)
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned, check_settings
-from fedkin.methods.clients.embedding.embedding_tasks import message_of, new_encoder, train_encoder, true_bits
-from fedkin.methods.clients.embedding.flipped_bits import FlippedBits, matched, matched_to
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, circles, nearest_cluster
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode
-from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
+from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import Descent
-from fedkin.nn.encoder import Encoder, Pretrained
-from fedkin.privacy.accounting import flip_probability
+from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
+from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
+from fedkin.privacy.accounting import bit_epsilon, flip_probability
 from fedkin.privacy.budget import noise_source
-from fedkin.privacy.randomised_response import Normalise
+from fedkin.privacy.randomised_response import Normalise, binary, memorised, packed, unpacked
+
+# Tasks of clients in one-shot clustering by embeddings: train the encoder, and describe their data in a few bits.
+
+
+ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling", "clustering"))
+"""Keys of a client's state: its random answer for either value of every bit, the codes of classes it does not have, and
+the seed of its k-means, as centres in another order would give other answers for the same data."""
+
+
+@client_task(takes={}, holds={"least": is_number, "greatest": is_number})
+def extent(client: Client, payload: Payload) -> Payload:
+    """Report the lowest and the highest value of a client's samples."""
+    return {"least": float(client.x.min()), "greatest": float(client.x.max())}
+
+
+def new_encoder(fed: Federation, shape: tuple[int, ...], name: str) -> Pretrained:
+    """Return an untrained encoder for the clients' data, of the architecture `name`; "auto" chooses one."""
+    replies = fed.ask_until_all_reply(extent, {}).values()
+    in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
+    known = choose_autoencoder(shape) if name == "auto" else name
+    encoder = Encoder.of({"name": known, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
+    return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
+
+
+@task(
+    takes={"encoder": ENCODER, "vector": updates("size"), "training": DESCENT, "steps": counts_to(MANY, 0)},
+    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+)
+def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
+    jobs = []
+    for client, payload in zip(clients, payloads, strict=True):
+        training = Descent(**payload["training"])
+        per_epoch = math.ceil(len(client) / training.batch_size)
+        training = dataclasses.replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
+        encoder = Encoder.of(payload["encoder"])
+        jobs.append(Job(encoder, payload["vector"], client.x, client.x, client.rng, training))
+    return trained_updates(jobs)
+
+
+@client_task(
+    takes={
+        "encoder": ENCODER, "vector": updates("size"), "form": one_of("classes", "prototypes"),
+        "segments": counts_to(MAX_CLASSES),
+        "normalise": one_of("segment", "vector"), "batch_statistics": is_flag, "flip": within(0, 0.5),
+    },
+    holds={"bits": octets(None)},
+)  # fmt: skip
+def embed(client: Client, payload: Payload) -> Payload:
+    """Report the client's message of randomised bits (algorithm 1), as ``bits``, eight to a byte.
+
+    Messages of all clients have equal length. Random answers are sampled once and remembered, so that many messages
+    reveal no more than one while the data stay the same.
+    """
+    message, remembered = message_of(client, payload)
+    client.state.update(remembered)
+    return {"bits": packed(message)}
+
+
+def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return a client's randomised bits, uint8 ``(segments * width,)``, and the random draws to repeat them.
+
+    `how` has ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
+    `EmbeddingMethod`.
+    """
+    segments, remembered = true_bits(client, how)
+    answer, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)
+    return answer, remembered | {ANSWERS: answers}
+
+
+def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return a client's bits ``(segments, width)`` before randomisation, and the draws it must remember."""
+    encoder = Encoder.of(how["encoder"])
+    filling = filling_of(client, FILLING, how["segments"], encoder.width)
+    remembered = {FILLING: filling}
+
+    def codes(x: Tensor) -> Tensor:
+        return encoder.codes(how["vector"], x, how["batch_statistics"])
+
+    if how["form"] == "classes":
+        segments = means_by_class(client, filling, codes)
+    else:
+        seed = client.state.get(CLUSTERING)
+        remembered[CLUSTERING] = torch.tensor(draw_seed(client.rng)) if seed is None else seed
+        segments = _prototypes(codes(client.x), filling, int(remembered[CLUSTERING]))
+    return binary(segments, how["normalise"]), remembered
+
+
+def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
+    """Return the cluster centres of codes ``(prototypes, width)``, in any order; padded with `filling`."""
+    segments = filling.clone()
+    found = min(len(segments), len(codes.unique(dim=0)))
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on their order
+        clusters = KMeans(found, n_init=3, random_state=seed).fit(codes.double().numpy())
+    segments[:found] = torch.from_numpy(clusters.cluster_centers_).float()
+    return segments
+
+
+#
+# What the server does with flipped bits: who flips how often, what it asks for, and the clusters.
+#
+# Prototypes of unlabelled clients, each of which numbers them in its own order, are matched first.
+
+
+_SWEEPS = 5
+
+
+@dataclass(frozen=True)
+class FlippedBits:
+    """Messages of `bits` bits each; clients take the probabilities of a flip, `flips`, in turn.
+
+    `mode` is how the tree of messages is cut, and `template` is as in `EmbeddingState`.
+    """
+
+    bits: int
+    flips: list[float]
+    mode: Mode
+    template: Tensor
+
+    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> dict[int, Tensor]:
+        """Ask clients for their bits ``(bits,)`` (algorithm 1); prototypes are matched, once there is a template."""
+        payloads = {flip: how | {"flip": flip} for flip in sorted(set(self.flips))}
+        asked = {client: payloads[self.flips[client % len(self.flips)]] for client in clients}
+        replies = fed.ask(embed, asked, {"bits": (-(-self.bits // 8),)})
+        found = {client: unpacked(reply["bits"], self.bits) for client, reply in replies.items()}
+        if self.template.numel():
+            found = {client: matched_to(self.template, message) for client, message in found.items()}
+        return found
+
+    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
+        """Return clusters of messages ``(m, bits)`` (algorithm 2), and plain values for the record."""
+        same = self.flips[0] if len(self.flips) == 1 else None
+        found = cluster(messages, self.mode, min_size, rng, flips=same)
+        return found, {
+            "mode": self.mode,
+            "separable": found.separable,
+            "cut": found.cut,
+            "heights": found.heights,
+            "noise": found.noise,
+            "bits": self.bits,
+            "flip": self.flips if same is None else same,
+            "epsilon_bit": bit_epsilon(min(self.flips)),
+            "epsilon": self.bits * bit_epsilon(min(self.flips)),
+        }
+
+    def described(self) -> dict[str, Any]:
+        """Return what an unseen client needs for its bits."""
+        return {"flip": max(self.flips), "template": self.template}
+
+
+def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
+    """Put the prototypes of all messages in a common order; return their mean, and the messages, in this order.
+
+    Messages are uint8 ``(n, segments * width)``, given each in its own order; the mean is float32 ``(segments,
+    width)``. The order of the message that the others match best comes first; then every message is matched to the mean
+    of all, until nothing changes. Only messages already sent are used, so matching costs no privacy.
+    """
+    parts = messages.unflatten(1, (segments, -1))
+    template = _most_central(parts).float()
+    for _ in range(_SWEEPS):
+        ordered = torch.stack([_in_order(template, part) for part in parts])
+        if torch.equal(mean := ordered.float().mean(0), template):
+            break
+        template = mean
+    return template, ordered.flatten(1)
+
+
+def matched_to(template: Tensor, message: Tensor) -> Tensor:
+    """Return one message ``(segments * width,)`` in the order of `template` ``(segments, width)``."""
+    return _in_order(template, message.unflatten(0, (len(template), -1))).flatten()
+
+
+def _most_central(parts: Tensor) -> Tensor:
+    """Return the message, out of 20 evenly spaced ones or more, that the others match best."""
+    some = parts[:: max(1, len(parts) // 20)]
+    costs = [
+        sum(float(_costs(one.float(), other)[_assignment(one.float(), other)].sum()) for other in some) for one in some
+    ]
+    return some[int(torch.tensor(costs).argmin())]
+
+
+def _in_order(template: Tensor, part: Tensor) -> Tensor:
+    _, columns = _assignment(template, part)
+    return part[columns]
+
+
+def _assignment(template: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = linear_sum_assignment(_costs(template, part).numpy())
+    return torch.from_numpy(rows), torch.from_numpy(columns)
+
+
+def _costs(template: Tensor, part: Tensor) -> Tensor:
+    """Return the squared distances between segments ``(segments, segments)``."""
+    return torch.cdist(template, part.float()).square()
+
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 

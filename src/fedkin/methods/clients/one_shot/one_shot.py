@@ -22,13 +22,12 @@ from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
-from fedkin.methods.clients.client_method import ClientMethodState, positions
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, Participation, positions, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
-from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
 from fedkin.nn.aggregation import Means
-from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent
+from fedkin.nn.modules import Classifier
 
 _SMALLEST, _SMALLEST_SHARE = 2, 0.1
 _FAR = 4.0

@@ -7,7 +7,7 @@ Three ways to cut the tree:
   division of a cluster does; ``objective="paper"`` is the true optimum of what ``bayes`` searches for.
 * ``gap``: the finest cut with a large relative gap between the heights above and below it, above the same noise level.
 
-The noise level (`noise_level`) is the height that the tree would have if there were nothing to separate inside
+The noise level (below) is the height that the tree would have if there were nothing to separate inside
 clusters. Clusters are sought from one upwards until no further split rises above the level; where the first does not,
 there is nothing to separate, and the result is one cluster.
 
@@ -20,19 +20,148 @@ it in smaller pieces joins the cluster with the nearest mean. So does, until not
 from __future__ import annotations
 
 import dataclasses
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy import optimize
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern
 from torch import Tensor
 
 from fedkin.clustering.nearest_means import joined, refined
-from fedkin.clustering.ward import Floats, Integers, Tree, ward_tree
+from fedkin.clustering.ward import Floats, Integers, Tree, top_height, ward_tree
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import renumbered
-from fedkin.methods.clients.one_shot.noise_level import noise_level
-from fedkin.methods.clients.one_shot.threshold_search import PENALTY, admissible, tried_thresholds
+
+# Threshold search of a Ward tree by a Gaussian process, as in the authors' code (Prigent et al., algorithm 2).
+
+
+PENALTY = -500.0
+"""Value of a threshold that gives no admissible cut."""
+
+
+def admissible(tree: Tree, min_size: int) -> Floats:
+    """Return minus the Calinski-Harabasz index of every cut of a tree, NaN for cuts that are not admissible.
+
+    A cut is not admissible if it has 2 clusters or fewer, if one is too small, or between two merges of equal height.
+    """
+    score = -tree.calinski_harabasz()
+    score[1:-1][tree.heights[1:] == tree.heights[:-1]] = np.nan
+    score[tree.too_small(min_size) > 0] = np.nan
+    score[tree.leaves - np.arange(tree.leaves) <= 2] = np.nan
+    return score
+
+
+def tried_thresholds(value: Callable[[float], float], low: float, high: float) -> list[float]:
+    """Return the thresholds in [low, high] that the authors' code tries to maximise `value`, in order.
+
+    30 are sampled with a fixed seed, 5 chosen by the upper confidence bound of a Gaussian process.
+    """
+    random = np.random.RandomState(1)
+    tried = [float(threshold) for threshold in random.uniform(low, high, 30)]
+    values = [value(threshold) for threshold in tried]
+    for _ in range(5):
+        tried.append(_most_promising(tried, values, low, high, random))
+        values.append(value(tried[-1]))
+    return tried
+
+
+def _most_promising(
+    tried: list[float], values: list[float], low: float, high: float, random: np.random.RandomState
+) -> float:
+    """Return the threshold with the greatest upper confidence bound (2.576 sigma) of a Gaussian process."""
+    process = GaussianProcessRegressor(
+        Matern(nu=2.5), alpha=1e-6, normalize_y=True, n_restarts_optimizer=5, random_state=1
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound, where all values are alike
+        process.fit(np.array(tried)[:, None], np.array(values))
+
+        def bound(at: Any) -> Floats:
+            mean, std = process.predict(np.reshape(at, (-1, 1)), return_std=True)
+            return np.asarray(mean + 2.576 * std)
+
+        def negative(at: Any) -> float:
+            return -float(bound(at)[0])
+
+        draws = random.uniform(low, high, 10_000)
+        heights = bound(draws)
+        best, highest = float(draws[heights.argmax()]), float(heights.max())
+        for start in random.uniform(low, high, 10):
+            ended: Any = optimize.minimize(negative, np.array([start]), bounds=[(low, high)], method="L-BFGS-B")
+            if ended.success and -ended.fun > highest:
+                best, highest = float(np.clip(ended.x[0], low, high)), float(-ended.fun)
+    return best
+
+
+# Noise level of a Ward tree: the height that it would have if clusters had no substructure.
+
+
+_NOISE_SAMPLE = 500  # clients whose permuted embeddings are clustered, at most
+_FEW = 250  # up to so many clients 20 permutations; beyond, heights vary less and 5 are enough
+_OWN = 0.8  # added factor of the clients' own variance in the squared noise level
+_MARGIN = 1.02  # factor of the noise level, as so few permutations miss the greatest height
+_FASTER = 0.03  # added to the exponent of growth, which itself grows with the number of clients
+
+
+def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
+    """Return the greatest height that a Ward tree would have if columns were independent inside clusters.
+
+    It is the greatest height of Ward trees of the same points after every column was permuted inside of each cluster.
+    Clients of one cluster also differ in ways that are not independent between columns; that part of their variance,
+    all that flips do not cause, is multiplied by 1.8.
+
+    For more than 500 clients the trees are those of a sample of 500, and the level is extrapolated by a power law in
+    the number of clients, fitted to the growth of the mean height from a quarter of the sample to all of it.
+
+    `labels` ``(n,)`` in ``0..k-1`` are the clusters of the points ``(n, d)`` found so far. `finer` are those after the
+    next split, in which the clients' own variance is measured: before the split, the variance that it explains would
+    count as noise. `flips` is the probability of a flip; if None, as for embeddings other than bits, all variance is
+    taken to be the clients' own.
+    """
+    n = len(x)
+    rows = draws.permutation(n)[:_NOISE_SAMPLE] if n > _NOISE_SAMPLE else np.arange(n)
+    inside = _residuals(x[rows], labels[rows])
+    times = range(20 if n <= _FEW else 5)
+    heights = [_permuted_height(inside, labels[rows], draws) for _ in times]
+    level = max(heights)
+    if n > _NOISE_SAMPLE and level > 0:
+        few = draws.permutation(rows)[: _NOISE_SAMPLE // 4]
+        less = [_permuted_height(_residuals(x[few], labels[few]), labels[few], draws) for _ in times]
+        if min(less) > 0:
+            power = np.log(np.mean(heights) / np.mean(less)) / np.log(4)
+            level *= (n / _NOISE_SAMPLE) ** (max(0.0, power) + _FASTER)
+    return float(
+        _MARGIN * level * np.sqrt(1 + _OWN * _own_fraction(_residuals(x[rows], finer[rows]), finer[rows], flips))
+    )
+
+
+def _own_fraction(inside: Any, labels: Integers, flips: float | None) -> float:
+    """Return the fraction of the variance inside clusters, in [0, 1], that flips do not account for."""
+    if flips is None:
+        return 1.0
+    total = float((inside**2).sum() / max(1, len(inside) - len(np.unique(labels))) / inside.shape[1])
+    return 1.0 if total == 0 else float(np.clip(1 - flips * (1 - flips) / total, 0, 1))
+
+
+def _residuals(x: Any, labels: Integers) -> Floats:
+    found: Floats = x.astype(np.float64)
+    for number in np.unique(labels):
+        found[labels == number] -= found[labels == number].mean(0)
+    return found
+
+
+def _permuted_height(inside: Floats, labels: Integers, draws: np.random.Generator) -> float:
+    shuffled = inside.astype(np.float32)
+    for number in np.unique(labels):
+        shuffled[labels == number] = draws.permuted(shuffled[labels == number], axis=0)
+    return top_height(shuffled)
+
 
 Mode = Literal["bayes", "exact", "gap"]
 Objective = Literal["noise", "paper"]

@@ -7,7 +7,7 @@ every client refines its local clusters, until all clients are stable. Line numb
 
 Where the defaults differ from the paper, its form stays available by name:
 
-* ``associations="held-out"`` compares errors on samples that no model was trained on (`held_out_rule`); ``"paper"`` is
+* ``associations="held-out"`` compares errors on samples that no model was trained on (`association`); ``"paper"`` is
   the threshold on normalised differences of error, which depends on sample size and fails with noise.
 * ``safeguard="unmatched"`` lets only the models of unmatched local clusters compete in the refinement; with ``"all"``,
   as in the paper, a model fitted to a noisy local cluster keeps that noise.
@@ -23,24 +23,234 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State
-from fedkin.core.method import Oracle
+from fedkin.core.method import Count, Fraction, Oracle, Positive
 from fedkin.core.replies import Expected, below, features, is_list, reals, updates, whole
-from fedkin.methods.samples.fedcref import association, candidate_clusters, communities, fedcref_state, fedcref_tasks
+from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
-from fedkin.methods.samples.fedcref.fedcref_parameters import FedCRefParameters
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, Iteration
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, cluster_first
-from fedkin.methods.samples.sample_method import broadcast, describe_clients
-from fedkin.nn.stack import StackTraining
-from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
+from fedkin.nn.aggregation import Aggregation, Means
+from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
+
+# Hyper-parameters of FedCRef.
+
+
+@dataclass(frozen=True)
+class FedCRefParameters(SampleMethod):
+    """Hyper-parameters of FedCRef.
+
+    Attributes
+    ----------
+    initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
+        How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding". "kin-graph"
+        clusters the samples of all clients first (`kingraph`); local clusters are the clusters with enough of a
+        client's samples; see `hold`.
+    hold : float
+        With ``initial="kin-graph"``, for clients with at least two thirds of all its clusters: a sample leaves its
+        cluster only for a model whose error is lower by this fraction, and clusters with a quarter of
+        `min_fraction` stay. There kin-graph's clusters are better than those that models find. 0 treats all clients
+        alike.
+    n_clusters : int or {"auto", "given"}
+        Local clusters per client: a number; "given", each client's own number; or "auto", the client's estimate,
+        revised in every refinement.
+    max_clusters : int
+        Maximum of the first estimate.
+    min_fraction : float
+        With ``n_clusters="auto"``: a model gets a local cluster if the samples that choose it are at least this
+        fraction of an average local cluster.
+    hidden : tuple of int, optional
+        Hidden widths and code of the autoencoder; by default those of `widths_for`, (100, 64, 32) for 784 features.
+    local_epochs : int
+        Epochs of a local cluster's model (Table 2: 20; Fashion-MNIST 30).
+    rounds : int
+        Rounds of federated averaging per community (paper: 15).
+    first_epochs : int
+        Local epochs in the first of these rounds (the authors' code: 2; the paper is silent).
+    round_epochs : int
+        Local epochs in each later round (the authors' code: 7; the paper is silent).
+    min_steps : int
+        Minimum number of optimiser steps of a local cluster's model, and of a community's model at each member, over
+        all rounds. It matters only with few samples.
+    continuity : bool
+        Whether models start from those selected in the last refinement; by default, as in the authors' code, they are
+        initialised anew.
+    batch_size : int
+        Samples per optimiser step.
+    learning_rate : float
+        Adam's learning rate.
+    associations : {"held-out", "paper", "kin-graph", "perfect"}
+        The rule that associates local clusters. "kin-graph" associates those whose samples mostly have the same cluster
+        there, without an exchange of models. "perfect" is an upper bound for evaluations and needs an `oracle`.
+    candidates : int or "all"
+        Number of local clusters of other clients that each is compared with by "held-out" and "paper": "all", or those
+        nearest by mean and standard deviation of the features, and those at 2, 4, 8, ... times this rank. With a
+        number, clients also send these means and deviations, and models and time grow nearly with the number of clients
+        instead of its square.
+    cut : float, optional
+        For "held-out": average loss rate below which local clusters merge; by default chosen from the merge heights.
+    percentile : float
+        For "paper": alpha, in per cent.
+    threshold : float
+        For "paper": theta.
+    safeguard : {"auto", "unmatched", "all"}
+        Which of a client's own models compete in the refinement; "auto" is "unmatched" with "held-out", else "all".
+    leftovers : {"best", "renumbered"}
+        Where samples go that chose none of the models selected in the refinement: to the "best" of these, as in the
+        paper; or "renumbered", as by a mistake in the authors' code, mostly to another, which its figures contain.
+    stability : float
+        The paper's tau: a client is stable once at least this fraction of its samples stays in its local cluster.
+    ending : {"either", "both", "graph"}
+        When a run ends: "either" once all clients are stable or the graph is settled, as the paper's text says; "both"
+        once both are true, as its Algorithm 1 is printed; "graph" once the graph is settled, as in the authors' code.
+    tolerance : float
+        The graph is settled once the numbers of communities and of unmatched local clusters both changed by at most
+        this fraction, `patience` times in a row.
+    patience : int
+        Number of such iterations.
+    max_iterations : int
+        Maximum number of iterations.
+    aggregation : {"mean", "median", "trimmed-mean"}
+        How the models of a community's members are combined: by their mean weighted by samples, or by the
+        coordinate-wise median or trimmed mean, without a fifth of the values at either end, in which members count
+        equally.
+    oracle : callable, optional
+        Only with ``associations="perfect"``.
+    """
+
+    initial: Literal["auto", "given", "kmeans", "embedding", "dec", "kin-graph"] = "auto"
+    hold: Fraction = 0.3
+    n_clusters: Count | Literal["auto", "given"] = "auto"
+    max_clusters: Annotated[int, Ge(2)] = 10
+    min_fraction: Fraction = 0.5
+    hidden: tuple[Count, ...] | None = None
+    local_epochs: Count = 20
+    rounds: Count = 15
+    first_epochs: Count = 2
+    round_epochs: Count = 7
+    min_steps: Annotated[int, Ge(0)] = 300
+    continuity: bool = False
+    batch_size: Count = 32
+    learning_rate: Positive = 1e-3
+    associations: Literal["held-out", "paper", "kin-graph", "perfect"] = "held-out"
+    candidates: Count | Literal["all"] = "all"
+    cut: Fraction | None = None
+    percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
+    threshold: Fraction = 0.2
+    safeguard: Literal["auto", "unmatched", "all"] = "auto"
+    leftovers: Literal["best", "renumbered"] = "best"
+    stability: Fraction = 0.95
+    ending: Literal["either", "both", "graph"] = "either"
+    tolerance: Annotated[float, Ge(0)] = 0.1
+    patience: Count = 3
+    max_iterations: Count = 10
+    aggregation: Aggregation = "mean"
+    oracle: Oracle | None = None
+
+    def start_options(self, total: int = 0) -> Payload:
+        """Return the settings by which clients find first local clusters; `total` is kin-graph's number of clusters."""
+        return {
+            "initial": self.initial,
+            "n_clusters": self.n_clusters,
+            "max_clusters": self.max_clusters,
+            "min_fraction": self.min_fraction,
+            "hold": self.hold,
+            "total": total,
+        }
+
+
+# Models of FedCRef's communities: their federated training, and their reuse in the next iteration.
+
+
+def train_communities(method: FedCRefParameters, work: Iteration, graph: AssociationGraph, frozen: list[int]) -> Tensor:
+    """Train one model per community by federated averaging over its local clusters (lines 22-24)."""
+    state = work.state
+    models = state.model.initial([work.fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
+    if method.continuity:
+        continue_models(models, state, graph)
+    known = reusable_models(state, graph, frozen)
+    for cluster, before in known.items():
+        models[cluster] = state.community_models[before]
+    members: dict[int, list[tuple[int, int]]] = {}
+    for cluster, community in enumerate(graph.communities):
+        for client, local_cluster in (graph.nodes[a] for a in community if cluster not in known):
+            members.setdefault(client, []).append((cluster, local_cluster))
+    for round_ in range(method.rounds if members else 0):
+        epochs = method.round_epochs if round_ else method.first_epochs
+        training = StackTraining(epochs, method.min_steps // method.rounds, method.batch_size, method.learning_rate)
+        common = {**fedcref_tasks.spec(state.model), "training": asdict(training)}
+        payloads: dict[int, Payload] = {
+            client: {
+                **common,
+                "models": models[[g for g, _ in own]],
+                "clusters": [local_cluster for _, local_cluster in own],
+            }
+            for client, own in members.items()
+        }
+        replies = work.ask(
+            fedcref_tasks.train_community,
+            payloads,
+            lambda i: {"models": updates(len(members[i]), state.model.size), "samples": whole(len(members[i]))},
+        )
+        average_models(models, members, replies, method.aggregation)
+    return models
+
+
+def reusable_models(state: FedCRefState, graph: AssociationGraph, frozen: list[int]) -> dict[int, int]:
+    """Return the previous number of each community whose members are the same and all frozen."""
+    still_frozen = {i for i in frozen if i in state.frozen}
+    before = {str([state.nodes[a] for a in members]): g for g, members in enumerate(state.communities)}
+    now = {g: [graph.nodes[a] for a in members] for g, members in enumerate(graph.communities)}
+    return {
+        g: before[str(members)]
+        for g, members in now.items()
+        if str(members) in before and all(client in still_frozen for client, _ in members)
+    }
+
+
+def continue_models(models: Tensor, state: FedCRefState, graph: AssociationGraph) -> None:
+    """Initialise every community's model, in place, from the previous cluster of most of its members, if any."""
+    for cluster, community in enumerate(graph.communities):
+        nodes = [graph.nodes[a] for a in community]
+        before = [
+            state.clusters[str(client)][local_cluster]
+            for client, local_cluster in nodes
+            if str(client) in state.clusters
+        ]
+        if before:
+            models[cluster] = state.cluster_models[max(sorted(set(before)), key=before.count)]
+
+
+def average_models(
+    models: Tensor,
+    members: dict[int, list[tuple[int, int]]],
+    replies: dict[int, Payload],
+    aggregation: Aggregation = "mean",
+) -> None:
+    """Average models per community, weighted by samples, in place; without replies a community keeps its model.
+
+    Raises DivergedError if a model is not finite, or has exploded.
+    """
+    clusters, size = models.shape
+    means, received = Means(clusters, size, aggregation=aggregation), set()
+    for client, reply in replies.items():
+        for (cluster, _), model, samples in zip(members[client], reply["models"], reply["samples"], strict=True):
+            means.add(cluster, model, float(samples), client)
+            received.add(cluster)
+    averaged = models.clone()
+    for cluster in received:
+        averaged[cluster] = means.of(cluster)
+    means.check(averaged)
+    models.copy_(averaged)
 
 
 @dataclass(frozen=True)
@@ -78,7 +288,7 @@ class FedCRefMethod(FedCRefParameters):
         work = self._train_clusters(fed, state)
         graph, scores = self._associate(work)
         frozen = sorted({*state.frozen, *(i for i in state.stable if i in work.trained)})
-        community_models = communities.train_communities(self, work, graph, frozen)
+        community_models = train_communities(self, work, graph, frozen)
         active = [i for i in work.trained if i not in frozen]
         clusters, unchanged = self._refine(work, graph, community_models, active)
         unmatched = (graph.nodes[a] for a in graph.unmatched)
@@ -178,11 +388,11 @@ class FedCRefMethod(FedCRefParameters):
         if self.candidates == "all":
             return self._compare_all(work, nodes)
         flat = torch.cat([torch.zeros(0, 2 * state.widths[0]), *(work.profiles[client] for client in sorted(models))])
-        wanted = candidate_clusters.candidate_pairs(flat, [client for client, _ in nodes], self.candidates)
-        before = candidate_clusters.PairScores(state.pairs, state.pair_statistics)
+        wanted = fedcref_state.candidate_pairs(flat, [client for client, _ in nodes], self.candidates)
+        before = fedcref_state.PairScores(state.pairs, state.pair_statistics)
         known = before.known(state.nodes, nodes, work.trained)
         rule = self._rule(state)
-        scores = candidate_clusters.score_candidates(work, fedcref_tasks.score, rule, wanted, nodes, known)
+        scores = fedcref_state.score_candidates(work, fedcref_tasks.score, rule, wanted, nodes, known)
         threshold = self.threshold if self.associations == "paper" else None
         graph = association.by_scored_pairs(nodes, *scores.both_ways(len(nodes)), self.cut, threshold)
         return graph, {"pairs": scores.pairs, "pair_statistics": scores.statistics}

@@ -37,15 +37,71 @@ from fedkin.core.replies import (
     within,
 )
 from fedkin.core.seeds import derive_generator, draw_seed
-from fedkin.methods.samples.fedcref import held_out_rule
+from fedkin.methods.samples.fedcref import association
 from fedkin.methods.samples.fedcref.association import percentile_difference
-from fedkin.methods.samples.fedcref.candidate_clusters import profiles_of
-from fedkin.methods.samples.fedcref.refinement import cluster_refine, held_errors
+from fedkin.methods.samples.fedcref.fedcref_state import profiles_of
 from fedkin.methods.samples.first_clusters import initial_labels
 from fedkin.methods.samples.sample_method import own_count
 from fedkin.nn.network_forms import MANY, OUTPUT, STACK_TRAINING, WIDTHS
-from fedkin.nn.stack import StackTraining, fit
-from fedkin.nn.stacked_autoencoder import Autoencoder
+from fedkin.nn.stack import Autoencoder, StackTraining, fit
+
+# Refinement of local clusters (FedCRef, Algorithm 2), by the models' errors alone.
+
+
+def cluster_refine(
+    errors: Tensor, n_clusters: int, min_fraction: float | None = None, *, renumbered: bool = False
+) -> tuple[Tensor, list[int]]:
+    """Refine clusters by an error matrix ``(models, n)`` (Algorithm 2): labels ``(n,)`` and the models selected.
+
+    The paper selects the model that most samples choose, removes it with these samples, and repeats. That changes no
+    other sample's choice, so the `n_clusters` most chosen models can be selected at once (ties: lowest index), and
+    every sample assigned to the best of them. Models without samples are not selected. Clusters are numbered in the
+    order of their models, so that ties do not move a sample.
+
+    With `min_fraction` the number is free: all models are selected that are chosen by at least this fraction of an
+    average cluster's samples, and the most chosen one in any case.
+
+    With `renumbered` samples that chose no selected model are assigned as in the authors' code, see `_renumbered`.
+    """
+    wins = torch.bincount(errors.argmin(dim=0), minlength=len(errors))
+    order = torch.argsort(wins, descending=True, stable=True)
+    if min_fraction is None:
+        selected = order[:n_clusters][wins[order[:n_clusters]] > 0]
+    else:
+        enough = wins[order] >= max(1.0, min_fraction * errors.shape[1] / n_clusters)
+        selected = order[: max(1, int(enough.sum()))]
+    by_wins, (selected, places) = selected, selected.sort()
+    if renumbered:
+        return places.argsort()[_renumbered(errors, by_wins)], selected.tolist()
+    return errors[selected].argmin(dim=0), selected.tolist()
+
+
+def _renumbered(errors: Tensor, by_wins: Tensor) -> Tensor:
+    """Return labels ``(n,)``, places in `by_wins`, the selected models from the most chosen on, as the code has them.
+
+    It repeats the choice among the selected models for the samples that are left, and numbers clusters anew by how many
+    of these choose them. So a sample gets the cluster of the model that has the same rank among all samples, which is
+    rarely the model that it chose.
+    """
+    labels = errors[by_wins].argmin(dim=0)
+    left = ~torch.isin(errors.argmin(dim=0), by_wins)
+    ranks = torch.bincount(labels[left], minlength=len(by_wins)).argsort(descending=True, stable=True).argsort()
+    labels[left] = ranks[labels[left]]
+    return labels
+
+
+def held_errors(errors: Tensor, labels: Tensor, current: list[int], hold: float) -> Tensor:
+    """Return errors ``(models, n)`` with those of each sample's present model reduced by the fraction `hold`.
+
+    A sample then stays unless another model's error is lower by that fraction. `labels` ``(n,)`` are the samples' local
+    clusters, and `current` the model of each of these. Raises FedkinError if a local cluster has no model.
+    """
+    if len(current) <= int(labels.max()) or max(current) >= len(errors):
+        raise FedkinError("The models of the client's local clusters are not among those it received.")
+    held = errors.clone()
+    held[torch.tensor(current)[labels], torch.arange(len(labels))] *= 1 - hold
+    return held
+
 
 _MOST_FRACTION = 2 / 3
 """Fraction of kin-graph's clusters that a client must have to count as having most of them."""
@@ -87,7 +143,7 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
         if "labels" not in client.state:  # the client missed the first exchange
             _begin(client, payload)
         labels = client.state["labels"]
-        client.state["halves"] = held_out_rule.split_halves(labels, client.rng)
+        client.state["halves"] = association.split_halves(labels, client.rng)
         for local_cluster in range(_n_clusters(client)):
             for replica in range(replicas):
                 chosen = labels == local_cluster
@@ -160,7 +216,7 @@ def refine(client: Client, payload: Payload) -> Payload:
     model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
     models = client.state["models"]
     if models.shape[1] == 2:
-        own = held_out_rule.held_out_errors(model, models, x, client.state["halves"])
+        own = association.held_out_errors(model, models, x, client.state["halves"])
     else:
         own = model.errors(models[:, 0], x)
     errors = torch.cat([own[payload["own"]], model.errors(payload["models"], x)])
@@ -256,11 +312,11 @@ def _paper_statistic(client: Client, payload: Payload) -> Tensor:
 
 def _held_out_statistic(client: Client, payload: Payload) -> Tensor:
     model, labels, halves = _model(payload), client.state["labels"], client.state["halves"]
-    rows = held_out_rule.held_out_rows(labels, halves)
+    rows = association.held_out_rows(labels, halves)
     x, labels, halves = client.x.flatten(1)[rows], labels[rows], halves[rows]
-    own = held_out_rule.held_out_errors(model, client.state["models"], x, halves)
-    foreign = held_out_rule.held_out_errors(model, payload["models"], x, halves)
-    return held_out_rule.loss_rates(own.gather(0, labels[None])[0], foreign, labels, len(own))
+    own = association.held_out_errors(model, client.state["models"], x, halves)
+    foreign = association.held_out_errors(model, payload["models"], x, halves)
+    return association.loss_rates(own.gather(0, labels[None])[0], foreign, labels, len(own))
 
 
 def _n_clusters(client: Client) -> int:

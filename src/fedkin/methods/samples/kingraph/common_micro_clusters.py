@@ -33,7 +33,7 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     client_points,
     leading_components,
 )
-from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
+from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 from fedkin.secure_aggregation.sums import ClientSums, lost_themselves
 
 _BATCH = 2048

@@ -44,7 +44,7 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
 )
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
-from fedkin.secure_aggregation.client_checks import MIN_CLIENTS
+from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 
 _SMOOTHING, _MAX_BROADCAST = 10, 2_000
 """Smoothing of images by default, and maximum number of nodes sent to all clients; with more this improves nothing."""

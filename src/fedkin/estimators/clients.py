@@ -2,33 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Number
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fedkin.core import Client, FedkinError
-from fedkin.core.errors import mid_sentence, raised_by, refuse
+from fedkin.core import Client
+from fedkin.core.errors import FedkinError, mid_sentence, raised_by, refuse, unknown_name
 from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
-from fedkin.data.inputs.federation_input import FederationInput
+from fedkin.data.inputs.federation_input import FederationInput, as_given, holds_several, is_named, named_data
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
-from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
+from fedkin.data.preparing.notes.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.client_files import read_file
 from fedkin.data.reading.dataset import Dataset, are_whole, fractions, fractions_once
 from fedkin.data.reading.dataset_names import expanded
+from fedkin.data.reading.label_codes import meant_by
 from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes, notes_on_outcomes
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame
+from fedkin.data.reading.values.text_values import as_whole
 from fedkin.data.scenarios.partition_scenario import client_of
-from fedkin.estimators.label_truths import as_in_fit, in_one_code
-from fedkin.estimators.python_advice import python_advice
+from fedkin.estimators.parameters import python_advice
+
+# Truth values as labels in Python, which clients may write in different ways, as files may: 0 and 1, no and yes.
+
+
+def in_one_code(labels: Sequence[ClassLabels], names: Sequence[str]) -> tuple[list[ClassLabels], list[str]]:
+    """Return the clients' labels with truth values as most clients write them, and a note on those that do not.
+
+    Nothing changes if any client has other labels, or all have numbers.
+    """
+    known: list[Mapping[str, Any]] = [_by_name(own) for own in labels]
+    meant = (
+        {}
+        if all(own.dtype.kind != "U" for own in labels)
+        else meant_by({name: [*own] for name, own in zip(names, known, strict=True)})
+    )
+    if not meant:
+        return list(labels), []
+    values = {name: value for own in known for name, value in own.items()}
+    written = {
+        name: [*own] for name, own in zip(names, known, strict=True) if any(meant[label] != label for label in own)
+    }
+    classes = list(dict.fromkeys(meant[label] for own in known for label in own))
+    coded = [_coded(own, meant, values) for own in labels]
+    return coded, note_on_written_labels(written, sorted(classes))
+
+
+def as_in_fit(labels: ClassLabels, classes: ClassLabels) -> ClassLabels:
+    """Return labels as `classes` are written, if both are truth values; others unchanged."""
+    own, known = _by_name(labels), _by_name(classes)
+    same = (labels.dtype.kind == "U") == (classes.dtype.kind == "U")
+    if (same and own.keys() <= known.keys()) or len(known) != 2:
+        return labels
+    meant = meant_by({"fit": [*known], "more": [*known], "here": [*own]})
+    return _coded(labels, meant, known) if meant else labels
+
+
+def _by_name(labels: ClassLabels) -> dict[str, Any]:
+    """Return the distinct labels by the text that they are written as in a file."""
+    return {as_whole(str(value)): value for value in np.unique(labels).tolist()}
+
+
+def _coded(labels: ClassLabels, meant: Mapping[str, str], values: Mapping[str, Any]) -> ClassLabels:
+    """Return labels as they are meant; one that nobody has written is a number if it is 0 or 1."""
+    found = [meant[as_whole(str(value))] for value in labels.tolist()]
+    return np.array([values.get(name, int(name) if name in ("0", "1") else name) for name in found])
+
 
 ClassLabels = NDArray[Any]
 
@@ -231,3 +279,130 @@ def _is_worded(labels: ClassLabels) -> bool:
 
 def _kind(labels: ClassLabels) -> str:
     return "strings" if _is_worded(labels) else "numbers"
+
+
+# Containers with one item per client, found by position and by name.
+
+
+def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
+    """Apply `function` to one client's samples, or to those of several clients in a list or dict.
+
+    It takes a client's samples, and their name in error messages, which is `where` for those of a single client.
+    """
+    if isinstance(given, Mapping) and (numbers := [key for key, one in given.items() if isinstance(one, Number)]):
+        raise FedkinError(
+            f"{where} is a dict with a number for '{numbers[0]}', as a single row has, and not with clients by name; "
+            "give the row as a DataFrame, pandas.DataFrame([row])."
+        )
+    if not holds_several(given):
+        return function(given, where)
+    called = "Client '{}'" if is_named(given) else "Client {}"
+    found = {name: function(own, called.format(name)) for name, own in named_data(given, "predict").items()}
+    return as_given(found, given)
+
+
+def fitted_position(client: Any, names: Sequence[str]) -> int:
+    """Return the position of a client among those of `fit`, by its name or from its position.
+
+    Raises FedkinError if there is no such client; for a name, the message suggests the nearest one.
+    """
+    if isinstance(client, str):
+        if client not in names:
+            raise unknown_name("client", client, names)
+        return names.index(client)
+    if not is_position(client, len(names)):
+        raise FedkinError(no_client(client, names))
+    return int(client)
+
+
+def is_position(value: Any, count: int) -> bool:
+    """Return whether a value is a whole number from 0 to below `count`; truth values are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < count
+
+
+def no_client(at: object, names: Sequence[str]) -> str:
+    """Return the sentence on a number that is the position of no client, for there may be one of this name."""
+    at = at.item() if isinstance(at, np.generic) else at
+    called = f"; '{at}', in quotation marks, is the client of this name" if str(at) in names else ""
+    return f"client is {at!r}; numbers are positions, 0 to {len(names) - 1}, in the order of fit{called}."
+
+
+class ByClient(list[Any]):
+    """List with one item per client, also found by the clients' names; a number is a position.
+
+    Examples
+    --------
+    >>> found = ByClient([3, 4], ["north", "south"])
+    >>> found[1], found["south"], dict(found)
+    (4, 4, {'north': 3, 'south': 4})
+    """
+
+    def __init__(self, values: Iterable[Any] = (), names: Iterable[str] = ()) -> None:
+        super().__init__(values)
+        self.names = list(names)
+
+    def __getitem__(self, at: SupportsIndex | slice | str) -> Any:
+        try:
+            return super().__getitem__(fitted_position(at, self.names) if isinstance(at, str) else at)
+        except IndexError:
+            raise IndexError(no_client(at, self.names)) from None
+
+    def __contains__(self, item: object) -> bool:
+        """Return whether a text is a client's name, or the list has something else, which may be an array."""
+        if isinstance(item, str):
+            return item in self.names
+        return any(one is item or bool(np.array_equal(one, cast(Any, item))) for one in self)
+
+    def keys(self) -> list[str]:
+        """Return the clients' names."""
+        return list(self.names)
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Return pairs of name and item."""
+        return iter(zip(self.names, self, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ByClient, (list(self), self.names)
+
+
+class NumbersByClient(np.ndarray):
+    """Array with one number per client, also found by the clients' names; a number is a position.
+
+    Results computed from it, and slices of it, are arrays without names.
+
+    Examples
+    --------
+    >>> found = NumbersByClient([0, 1], ["north", "south"])
+    >>> int(found["south"]), found
+    (1, array([0, 1]))
+    """
+
+    names: list[str]
+
+    def __new__(cls, values: ArrayLike, names: Iterable[str]) -> NumbersByClient:
+        made = np.array(values).view(cls)
+        made.names = list(names)
+        return made
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.names = []
+
+    def __getitem__(self, at: Any) -> Any:
+        try:
+            return super().__getitem__(fitted_position(at, self.names) if isinstance(at, str) else at)
+        except IndexError:
+            if self.names and isinstance(at, int | np.integer):
+                raise IndexError(no_client(at, self.names)) from None
+            raise
+
+    def __repr__(self) -> str:
+        return repr(self._plain())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NumbersByClient, (self._plain(), self.names)
+
+    def __deepcopy__(self, memo: Any) -> NumbersByClient:
+        return NumbersByClient(self._plain(), self.names)
+
+    def _plain(self) -> NDArray[Any]:
+        return np.asarray(self).view(np.ndarray)

@@ -1,1 +1,0 @@
-"""FedDrift: one model per concept of the data, while clients' data drift."""

@@ -1,1 +1,0 @@
-"""AFCL: federated clustering by competing seeds that merge, so that the number of clusters is found."""

@@ -1,1 +1,0 @@
-"""FedDP-KMeans: differentially private k-means, initialised with samples of the server."""
