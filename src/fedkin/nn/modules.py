@@ -73,9 +73,9 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     `name` is in `MODELS`, or was registered, or is a dotted path ``"package.module:factory"``; `shape` is (features,)
     or (channels, height, width). Its weights are drawn as the factory draws them, as a rule from torch's global
     generator. torch's dropout layers are replaced by `networks.Dropout`, which needs a generator before it trains.
-    Raises FedkinError if the name is unknown; if a number is below 1; if nothing, or no factory, is at a dotted path; if the
-    factory fails; or if it does not return a module that turns two samples of zeros into ``(2, classes)``, or one
-    without parameters.
+    Raises FedkinError if the name is unknown; if a number is below 1; if nothing, or no factory, is at a dotted path;
+    if the factory fails; or if it does not return a module that turns two samples of zeros into ``(2, classes)``, or
+    one without parameters.
     """
     shape = tuple(shape)
     if not shape or min(shape) < 1 or classes < 1:
