@@ -71,9 +71,7 @@ METHODS = {
     "fesem": _clients("fesem:FeSEMMethod", "Clusters clients by the distance of their models from K centres."),
     "sattler": _clients("sattler:SattlerMethod", "Cuts clusters of clients in two, again and again, by their updates."),
     "clove": _clients("clove:CLoVEMethod", "Clusters clients in every round by their losses under K models."),
-    "feddrift": _clients(
-        "feddrift:FedDriftMethod", "Clusters clients again in every time step, as their data drift."
-    ),
+    "feddrift": _clients("feddrift:FedDriftMethod", "Clusters clients again in every time step, as their data drift."),
     "fedrc": _clients("fedrc:FedRCMethod", "Clients belong to K clusters to a part; parts concept shift only."),
     "ifca": _clients("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),
     "gradient-loss": _clients(
