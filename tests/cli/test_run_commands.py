@@ -16,6 +16,7 @@ import pytest
 import forked
 from fedkin.cli.run_commands import _on_default_number
 from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import load_found
 from shell import fedkin
 
 
@@ -353,5 +354,12 @@ def test_cluster_is_kin_graph_and_says_how_to_cluster_files(capsys: pytest.Captu
         (folder / f"{client}.csv").write_text(f"age,dose\n{rows}")
     capsys.readouterr()
     assert fedkin("cluster", str(folder), "--json", "--out", str(tmp_path / "files")) == 0
-    assert json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)
+    sizes = [0] * found["n_clusters"]
+    for path in (tmp_path / "files" / "labels").iterdir():
+        for row in path.read_text().splitlines()[1:]:
+            sizes[int(row.split(",")[1])] += 1
+    assert found["sizes"] == sizes
+    assert len(found["sentences"]) >= found["n_clusters"]
+    assert not [note for note in load_found(tmp_path / "files").preparation.notes if note not in found["notes"]]
     assert sorted(path.name for path in (tmp_path / "files" / "labels").iterdir()) == ["north.csv", "south.csv"]

@@ -9,7 +9,7 @@ from fedkin.core import State
 from fedkin.experiment.client_remarks import members, notes_on_clusters
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.terminal import print_outcome
+from fedkin.experiment.terminal import outcome_tree, print_outcome
 
 APART = "Clients b ('0', ...) share no label with the other clients, which alone can make clusters of clients."
 SHARED = (
@@ -76,3 +76,26 @@ def test_the_outcome_names_the_clients_and_their_file(capsys: pytest.CaptureFixt
         "Clients: runs/x/clients.csv",
         "Report: runs/x/report.html",
     ]
+    tree = outcome_tree(outcome)
+    assert (tree["n_clusters"], tree["sizes"], tree["clients"]) == (2, [1, 1], {"north": 0, "south": 1})
+    assert tree["sentences"] == ["Cluster 0 has 1 client: north", "Cluster 1 has 1 client: south"]
+    assert tree["notes"][0] == APART
+
+
+@pytest.mark.parametrize(
+    ("method", "labels", "sizes", "words"),
+    [
+        ("kin-graph", [], [0, 7], "`fedkin cut runs/x --clusters 3`"),
+        ("fedcref", [], [7], "in one cluster; try other methods"),
+        ("fesem", [0, 0], [], "give another number of clusters"),
+        ("fedavg", [0, 0], [], ""),
+        ("kin-graph", [], [3, 4], ""),
+    ],
+)
+def test_a_single_cluster_names_the_next_step(
+    method: str, labels: list[int], sizes: list[int], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_outcome(RunOutcome(Path("runs/x"), State(), [line(*labels)], load_config(method), sizes=sizes))
+    said = capsys.readouterr().out
+    assert words in said
+    assert ("in one cluster" in said) == bool(words)

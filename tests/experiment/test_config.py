@@ -93,7 +93,9 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
     ("override", "sentence"),
     [
         ("method.seed=3", "Unknown key on the command line: 'method.seed'; did you mean 'seed'?"),
-        ("method.zzz=3", "Unknown key on the command line: 'method.zzz'; allowed: method."),
+        ("method.zzz=3", "Unknown key on the command line: 'method.zzz'; the nearest of "),
+        ("engine.zzz=3", "Unknown key on the command line: 'engine.zzz'; the nearest of 21 are workers, "),
+        ("target.zzz=3", "Unknown key on the command line: 'target.zzz'; allowed: target.metric, "),
         ("method.round=3", "Unknown key on the command line: 'method.round'; did you mean 'method.rounds'?"),
         ("method.n_clusters=3", "'method.n_clusters' on the command line is no option of method 'toy', but of '"),
         (

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Ge, Gt, Interval, Le, Lt
 from pydantic import ValidationError
 
-from fedkin.core.errors import FedkinError, hint, listing, nearest, unknown_name
+from fedkin.core.errors import FedkinError, hint, listing, nearest, nearest_few, unknown_name
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 """Keys that TOML has without quotation marks."""
@@ -143,6 +143,9 @@ _WORDS = {
     " after validation": "",
 }
 """Pydantic's words, and the words for users of TOML files that replace them."""
+_FEW = 8
+"""Keys of a section that one line still holds; of more, the nearest are named."""
+_SHOWS_ALL = "`fedkin run METHOD --dry-run`"
 
 
 def validation_sentence(
@@ -198,9 +201,11 @@ def _unknown_key(path: str, place: str, known: list[str], elsewhere: Mapping[str
     own = [each for each in known if section and each.startswith(f"{section}.")]
     if not own:
         return unknown_name(f"key {place}:", path, known)
-    meant, near = elsewhere.get(key, key), nearest(key, [each.removeprefix(f"{section}.") for each in own])
+    keys = [each.removeprefix(f"{section}.") for each in own]
+    meant, near = elsewhere.get(key, key), nearest(key, keys)
     found = next((each for each in (f"{section}.{meant}", meant) if each in known), near and f"{section}.{near}")
-    return FedkinError(f"Unknown key {place}: '{path}'; {hint(found, f'allowed: {listing(sorted(own))}')}")
+    allowed = f"allowed: {listing(sorted(own))}" if len(own) <= _FEW else nearest_few(key, keys, _SHOWS_ALL)
+    return FedkinError(f"Unknown key {place}: '{path}'; {hint(found, allowed)}")
 
 
 def _quoted(text: str) -> str:

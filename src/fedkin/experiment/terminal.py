@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
-from fedkin.data.population import client_name
+from fedkin.data.population import client_name, short_names
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.experiment.client_remarks import CLIENTS, fewer_clusters, members, notes_on_clusters
 from fedkin.experiment.measure_titles import (
@@ -110,13 +110,24 @@ def show_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:
 
 
 def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
-    """Return a run's last record as plain values, with its folder, method, seed, seconds and report."""
+    """Return a run's last record as plain values, with its clusters, what is said of them, and where its files are.
+
+    ``sizes`` are the samples or clients of each cluster, ``clients`` the cluster of each client by name where clients
+    are clustered, and ``notes`` those on the data, the method and the clusters.
+    """
     last = outcome.records[-1] if outcome.records else {"step": 0}
+    sizes = _sizes(outcome)
+    names = short_names(outcome.clients) or [str(client) for client in range(len(_labels(outcome)))]
     return {
         "run": str(outcome.folder),
         "method": outcome.config.method_name,
         "seed": outcome.config.seed,
         **last,
+        "n_clusters": sum(size > 0 for size in sizes) if sizes else None,
+        "sizes": sizes,
+        "clients": dict(zip(names, _labels(outcome), strict=False)),
+        "sentences": _sentences(outcome),
+        "notes": list(dict.fromkeys([*outcome.notes, *_notes(outcome)])),
         "seconds": _seconds(outcome),
         "report": str(outcome.report),
     }
@@ -125,21 +136,50 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
 def print_outcome(outcome: RunOutcome) -> None:
     """Print a table of the last step, sentences on the clusters, warnings, and the path of the report."""
     print_table(_rows(outcome), left=(0,) if sys.stdout.isatty() else (0, 1), bold=True)
-    profile = load_profile(outcome.folder)
-    for text in cluster_lines(profile, outcome.clients):
+    for text in _sentences(outcome):
         print(sentence_text(text, "  "))
-    of_clients = outcome.config.method.clusters == "clients" and bool(outcome.records)
-    listed = members(outcome.records[-1]["values"].get("labels", []), outcome.clients) if of_clients else []
-    for text in listed:
-        print(sentence_text(text, "  "))
-    asked = getattr(outcome.config.method, "n_clusters", None)
-    said = fewer_clusters(outcome.n_clusters or 0, asked, "samples")
-    said += notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, asked) if of_clients else []
-    for text in [*method_remarks(outcome.records), *said]:
+    for text in [*_notes(outcome), *_next_step(outcome)]:
         print(sentence_text(f"Note: {text}", "  "))
-    if listed:
+    if len(set(_labels(outcome)) - {-1}) > 1:
         print(f"Clients: {outcome.folder / CLIENTS}")
     print(f"Report: {outcome.report}")
+
+
+def _labels(outcome: RunOutcome) -> list[int]:
+    """Return the clusters of the clients, -1 for none, in order of id; empty where samples are clustered."""
+    of_clients = outcome.config.method.clusters == "clients" and bool(outcome.records)
+    return outcome.records[-1]["values"].get("labels", []) if of_clients else []
+
+
+def _sizes(outcome: RunOutcome) -> list[int]:
+    labels = _labels(outcome)
+    return outcome.sizes or [labels.count(cluster) for cluster in range(max(labels, default=-1) + 1)]
+
+
+def _sentences(outcome: RunOutcome) -> list[str]:
+    """Return sentences on the clusters of samples, or on which clients are in which cluster."""
+    described = cluster_lines(load_profile(outcome.folder), outcome.clients)
+    return [*described, *members(_labels(outcome), outcome.clients)]
+
+
+def _notes(outcome: RunOutcome) -> list[str]:
+    """Return what a reader of the clusters should not miss, by the method and by their number."""
+    asked = getattr(outcome.config.method, "n_clusters", None)
+    said = fewer_clusters(sum(size > 0 for size in outcome.sizes), asked, "samples")
+    if outcome.config.method.clusters == "clients" and outcome.records:
+        said += notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, asked)
+    return [*method_remarks(outcome.records), *said]
+
+
+def _next_step(outcome: RunOutcome) -> list[str]:
+    """Return a sentence on what to do where all is one cluster, though nobody asked for one."""
+    method = outcome.config.method
+    if sum(size > 0 for size in _sizes(outcome)) != 1 or method.baseline or getattr(method, "n_clusters", None) == 1:
+        return []
+    if method.recuts:
+        return [f"All {method.clusters} are in one cluster; `fedkin cut {outcome.folder} --clusters 3` makes three."]
+    more = "give another number of clusters, or " if method.takes_k else ""
+    return [f"All {method.clusters} are in one cluster; {more}try other methods, as `fedkin compare` does."]
 
 
 def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> list[str]:
