@@ -8,14 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_type_hints
 
 from annotated_types import Ge, Gt, Interval
-from torch import Tensor
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.federation import Federation
-from fedkin.core.payload import Traffic
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedkin.core.federation import Federation
+    from fedkin.core.payload import Traffic
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
@@ -23,7 +26,7 @@ Fraction = Annotated[float, Interval(ge=0, le=1)]
 """Types for hyper-parameters; configurations and estimators check the ranges they carry."""
 Oracle = Callable[[int], Sequence[int]]
 """The true class of each local cluster of a client, by its id."""
-OwnData = Callable[[str], Tensor]
+OwnData = Callable[[str], "Tensor"]
 """Loads samples of the server's own by name or path: ``(n, *shape)``, prepared as the clients' are."""
 
 

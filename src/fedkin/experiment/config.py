@@ -13,18 +13,15 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_model
 
-from fedkin.core import FedkinError, Method
-from fedkin.core.errors import listing, refuse
+from fedkin.core.errors import FedkinError, listing, refuse
 from fedkin.core.files import read_tables
-from fedkin.core.method import allowed_for_sums, display_name
-from fedkin.data.population import Population
-from fedkin.data.reading.client_files import files_of_clients, folders_of_images
-from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.core.method import Method, allowed_for_sums, display_name
+from fedkin.data.reading.dataset_names import expanded
 from fedkin.experiment import registry
 from fedkin.experiment.option_models import built, model_of, plain_tables, sentence_of, with_none
 from fedkin.experiment.option_owners import check_owners
@@ -38,6 +35,9 @@ from fedkin.experiment.sections import (
     TargetSection,
     TrackingSection,
 )
+
+if TYPE_CHECKING:
+    from fedkin.data.population import Population
 
 _SECTIONS: dict[str, Any] = {
     "engine": EngineSection, "federation": FederationSection, "evaluation": EvaluationSection,
@@ -90,6 +90,9 @@ class Config:
         FedkinError
             If the data are refused, or a client that is to be forgotten does not exist.
         """
+        from fedkin.data.reading.client_files import folders_of_images
+        from fedkin.data.scenarios.already_split import ClientFiles
+
         everybody: Population = self.scenario.build(self.data_seed)
         folders = [] if isinstance(self.scenario, ClientFiles) else folders_of_images(self.data.source)
         if folders:
@@ -190,16 +193,12 @@ def _is_toml(text: str) -> bool:
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     method: Any = _named(tables, "method", registry.DEFAULT_METHOD, places)
+    if _is_folder(tables):  # which takes seconds to look into
+        _checked(_experiment(None, "", method), {**tables, "scenario": {}}, "", places)
     default = "files" if _has_files_of_clients(tables) or _has_column_of_clients(tables) else method.scenario
     scenario: Any = _named(tables, "scenario", default, places)
     _check_clients(tables, scenario, default, method, places)
-    model = _experiment(scenario, default, method)
-    try:
-        checked: Any = model.model_validate_json(json.dumps(with_none(tables, model), default=str))
-    except ValidationError as error:
-        check_owners("scenario", default, tables, places)
-        check_owners("method", registry.DEFAULT_METHOD, tables, places)
-        raise sentence_of(error, model, tables, places) from error
+    checked = _checked(_experiment(scenario, default, method), tables, default, places)
     if checked.target.stop and None in (checked.target.metric, checked.target.reach):
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
     if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
@@ -213,21 +212,36 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         _check_sums(method, checked)
     checked.federation.check(checked.engine.sites)
     _check_pace(method, checked)
+    scenario = registry.resolve("scenario", _name(tables, "scenario", default))
     return Config(
         scenario=built(scenario, checked.scenario, **_from_data(scenario, checked.data)),
-        method=built(method, checked.method),
+        method=built(registry.resolve("method", _name(tables, "method", registry.DEFAULT_METHOD)), checked.method),
         tables=plain_tables(checked.model_dump(mode="json")),
         **{name: getattr(checked, name) for name in ("seed", "data", *_SECTIONS)},
     )
 
 
+def _checked(model: type[BaseModel], tables: dict[str, Any], default: str, places: dict[str, str]) -> Any:
+    """Return an instance of `model` of all `tables`; `default` is the scenario where they name none."""
+    try:
+        return model.model_validate_json(json.dumps(with_none(tables, model), default=str))
+    except ValidationError as error:
+        check_owners("scenario", default, tables, places)
+        check_owners("method", registry.DEFAULT_METHOD, tables, places)
+        raise sentence_of(error, model, tables, places) from error
+
+
 @functools.cache
-def _experiment(scenario: type[Any], default: str, method: type[Any]) -> type[BaseModel]:
-    """Build the pydantic model of a whole experiment; cached, as building it takes longer than all checks."""
+def _experiment(scenario: type[Any] | None, default: str, method: type[Any]) -> type[BaseModel]:
+    """Build the pydantic model of an experiment; cached, as building it takes longer than all checks."""
     fields: dict[str, Any] = {
         "seed": (NonNegativeInt, 0),
         "data": (DataSection, DataSection()),
-        "scenario": (model_of(scenario, default), Field(default_factory=dict, validate_default=True)),
+        "scenario": (
+            (dict[str, Any], {})
+            if scenario is None
+            else (model_of(scenario, default), Field(default_factory=dict, validate_default=True))
+        ),
         "method": (model_of(method, registry.DEFAULT_METHOD), Field(default_factory=dict, validate_default=True)),
     }
     fields |= {name: (section, section()) for name, section in _SECTIONS.items()}
@@ -276,7 +290,11 @@ def check_section(tables: dict[str, Any], section: str, place: str) -> None:
 
 def _named(tables: dict[str, Any], section: registry.Kind, default: str, places: dict[str, str]) -> type[Any]:
     check_section(tables, section, places.get(section, "on the command line"))
-    return registry.resolve(section, str(tables.get(section, {}).get("name", default)))
+    return registry.declared(section, _name(tables, section, default))
+
+
+def _name(tables: dict[str, Any], section: registry.Kind, default: str) -> str:
+    return str(tables.get(section, {}).get("name", default))
 
 
 def _check_clients(
@@ -298,10 +316,18 @@ def _check_clients(
     )
 
 
-def _has_files_of_clients(tables: dict[str, Any]) -> bool:
+def _is_folder(tables: dict[str, Any]) -> bool:
     data = tables.get("data", {})
     source = data.get("source") if isinstance(data, dict) else None
-    return isinstance(source, str) and bool(files_of_clients(source))
+    return isinstance(source, str) and expanded(source).is_dir()
+
+
+def _has_files_of_clients(tables: dict[str, Any]) -> bool:
+    if not _is_folder(tables):
+        return False
+    from fedkin.data.reading.client_files import files_of_clients
+
+    return bool(files_of_clients(tables["data"]["source"]))
 
 
 def _has_column_of_clients(tables: dict[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from fedkin.core import FedkinError
+from fedkin.core.errors import FedkinError
 from fedkin.core.options import Option, is_function, meanings_of, validation_sentence
 from fedkin.experiment.own_options import FROM_DATA, check_defaults, check_options
 from fedkin.experiment.sections import STRICT

@@ -34,4 +34,4 @@ def check_owners(kind: registry.Kind, default: str, tables: Mapping[str, Any], p
 
 
 def _options(kind: registry.Kind, name: str) -> set[str]:
-    return {"name", *(option.name for option in options_of(registry.resolve(kind, name)))}
+    return {"name", *(option.name for option in options_of(registry.declared(kind, name)))}

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import BaseModel, ValidationError
 
-from fedkin.core import FedkinError, Method
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import Method
 from fedkin.core.options import is_function, options_of
 
 FROM_DATA = ("data", "label", "table")

@@ -207,6 +207,16 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     return made
 
 
+def declared(kind: Kind, name: str) -> type[Any]:
+    """Return the class of `name`, or, of a registered name, its outline, for which no module of it is imported.
+
+    Raises FedkinError as `resolve` does.
+    """
+    from fedkin.experiment.outlines import outline
+
+    return outline(target_of(kind, name)) if name in _TABLES[kind] else resolve(kind, name)
+
+
 def check_declared(made: type[Any], name: str) -> None:
     """Raise FedkinError if a class, called `name`, has annotations that are no fields, or of unknown types.
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
 from pydantic_core import PydanticCustomError
 
-from fedkin.core.device import Execution
 from fedkin.core.errors import FedkinError
-from fedkin.data.preparing.preparing_options import Imputation, PreparingOptions
-from fedkin.data.reading.asked_columns import COLUMN_KEYS
 from fedkin.data.reading.table_options import AUTO, NA_VALUES, TableOptions, are_na_values
 from fedkin.secure_aggregation.signatures import public_keys
+
+if TYPE_CHECKING:
+    from fedkin.core.device import Execution
+    from fedkin.data.preparing.preparing_options import PreparingOptions
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """How all sections are read: no other keys, and no number where a text is wanted."""
@@ -110,7 +111,7 @@ class DataSection(BaseModel):
     na_values: NaValues = []
     dayfirst: bool | None = None
     lacking: Literal["drop", "impute"] = "drop"
-    imputation: Imputation = "neighbours"
+    imputation: Literal["neighbours", "median"] = "neighbours"
     indicator: bool = False
     min_members: Annotated[int, Ge(5)] = 5
     seed: NonNegativeInt | None = None
@@ -123,6 +124,8 @@ class DataSection(BaseModel):
     @property
     def of_columns(self) -> dict[str, Any]:
         """Options of columns that differ from their defaults; in a real federation each site's own file has them."""
+        from fedkin.data.reading.asked_columns import COLUMN_KEYS
+
         return {
             key: given for key in COLUMN_KEYS if (given := getattr(self, key)) != type(self).model_fields[key].default
         }
@@ -138,6 +141,8 @@ class DataSection(BaseModel):
     @property
     def preparing(self) -> PreparingOptions:
         """Options for preparing the clients' data."""
+        from fedkin.data.preparing.preparing_options import PreparingOptions
+
         return PreparingOptions(self.scaling, self.id, self.lacking, self.imputation, self.indicator, self.min_members)
 
 
@@ -225,6 +230,8 @@ class EngineSection(BaseModel):
     @property
     def execution(self) -> Execution:
         """How training steps are executed."""
+        from fedkin.core.device import Execution
+
         return Execution(self.cuda_graphs, self.compile, self.convolutions)
 
 
