@@ -93,7 +93,7 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
     from fedkin.experiment.own_options import FROM_DATA
 
     kind: Kind = "scenario" if name in sections["scenarios"] else "method"
-    made = registry.resolve(kind, name)
+    made = registry.declared(kind, name)
     model_of(made, name)  # which refuses what no experiment can have
     options = [option for option in options_of(made) if kind == "method" or option.name not in FROM_DATA]
     summary = registry.summary_of(kind, name)

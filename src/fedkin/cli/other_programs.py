@@ -69,7 +69,7 @@ def key_of_method(error: click.NoSuchOption, words: Sequence[str]) -> str | None
     for word in [part for each in words for part in each.split(",")] if _takes_keys(error) else ():
         with suppress(FedkinError):
             if registry.is_known("method", word) and any(
-                option.name == _name(error) for option in options_of(registry.resolve("method", word))
+                option.name == _name(error) for option in options_of(registry.declared("method", word))
             ):
                 return f"method.{_name(error)}"
     return None
@@ -102,6 +102,6 @@ def _key_that_ends(name: str) -> str | None:
     for kind in kinds:
         listed = registry.METHODS if kind == "method" else registry.SCENARIOS
         for known in listed:
-            if any(option.name == name for option in options_of(registry.resolve(kind, known))):
+            if any(option.name == name for option in options_of(registry.declared(kind, known))):
                 return f"{kind}.{name}"
     return None

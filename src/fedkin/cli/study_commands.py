@@ -13,7 +13,7 @@ import click
 from fedkin.cli import shared_options
 from fedkin.cli.app import app, interruptible
 from fedkin.data.reading.dataset_names import check_source
-from fedkin.experiment.registry import is_known
+from fedkin.experiment.registry import check_known, is_known
 
 _SECTION = "Many runs"
 
@@ -64,6 +64,8 @@ def compare(
     began = time.monotonic()
     if not is_known("scenario", what) and not what.endswith(".toml"):
         check_source(what)
+    for name in _names(methods):
+        check_known("method", name.partition("+")[0])
     from fedkin.studies.compare import Options, compared, question_of
     from fedkin.studies.compare.comparison_terminal import print_comparison, shown, unseen
 
@@ -106,6 +108,10 @@ def compare(
 @shared_options.quiet
 def reproduce(names: tuple[str, ...], out: Path, markdown: bool, as_json: bool, **options: Any) -> None:
     """Reproduce tables of the papers. Figures become tables, too."""
+    from fedkin.studies.reproduce.entry import chosen
+
+    for name in names:
+        chosen(name)
     from fedkin.studies.reproduce import reproduce_terminal
 
     if not names:
@@ -143,6 +149,8 @@ def benchmark(
     **sizes: Any,
 ) -> None:
     """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
+    for name in _names(methods):
+        check_known("method", name.partition("+")[0])
     from fedkin.studies.benchmark import BenchmarkOptions, benchmarked
     from fedkin.studies.benchmark.benchmark import PAGE
     from fedkin.studies.benchmark.benchmark_page import as_text

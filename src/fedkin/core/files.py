@@ -207,6 +207,17 @@ def shown_in(folder: Path) -> list[str]:
         return []
 
 
+def check_empty(folder: Path, remedy: str = "give another --out") -> None:
+    """Check that a folder is absent, or empty but for a lock and half-written files, which a killed process leaves.
+
+    `remedy` ends the error message.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir() or any(file.suffix != ".partial" and file.name != LOCK for file in folder.iterdir()):
+        raise FedkinError(f"{folder} is not an empty folder; {remedy}.")
+
+
 def check_regular(path: Path) -> None:
     """Raise FileError if a path is a directory, a pipe or a device, from which reading would block."""
     if path.exists() and not path.is_file():

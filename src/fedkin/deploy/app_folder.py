@@ -15,10 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedkin.core import FedkinError
-from fedkin.core.files import write_atomically, write_secret
+from fedkin.core.files import check_empty, write_atomically, write_secret
 from fedkin.core.options import toml_text
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.run_folder import check_empty
 from fedkin.report.numbers import pluralize
 
 # Certificates of a server and keys of sites, for encryption and authentication of messages.

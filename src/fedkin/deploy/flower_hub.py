@@ -17,6 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedkin import __version__
 from fedkin.core import FedkinError
+from fedkin.core.files import check_empty
 from fedkin.data.population import Population
 from fedkin.data.reading.dataset_names import expanded
 from fedkin.deploy.app_folder import (
@@ -33,7 +34,6 @@ from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.flower_engine.version import NEWEST, OLDEST
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run_folder import check_empty
 from fedkin.experiment.simulated_clients import simulated_site
 
 _PAUSE = 0.5

@@ -194,7 +194,7 @@ def _is_toml(text: str) -> bool:
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     method: Any = _named(tables, "method", registry.DEFAULT_METHOD, places)
     if _is_folder(tables):  # which takes seconds to look into
-        _checked(_experiment(None, "", method), {**tables, "scenario": {}}, "", places)
+        _checked(_experiment(None, "", method), {**tables, "scenario": {}}, None, places)
     default = "files" if _has_files_of_clients(tables) or _has_column_of_clients(tables) else method.scenario
     scenario: Any = _named(tables, "scenario", default, places)
     _check_clients(tables, scenario, default, method, places)
@@ -221,12 +221,13 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     )
 
 
-def _checked(model: type[BaseModel], tables: dict[str, Any], default: str, places: dict[str, str]) -> Any:
-    """Return an instance of `model` of all `tables`; `default` is the scenario where they name none."""
+def _checked(model: type[BaseModel], tables: dict[str, Any], default: str | None, places: dict[str, str]) -> Any:
+    """Return an instance of `model` of all `tables`; `default` is the scenario where they name none, if it is known."""
     try:
         return model.model_validate_json(json.dumps(with_none(tables, model), default=str))
     except ValidationError as error:
-        check_owners("scenario", default, tables, places)
+        if default is not None:
+            check_owners("scenario", default, tables, places)
         check_owners("method", registry.DEFAULT_METHOD, tables, places)
         raise sentence_of(error, model, tables, places) from error
 

@@ -127,6 +127,14 @@ def is_known(kind: Kind, name: str) -> bool:
     return name in _TABLES[kind] or ":" in name
 
 
+def check_known(kind: Kind, name: str) -> None:
+    """Raise FedkinError, with the nearest name, if none of several that stand for all or some is `name`."""
+    if name != "all" and not is_known(kind, name):
+        from fedkin.core.errors import unknown_name
+
+        raise unknown_name(kind, name, ["all", *_TABLES[kind]])
+
+
 def target_of(kind: Kind, name: str) -> str:
     """Return the ``module:Class`` that `name` stands for; raise FedkinError, with the nearest name, if none has it."""
     if not is_known(kind, name):
@@ -208,13 +216,15 @@ def resolve(kind: Kind, name: str) -> type[Any]:
 
 
 def declared(kind: Kind, name: str) -> type[Any]:
-    """Return the class of `name`, or, of a registered name, its outline, for which no module of it is imported.
+    """Return the class of `name`, or its outline if it is fedkin's, for which none of its modules is imported.
 
     Raises FedkinError as `resolve` does.
     """
     from fedkin.experiment.outlines import outline
 
-    return outline(target_of(kind, name)) if name in _TABLES[kind] else resolve(kind, name)
+    target = target_of(kind, name)
+    is_ours = name in _TABLES[kind] and target.startswith("fedkin.")
+    return outline(target) if is_ours else resolve(kind, name)
 
 
 def check_declared(made: type[Any], name: str) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from fedkin.core import Federation, FedkinError
 from fedkin.core.device import check_compiler, device_named, on
 from fedkin.core.errors import raised_by, refuse, require
-from fedkin.core.files import folder_lock
+from fedkin.core.files import check_empty, folder_lock
 from fedkin.core.progress import Callback, Progress
 from fedkin.data.population import Population, short_names
 from fedkin.engines.local import LocalFederation
@@ -37,7 +37,6 @@ from fedkin.experiment.run_folder import (
     LEDGER,
     REPORT,
     TIMING,
-    check_empty,
     no_run,
     run_config,
     write_config,

@@ -12,7 +12,16 @@ from tempfile import mkdtemp
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import LOCK, append, check_regular, folder_lock, read_tables, similar_path, write_atomically
+from fedkin.core.files import (
+    LOCK,
+    append,
+    check_empty,
+    check_regular,
+    folder_lock,
+    read_tables,
+    similar_path,
+    write_atomically,
+)
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.experiment.checkpoint import load_checkpoint
@@ -185,17 +194,6 @@ def _whole_lines(path: Path) -> list[bytes]:
     check_regular(path)
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     return lines[:-1] if lines and not lines[-1].endswith(b"\n") else lines
-
-
-def check_empty(folder: Path, remedy: str = "give another --out") -> None:
-    """Check that a folder is absent, or empty but for a lock and half-written files, which a killed process leaves.
-
-    `remedy` ends the error message.
-    """
-    if not folder.exists():
-        return
-    if not folder.is_dir() or any(file.suffix != ".partial" and file.name != LOCK for file in folder.iterdir()):
-        raise FedkinError(f"{folder} is not an empty folder; {remedy}.")
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 from fedkin.core import FedkinError, Method
-from fedkin.core.errors import unknown_name
 from fedkin.core.options import options_of
 from fedkin.experiment import registry
 
@@ -121,7 +120,7 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
                         f"'{name}' sets an option of a method, as `fedkin benchmark` takes it; a comparison has each "
                         "method once, with --set method.OPTION=VALUE for all that have the option."
                     )
-                raise unknown_name("method", name, ["all", *registry.METHODS])
+                registry.check_known("method", name)
             other = method_named(name).clusters
             if other is None:
                 raise FedkinError(

@@ -19,8 +19,6 @@ from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_tables
 from fedkin.core.options import validation_sentence
 from fedkin.experiment.sections import STRICT
-from fedkin.studies.reproduce.measures import check
-from fedkin.studies.reproduce.verdict import printed
 
 ScaleName = Literal["quick", "paper"]
 Settings = dict[str, Any]
@@ -209,9 +207,10 @@ def _in_order(name: str) -> tuple[str, str, int]:
 def chosen(name: str) -> dict[str, Path]:
     """Return the entries that a name stands for: one, all of a paper, ``all``, or a user's own TOML file.
 
-    Raises FedkinError if there is no such entry.
+    Raises FedkinError if there is no such entry, or the file cannot be read.
     """
     if name.endswith(".toml"):
+        read_tables(Path(name))
         return {Path(name).stem: Path(name)}
     known, root = names_of_entries(), folder_of_entries()
     found = [one for one in known if name in ("all", one, one.partition("/")[0])]
@@ -235,6 +234,9 @@ def load_entry(path: Path) -> PaperEntry:
 
 
 def _check_names(entry: PaperEntry, path: Path) -> None:
+    from fedkin.studies.reproduce.measures import check
+    from fedkin.studies.reproduce.verdict import printed
+
     rows, columns = [row.name for row in entry.rows], [column.name for column in entry.columns]
     for kind, names in (("rows", rows), ("columns", columns)):
         if twice := [name for name, count in Counter(names).items() if count > 1]:

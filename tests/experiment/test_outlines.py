@@ -1,0 +1,34 @@
+"""Outlines of methods and scenarios, read from their source, declare what the classes do."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fedkin.core.options import options_of
+from fedkin.experiment import registry
+from fedkin.experiment.option_models import model_of
+
+FACTS = ("clusters", "finds_k", "takes_k", "moves_data", "copies_data", "baseline", "cost", "scenario", "recuts")
+
+
+@pytest.mark.parametrize("kind", ["method", "scenario"])
+def test_outlines_declare_what_the_classes_do(kind: registry.Kind) -> None:
+    for name in registry.METHODS if kind == "method" else registry.SCENARIOS:
+        declared, real = registry.declared(kind, name), registry.resolve(kind, name)
+        assert declared is not real
+        assert options_of(declared) == options_of(real), name
+        assert model_of(declared, name).model_json_schema() == model_of(real, name).model_json_schema(), name
+        assert [getattr(declared, fact, None) for fact in FACTS] == [getattr(real, fact, None) for fact in FACTS], name
+
+
+def test_no_outline_imports_torch() -> None:
+    program = """
+import sys
+from fedkin.experiment import registry
+for kind, names in (("method", registry.METHODS), ("scenario", registry.SCENARIOS)):
+    for name in names:
+        registry.declared(kind, name)
+print([name for name in sys.modules if name == "torch" or name.startswith("fedkin.methods")])
+"""
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
