@@ -83,19 +83,19 @@ def test_the_outcome_names_the_clients_and_their_file(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("method", "labels", "sizes", "words"),
+    ("method", "labels", "n_clusters", "words"),
     [
-        ("kin-graph", [], [0, 7], "`fedkin cut runs/x --clusters 3`"),
-        ("fedcref", [], [7], "in one cluster; try other methods"),
-        ("fesem", [0, 0], [], "give another number of clusters"),
-        ("fedavg", [0, 0], [], ""),
-        ("kin-graph", [], [3, 4], ""),
+        ("kin-graph", [], 1, "`fedkin cut runs/x --clusters 3`"),
+        ("fedcref", [], 1, "in one cluster; try other methods"),
+        ("fesem", [0, 0], None, "give another number of clusters"),
+        ("fedavg", [0, 0], None, ""),
+        ("kin-graph", [], 2, ""),
     ],
 )
 def test_a_single_cluster_names_the_next_step(
-    method: str, labels: list[int], sizes: list[int], words: str, capsys: pytest.CaptureFixture[str]
+    method: str, labels: list[int], n_clusters: int | None, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_outcome(RunOutcome(Path("runs/x"), State(), [line(*labels)], load_config(method), sizes=sizes))
+    print_outcome(RunOutcome(Path("runs/x"), State(), [line(*labels)], load_config(method), n_clusters=n_clusters))
     said = capsys.readouterr().out
     assert words in said
     assert ("in one cluster" in said) == bool(words)

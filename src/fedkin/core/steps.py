@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import FrozenInstanceError
@@ -336,18 +335,12 @@ def clustered(fed: Federation) -> list[Client]:
     return [one for i in fed.present if (one := fed.clients.get(i)) is not None and "clusters" in one.state]
 
 
-def cluster_sizes(labels: Iterable[Tensor]) -> list[int]:
-    """Return the number of members of each cluster in all `labels`, int64 ``(n,)`` each; below 0 is none.
+def used_clusters(labels: Iterable[Tensor]) -> int:
+    """Return the number of clusters with members in any of `labels`, int64 ``(n,)`` each; below 0 is none.
 
     Of samples it is known only where the clients are in this process: on a real federation none reports its clusters.
     """
-    counts = Counter(cluster for part in labels for cluster in part.tolist() if cluster >= 0)
-    return [counts[cluster] for cluster in range(max(counts, default=-1) + 1)]
-
-
-def used_clusters(labels: Iterable[Tensor]) -> int:
-    """Return the number of clusters with members in any of `labels`, see `cluster_sizes`."""
-    return sum(size > 0 for size in cluster_sizes(labels))
+    return len({cluster for own in labels for cluster in own.unique().tolist() if cluster >= 0})
 
 
 def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedkin.core import Federation, Method, Record, State
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
-from fedkin.core.steps import begin, cluster_sizes, clustered, do_step, record_line, result_of
+from fedkin.core.steps import begin, clustered, do_step, record_line, result_of, used_clusters
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
 from fedkin.data.preparing.notes.data_notes import short_form
@@ -59,8 +59,8 @@ class RunOutcome:
         What was noted of the clients' data.
     guess : float or None
         Accuracy of always guessing a client's most frequent class, mean over clients; ``None`` if it is not known.
-    sizes : list of int
-        Samples in each cluster; empty for clusters of clients, and on a real federation.
+    n_clusters : int or None
+        Number of clusters that have samples; ``None`` for clusters of clients, and on a real federation.
     """
 
     folder: Path
@@ -70,7 +70,7 @@ class RunOutcome:
     clients: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     guess: float | None = None
-    sizes: list[int] = field(default_factory=list)
+    n_clusters: int | None = None
 
     @property
     def report(self) -> Path:
@@ -177,9 +177,8 @@ class Run:
             records = self.write_report(state)
         notes, guess = self.preparation.notes, guess_of(self.population)
         labels = [one.state["clusters"] for one in clustered(self.fed)] if self.method.clusters == "samples" else []
-        return RunOutcome(
-            self.folder, state, records, self.config, self.population.names, notes, guess, cluster_sizes(labels)
-        )
+        used = used_clusters(labels) if labels else None
+        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, guess, used)
 
     def _finished(self, state: State | None) -> State:
         if state is None:

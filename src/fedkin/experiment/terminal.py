@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,15 +118,14 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
     are clustered, and ``notes`` those on the data, the method and the clusters.
     """
     last = outcome.records[-1] if outcome.records else {"step": 0}
-    sizes = _sizes(outcome)
     names = short_names(outcome.clients) or [str(client) for client in range(len(_labels(outcome)))]
     return {
         "run": str(outcome.folder),
         "method": outcome.config.method_name,
         "seed": outcome.config.seed,
         **last,
-        "n_clusters": sum(size > 0 for size in sizes) if sizes else None,
-        "sizes": sizes,
+        "n_clusters": _n_clusters(outcome),
+        "sizes": _sizes(outcome),
         "clients": dict(zip(names, _labels(outcome), strict=False)),
         "sentences": _sentences(outcome),
         "notes": list(dict.fromkeys([*outcome.notes, *_notes(outcome)])),
@@ -151,9 +152,18 @@ def _labels(outcome: RunOutcome) -> list[int]:
     return outcome.records[-1]["values"].get("labels", []) if of_clients else []
 
 
+def _n_clusters(outcome: RunOutcome) -> int | None:
+    """Return the number of clusters with members, ``None`` where it is not known."""
+    return len(set(_labels(outcome)) - {-1}) or outcome.n_clusters
+
+
 def _sizes(outcome: RunOutcome) -> list[int]:
-    labels = _labels(outcome)
-    return outcome.sizes or [labels.count(cluster) for cluster in range(max(labels, default=-1) + 1)]
+    """Return the number of clients in each cluster, or of samples, by the files of labels."""
+    counts = Counter(_labels(outcome))
+    for path in sorted(outcome.folder.glob("labels/*.csv")):
+        with path.open(encoding="utf-8", newline="") as lines:
+            counts.update(int(row["cluster"]) for row in csv.DictReader(lines))
+    return [counts[cluster] for cluster in range(max(counts, default=-1) + 1)]
 
 
 def _sentences(outcome: RunOutcome) -> list[str]:
@@ -165,7 +175,7 @@ def _sentences(outcome: RunOutcome) -> list[str]:
 def _notes(outcome: RunOutcome) -> list[str]:
     """Return what a reader of the clusters should not miss, by the method and by their number."""
     asked = getattr(outcome.config.method, "n_clusters", None)
-    said = fewer_clusters(sum(size > 0 for size in outcome.sizes), asked, "samples")
+    said = fewer_clusters(outcome.n_clusters or 0, asked, "samples")
     if outcome.config.method.clusters == "clients" and outcome.records:
         said += notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, asked)
     return [*method_remarks(outcome.records), *said]
@@ -174,7 +184,7 @@ def _notes(outcome: RunOutcome) -> list[str]:
 def _next_step(outcome: RunOutcome) -> list[str]:
     """Return a sentence on what to do where all is one cluster, though nobody asked for one."""
     method = outcome.config.method
-    if sum(size > 0 for size in _sizes(outcome)) != 1 or method.baseline or getattr(method, "n_clusters", None) == 1:
+    if _n_clusters(outcome) != 1 or method.baseline or getattr(method, "n_clusters", None) == 1:
         return []
     if method.recuts:
         return [f"All {method.clusters} are in one cluster; `fedkin cut {outcome.folder} --clusters 3` makes three."]
