@@ -19,8 +19,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, Task
+from fedkin.core.runner import do_step
 from fedkin.core.seeds import derive_generator
-from fedkin.core.steps import do_step
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import checked_method

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Method, Payload, Record, State, client_task, task
+from fedkin.core.contract import check_result, first_state
 from fedkin.core.errors import RefusalError
-from fedkin.core.steps import check_result, do_step, first_state
+from fedkin.core.runner import do_step
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import ClientMethodState
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
+from fedkin.core.contract import after_step, predicted_clusters
 from fedkin.core.method import check_annotations, check_class
-from fedkin.core.steps import after_step, begin, do_step, predicted_clusters
+from fedkin.core.runner import begin, do_step
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators import SampleClusterer
 from fedkin.flower.strategy import ClusterStrategy

@@ -69,7 +69,7 @@ class Federation(ABC):
     min_clients : int
         Minimum number of clients that a run goes on with when others give no usable reply.
     requested, usable : int
-        Requests made and usable replies received since both were last set to 0, as `fedkin.core.steps.do_step` does.
+        Requests made and usable replies received since both were last set to 0, as `fedkin.core.runner.do_step` does.
     labels_advice : str
         How a client gets labels, as the end of a sentence on one that has none.
     on_left_out : callable

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING
+from fedkin.core.contract import carried_out
 from fedkin.core.device import on
 from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
 from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
 from fedkin.core.replies import failed_there, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
-from fedkin.core.steps import carried_out
 from fedkin.core.table import Table
 from fedkin.core.tasks import Task, known_task, trusted_packages
 from fedkin.data.reading.asked_columns import check_asked

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.contract import used_clusters
 from fedkin.core.errors import FedkinWarning, checked_keywords, listing, mid_sentence
 from fedkin.core.progress import Followers, callbacks_of
 from fedkin.core.seeds import derive_generator
-from fedkin.core.steps import used_clusters
 from fedkin.data.inputs.client_input import ClientInput
 from fedkin.data.inputs.federation_input import (
     as_given,

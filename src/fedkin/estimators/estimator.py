@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Method, State
+from fedkin.core.contract import result_of, without_result
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import FedkinWarning, listing
 from fedkin.core.method import OwnData, check_class
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
-from fedkin.core.steps import result_of, without_result
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.array_ranges import ends_of
 from fedkin.data.preparing.preparation import Preparation
@@ -30,7 +30,7 @@ from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.fitting import Following, Rounds
+from fedkin.estimators.fitting import FitRunner, Following
 from fedkin.estimators.metrics import Row, client_panels, figure_of, history_rows, judged_rows, sample_panels, tidy
 from fedkin.estimators.parameters import (
     ATTRIBUTES,
@@ -194,14 +194,14 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 preparation = dataclasses.replace(preparation, reach=ends_of([one.x for one in clients if len(one)]))
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
             method = method.with_own_data(self._own_data(preparation))
-            rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
-            with followed(rounds.callbacks):
-                state = rounds.to_the_end()
+            runner = FitRunner(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
+            with followed(runner.callbacks):
+                state = runner.steps()
             found, profile = result_of(method, fed, state), None
             missing = without_result(method, fed)
             if preparation.encoding is not None and method.clusters == "samples" and not method.is_private():
                 profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
-        return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged, forgotten, missing)
+        return FitOutcome(found, state, runner.history, preparation, seed, profile, runner.judged, forgotten, missing)
 
     def _drawn_seed(self) -> int:
         """Return the run's seed: `random_state` if it is a number, as the command line takes it, else drawn from it."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -16,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedkin.core import Client, FedkinError, Method, State
+from fedkin.core import Client, FedkinError, Method, Record
 from fedkin.core.errors import unknown_name
-from fedkin.core.progress import Callback, Callbacks
+from fedkin.core.progress import Callback, Callbacks, RecordLine, Timing
+from fedkin.core.runner import Runner
 from fedkin.core.seeds import derive_generator
-from fedkin.core.steps import begin, do_step, record_line
 from fedkin.core.table import Table
 from fedkin.data.inputs.client_input import ClientInput, dimensions, is_pair
 from fedkin.data.inputs.federation_input import as_given, holds_several, is_named, labels_beside, named_data
@@ -242,41 +240,27 @@ class Following:
     metrics: OwnMetrics = field(default_factory=OwnMetrics)
 
 
-class Rounds:
-    """Rounds of a fit, evaluated and reported to callbacks; `history` and `judged` are as in `FitOutcome`."""
+class FitRunner(Runner):
+    """Runner of a fit; `history` and `judged` are as in `FitOutcome`.
+
+    Models are evaluated on the samples of each of `judges`, by name of the split.
+    """
 
     def __init__(
         self, method: Method[Any], fed: LocalFederation, judges: Mapping[str, Population], callbacks: Callbacks,
         metrics: OwnMetrics,
     ) -> None:  # fmt: skip
-        self.method, self.fed, self.judges, self.callbacks, self.metrics = method, fed, judges, callbacks, metrics
+        super().__init__(method, fed, callbacks)
+        self.judges, self.metrics = judges, metrics
         self.history: list[dict[str, Any]] = []
         self.judged: list[dict[str, Any]] = []
+        self.values: Mapping[str, Any] = {}
 
-    def to_the_end(self) -> State:
-        """Make steps until the method has finished or a callback stops it, and return the last state."""
-        state: State = begin(self.method, self.fed)
-        self._judge(state)
-        while not state.finished:
-            state = self._step(state)
-        return state
-
-    def _step(self, state: State) -> State:
-        self.callbacks.phase(f"Step {state.steps + 1}")
-        began = time.perf_counter()
-        state, record = do_step(self.method, self.fed, state)
-        line = record_line(record, self.fed, state.steps, self._judge(state))
-        shown = {name: line[name] for name in ("missing", "sent", "received")}
-        self.history.append({"step": state.steps, **record.values, **shown})
-        if self.callbacks.stops(line) and not state.finished:
-            state = dataclasses.replace(state, finished=True)
-            self.method.conclude(self.fed, state)
-        self.callbacks.step(line, {"step": state.steps, "seconds": time.perf_counter() - began})
-        return state
-
-    def _judge(self, state: Any) -> dict[str, Any]:
+    def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
         """Evaluate the models on held-out samples; names of scores on ``"validation"`` begin with that word."""
-        found: dict[str, Any] = {}
+        self.judged = [one for one in self.judged if one["round"] != state.steps]
+        self.values = {} if record is None else record.values  # a line has None for infinity, a history the number
+        metrics: dict[str, Any] = {}
         for split, population in self.judges.items():
             scores = evaluate_clusters(self.method, population, self.fed, state)
             labels = state.labels.tolist()
@@ -284,5 +268,12 @@ class Rounds:
             self.judged.append({"round": state.steps, "split": split, "labels": labels, "scores": scores, "own": own})
             scores = scores | {name: mean for name, values in own.items() if (mean := mean_of(values)) is not None}
             prefix = "" if split == "test" else f"{split}_"
-            found |= {prefix + name: value for name, value in scores.items()}
-        return found
+            metrics |= {prefix + name: value for name, value in scores.items()}
+        return metrics
+
+    def keep(self, state: Any, timing: Timing, line: RecordLine | None) -> Any:
+        """Add the step to the history."""
+        if line is not None:
+            shown = {name: line[name] for name in ("missing", "sent", "received")}
+            self.history.append({"step": line["step"], **self.values, **shown})
+        return state

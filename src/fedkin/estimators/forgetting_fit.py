@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from fedkin.core import Client, FedkinError, Method, State
-from fedkin.core.steps import do_step
+from fedkin.core.runner import do_step
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import fitted_position
 from fedkin.estimators.estimator import Estimator, FitOutcome

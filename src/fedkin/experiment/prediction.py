@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.contract import predicted_clusters
 from fedkin.core.errors import listing, refuse
 from fedkin.core.seeds import derive_generator
-from fedkin.core.steps import predicted_clusters
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.reading.client_files import files_of_clients
 from fedkin.data.reading.dataset import Dataset

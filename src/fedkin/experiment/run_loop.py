@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from fedkin.core import Federation, Method, Record, State
+from fedkin.core import Federation, Record, State
+from fedkin.core.contract import clustered, result_of, used_clusters
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
-from fedkin.core.steps import begin, clustered, do_step, record_line, result_of, used_clusters
+from fedkin.core.runner import Runner
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
 from fedkin.data.preparing.notes.data_notes import short_form
@@ -144,28 +144,23 @@ def _preparing(config: Config) -> PreparingOptions:
     return config.data.preparing.of(private=config.method.guards_samples())
 
 
-@dataclass
-class Run:
-    """Loop of a run, made by `prepare`.
+class Run(Runner):
+    """Runner of a run in a folder, made by `prepare`.
 
     Its clients have prepared data. The first of the callbacks keeps its files. `checkpoint` is what the run resumes
     from, if any; `began` is the time at which its preparation began, by `time.perf_counter`.
     """
 
-    config: Config
-    folder: Path
-    population: Population
-    fed: Federation
-    preparation: Preparation
-    checkpoint: dict[str, Any] | None
-    callbacks: Callbacks
-    began: float
-    method: Method[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        known = self.population.truth is not None
-        method = self.config.method.with_own_data(self.preparation.read)
-        self.method = with_oracle(method, self._truth, self.fed) if known else method
+    def __init__(
+        self, config: Config, folder: Path, population: Population, fed: Federation, preparation: Preparation,
+        checkpoint: dict[str, Any] | None, callbacks: Callbacks, began: float,
+    ) -> None:  # fmt: skip
+        self.config, self.folder, self.population, self.preparation = config, folder, population, preparation
+        self.checkpoint, self.began = checkpoint, began
+        method = config.method.with_own_data(preparation.read)
+        super().__init__(
+            with_oracle(method, self._truth, fed) if population.truth is not None else method, fed, callbacks
+        )
 
     def finish(self) -> RunOutcome:
         """Make steps until the method has finished, then write the results."""
@@ -183,13 +178,8 @@ class Run:
     def _finished(self, state: State | None) -> State:
         if state is None:
             self.callbacks.phase("Preparing the clients")
-            with one_thread():
-                state = begin(self.method, self.fed)
-                timing = _timing(0, time.perf_counter() - self.began, self.fed.seconds)
-                state = self._keep(state, timing, None)
-        while not state.finished:
-            with one_thread():
-                state = self._step(state)
+        with one_thread():
+            state = self.steps(state)
         self.callbacks.phase("Writing the results")
         found = result_of(self.method, self.fed, state)
         write_labels(self.folder, clustered(self.fed), self.population.names)
@@ -218,7 +208,7 @@ class Run:
             for i in self.fed.present:
                 restore_preparation(self.fed.clients[i])
         self.fed.refresh()
-        self._advance(state.steps)
+        self._populate(state.steps)
         return state
 
     def write_report(self, state: State) -> list[RecordLine]:
@@ -230,27 +220,13 @@ class Run:
         write_report(self.folder / REPORT, view)
         return records
 
-    def _step(self, state: State) -> State:
-        self.callbacks.phase(f"Step {state.steps + 1}")
-        computed = self.fed.seconds  # what newcomers compute to join belongs to the step, as its bytes do
-        self._advance(state.steps + 1)
+    def advance(self, step: int) -> None:
+        """Advance the population to `step`, clients that have joined and data that have drifted; prepare arrivals."""
+        self._populate(step)
         if arrived := self.fed.arrived():
             prepare_arrivals(self.fed, arrived, self.preparation)
-        began = time.perf_counter()
-        state, record = do_step(self.method, self.fed, state)
-        timing = _timing(state.steps, time.perf_counter() - began, self.fed.seconds - computed)
-        line = self._line(state, record)
-        if self.callbacks.stops(line) and not state.finished:
-            state = dataclasses.replace(state, finished=True)
-            self.method.conclude(self.fed, state)
-            line = self._line(state, record)  # the last record also judges the models
-        self.fed.refused.clear()
-        state = self._keep(state, timing, line)
-        self.callbacks.step(line, timing)
-        return state
 
-    def _advance(self, step: int) -> None:
-        """Advance the population to `step`: clients that have joined, and data that have drifted."""
+    def _populate(self, step: int) -> None:
         self.population = self.population.at(step)
         welcome(self.fed, self.population.clients, self.population.away(step), self.preparation)
 
@@ -259,20 +235,20 @@ class Run:
         assert self.population.truth is not None
         return self.population.truth[client]
 
-    def _line(self, state: State, record: Record) -> RecordLine:
+    def judge(self, state: State, record: Record | None) -> Mapping[str, Any]:
+        """Evaluate the clusters after a step, the models too where they are due."""
+        if record is None:
+            return {}
         models_too = state.finished or state.steps % self.config.evaluation.every == 0
         self.fed.refresh()
         common_test = self.config.evaluation.common_test
         evaluate = evaluator_for(self.method, models_too, common_test) if self.population.clients else None
-        metrics = evaluate(self.method, self.population, self.fed, state) if evaluate else {}
-        return record_line(record, self.fed, state.steps, metrics)
+        return evaluate(self.method, self.population, self.fed, state) if evaluate else {}
 
-    def _keep(self, state: State, timing: Timing, line: RecordLine | None) -> State:
+    def keep(self, state: State, timing: Timing, line: RecordLine | None) -> State:
+        """Write the checkpoint, and return the state that it gives back; the first step's time has the preparation."""
+        if line is None:
+            timing = {**timing, "seconds": round(time.perf_counter() - self.began, 3)}
         tree = {**snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
         self.callbacks.checkpoint(tree, timing, line)
         return settle(self.fed, self.method.state_type, tree)
-
-
-def _timing(step: int, seconds: float, computed: float) -> Timing:
-    """Return the seconds that a step took, and those that all clients together computed in it."""
-    return {"step": step, "seconds": round(seconds, 3), "client_seconds": round(computed, 6)}

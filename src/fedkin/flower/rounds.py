@@ -22,8 +22,8 @@ from fedkin.core import FedkinError, Record
 from fedkin.core.files import write_atomically
 from fedkin.core.method import display_name
 from fedkin.core.payload import owned, save_tree
-from fedkin.core.progress import RecordLine
-from fedkin.core.steps import do_step
+from fedkin.core.progress import RecordLine, Timing
+from fedkin.core.runner import Runner
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.report_content import view_of_rounds
 from fedkin.flower.grid_federation import GridFederation, Name
@@ -328,8 +328,11 @@ class RoundOptions(Protocol):
         """Wait until enough nodes are connected."""
 
 
-class RoundLoop:
-    """Loop of a strategy's rounds, for one run; the folder keeps a checkpoint after every step."""
+class RoundRunner(Runner):
+    """Runner of a strategy's rounds, for one run; the folder keeps a checkpoint after every step."""
+
+    method: ClientMethod
+    fed: GridFederation
 
     def __init__(
         self,
@@ -339,8 +342,8 @@ class RoundLoop:
         evaluate_fn: EvaluateHere | None,
         folder: StrategyFolder | None = None,
     ) -> None:
-        self.strategy, self.method, self.fed, self.evaluate_fn = strategy, method, fed, evaluate_fn
-        self.folder, self.log = folder, RoundLog()
+        super().__init__(method, fed)
+        self.strategy, self.evaluate_fn, self.folder, self.log = strategy, evaluate_fn, folder, RoundLog()
 
     def run(self, models: Tensor, module: str) -> ClusterResult:
         """Run all rounds, or the remaining ones after resuming.
@@ -351,16 +354,22 @@ class RoundLoop:
         if state is None:
             self._evaluate_here(0, models[0])
             self._gather()
-            state = self._kept(self.strategy.begin(self.fed, self.method, models))
-        while not state.finished:
-            state = self._kept(self._step(state))
-        return self._result(state)
+            state = self.keep(self.strategy.begin(self.fed, self.method, models), {}, None)
+        last: ClientMethodState = self.steps(state)
+        return self._result(last)
 
-    def _step(self, state: ClientMethodState) -> ClientMethodState:
-        fed, log = self.fed, self.log
+    def advance(self, step: int) -> None:
+        """Wait for nodes, of which as many train as Flower's FedAvg samples from those connected."""
         self._gather()
-        fed.round, fed.trained, fed.has_losses = log.done + 1, {}, True
-        state, record = do_step(self._participating(), fed, state)
+        connected = max(1, len(self.fed.present))
+        count = max(1, int(self.strategy.fraction_train * connected), self.strategy.min_train_nodes)
+        self.method = dataclasses.replace(self.method, participation=min(1.0, count / connected))
+        self.fed.round, self.fed.trained, self.fed.has_losses = self.log.done + 1, {}, True
+
+    def judge(self, state: ClientMethodState, record: Record | None) -> Mapping[str, Any]:
+        """Log a step, and evaluate the models where it was a round; the metrics are in the log alone."""
+        assert record is not None
+        log = self.log
         trains = record.values.get("phase", "training") in _TRAINING
         self._note(record, log.done + 1 if trains else 0)
         if trains:
@@ -368,7 +377,7 @@ class RoundLoop:
             self._count_training(log.done, record)
             self._evaluate(log.done, state)
             log.records[-1] |= self._traffic()
-        return state
+        return {}
 
     def _gather(self) -> None:
         """Wait until enough nodes are connected, and one of them takes part."""
@@ -389,18 +398,12 @@ class RoundLoop:
         log.info("Resuming after round %d of %d", self.log.done, self.method.rounds)
         return dataclasses.replace(state, module={**state.module, "name": module})
 
-    def _kept(self, state: ClientMethodState) -> ClientMethodState:
+    def keep(self, state: ClientMethodState, timing: Timing, line: RecordLine | None) -> ClientMethodState:
         """Write a checkpoint of the state, if there is a folder for it, and return the state."""
         if self.folder is not None:
             tree = {**snapshot(self.fed, state), "names": list(self.fed.names), "log": self.log.tree()}
             self.folder.keep(tree, self._result(state))
         return state
-
-    def _participating(self) -> ClientMethod:
-        """Return the method with as many participants as Flower's FedAvg samples from the connected nodes."""
-        connected = max(1, len(self.fed.present))
-        count = max(1, int(self.strategy.fraction_train * connected), self.strategy.min_train_nodes)
-        return dataclasses.replace(self.method, participation=min(1.0, count / connected))
 
     def _note(self, record: Record, number: int) -> None:
         """Store a step's record, and log it."""

@@ -22,7 +22,7 @@ from fedkin.core.files import folder_lock
 from fedkin.experiment.config import checked_method
 from fedkin.flower.array_layout import ArrayLayout, known_as
 from fedkin.flower.grid_federation import GridFederation, Name
-from fedkin.flower.rounds import PATIENCE, REPORT, Aggregate, ClusterResult, EvaluateHere, RoundLoop, StrategyFolder
+from fedkin.flower.rounds import PATIENCE, REPORT, Aggregate, ClusterResult, EvaluateHere, RoundRunner, StrategyFolder
 from fedkin.flower.strategy_options import (
     ELSEWHERE,
     OWN,
@@ -306,7 +306,7 @@ class ClusterStrategy(StartedStrategy):
             self.wait(grid)
             fed = self._federation(grid, layout, terms, kept)
             module = stack.enter_context(known_as(layout, models[0]))
-            result = RoundLoop(self, self.method(module, num_rounds), fed, evaluate_fn, kept).run(models, module)
+            result = RoundRunner(self, self.method(module, num_rounds), fed, evaluate_fn, kept).run(models, module)
             if kept is not None:
                 result.report(kept.path / REPORT, self.eval_accuracy_key)
         log.info("Strategy execution finished in %.2fs", time.monotonic() - began)

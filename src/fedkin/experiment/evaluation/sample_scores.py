@@ -18,7 +18,7 @@ from fedkin.clustering.metrics import (
     soft_scores,
 )
 from fedkin.core import Client, Federation, Method
-from fedkin.core.steps import predicted_clusters
+from fedkin.core.contract import predicted_clusters
 from fedkin.data.population import Population
 from fedkin.methods.samples.sample_method import SampleMethod
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeVar
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
+from fedkin.core.contract import check_result
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.replies import is_count, is_number, is_shape, objection
-from fedkin.core.steps import check_result
 from fedkin.data.reading.arrays import common_shape
 
 FINAL_ATTEMPTS = 5

@@ -1,12 +1,13 @@
-"""Steps of a method, repeated until clients have replied."""
+"""Checks at the boundary between a method and the engines: what a method or a task hands over is what was agreed.
+
+A user's own method breaks the agreement most easily, and each check ends in one sentence at the place where it
+happens, instead of a traceback where the value is first used. They look at types alone and cost next to nothing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import FrozenInstanceError
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,11 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
-from fedkin.core.errors import DivergedError, FedkinError, RefusalError, kind_of, listing
-from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
+from fedkin.core.errors import FedkinError, RefusalError, kind_of
+from fedkin.core.federation import Federation
 from fedkin.core.method import Method, Record, State
 from fedkin.core.payload import Payload, detached, foreign
-from fedkin.core.progress import RecordLine
-from fedkin.core.replies import MAX_UPDATE, Refusal, Unusable, tells_of_divergence
 from fedkin.core.tasks import Task
-
-#
-# Checks at the boundary between a method and the engines: what a method or a task hands over is what was agreed.
-#
-# A user's own method breaks the agreement most easily, and each check ends in one sentence at the place where it
-# happens, instead of a traceback where the value is first used. They look at types alone and cost next to nothing.
-
 
 _PLAIN = "tensors, numbers, strings, booleans, None, or lists and dicts of them"
 
@@ -228,91 +220,6 @@ def _plain(name: str, value: Any, path: str = "") -> Any:
         f"{name}.step has put {kind_of(value)} into the record's values, '{path}'; they are numbers, strings, "
         "booleans, None, and lists and dicts of them, such as a tensor's tolist()."
     )
-
-
-def begin(method: Method[Any], fed: Federation) -> Any:
-    """Return the first state of `method`; raise FedkinError if `init` returns none, or sets what does not change."""
-    with _unchanged(method, "init"):
-        state = method.init(fed)
-    return first_state(method, state)
-
-
-@contextmanager
-def _unchanged(method: Method[Any], function: str) -> Iterator[None]:
-    """Say in a sentence that options and states are not set; a context manager around a `function` of `method`."""
-    try:
-        yield
-    except FrozenInstanceError as error:
-        raise FedkinError(
-            f"{type(method).__name__}.{function} {error}: options and states do not change; what is new goes into the "
-            "next state, as in state.next(centroids=...)."
-        ) from error
-
-
-def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
-    """Do one step of `method`, and repeat it if no client replied or if clients have to be left out first.
-
-    A step that nobody answers is done again, up to 20 times, or five times if all replies were unusable. Then those
-    that were asked are left out of the run, if enough clients remain. So are, at once, those whose updates alone make
-    a model useless (`DivergedError`). Raises FedkinError if fewer than `Federation.min_clients` would remain, which
-    names the clients and says why, or if a model diverges and no client stands out: after averaging, or in training at
-    everyone.
-    """
-    empty = 0
-    while True:
-        fed.requested, fed.usable = 0, 0
-        try:
-            with _unchanged(method, "step"):
-                answer = method.step(fed, state)
-            after, record = after_step(method, state, answer)
-        except DivergedError as error:
-            reasons = {i: reason for i, reason in error.culprits.items() if i not in fed.away}
-            if not reasons or not fed.can_spare(reasons):
-                raise error.naming(fed.called_inside) from error
-            fed.leave_out(reasons)
-            continue
-        if fed.usable or not fed.requested:
-            return after, record
-        empty += 1
-        reasons = {i: reason for i, reason in fed.missing.items() if i not in fed.away}
-        if empty < _attempts(reasons):
-            fed.pause(empty)
-            continue
-        if not reasons or not fed.can_spare(reasons):
-            silent = listing([f"{fed.called_inside(client)}: {reason}" for client, reason in reasons.items()])
-            if reasons and all(map(tells_of_divergence, reasons.values())):
-                raise DivergedError(
-                    f"Training diverged in step {state.steps + 1} at every client that was asked: updates are not "
-                    f"finite, or beyond {MAX_UPDATE:g}",
-                    {},
-                )
-            tried = f"in step {state.steps + 1}, in {empty} attempts"
-            raise FedkinError(f"Nobody gave a usable reply {tried}, so the run stops ({silent}).")
-        fed.leave_out(reasons)
-        empty = 0
-
-
-def _attempts(reasons: Mapping[int, str]) -> int:
-    """Return how often a step is tried that no client replies to."""
-    lasting = all(isinstance(reason, Unusable | Refusal) for reason in reasons.values())
-    return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
-
-
-def record_line(record: Record, fed: Federation, step: int, metrics: Mapping[str, Any]) -> RecordLine:
-    """Return the line of a step's record, in which clients that were left out of the run are missing, too."""
-    record = dataclasses.replace(record, missing={**record.missing, **fed.left_out})
-    refused = {"refused": list(fed.refused)} if fed.refused else {}
-    line: RecordLine = _finite({**record.line(step, fed.traffic, metrics), **refused})
-    return line
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinities in `value` by ``None``, as JSON cannot hold them."""
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import hostile
 from fedkin.core import Client, FedkinError, Method, Payload, Record, State, Task, task
 from fedkin.core.errors import DivergedError
 from fedkin.core.replies import is_count
-from fedkin.core.steps import do_step
+from fedkin.core.runner import do_step
 from fedkin.engines.local import LocalFederation
 
 

@@ -1,0 +1,176 @@
+"""Runner of a method: its steps, from the first to the last, at every door."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+from fedkin.core.contract import after_step, first_state
+from fedkin.core.errors import DivergedError, FedkinError, listing
+from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
+from fedkin.core.method import Method, Record
+from fedkin.core.progress import Callback, RecordLine, Timing
+from fedkin.core.replies import MAX_UPDATE, Refusal, Unusable, tells_of_divergence
+
+
+class Runner:
+    """Makes the steps of a method over a federation, until it has finished or a callback stops it.
+
+    The command line's runs, `fit` and Flower's strategies are subclasses, which differ in what they do around a step:
+    `advance` before it, `judge` after it, and `keep` once its record is written.
+
+    Attributes
+    ----------
+    method : Method
+        The method; `advance` may replace it.
+    fed : Federation
+        The clients.
+    callbacks : Callback
+        What is called as the run proceeds, see `fedkin.core.progress.Callbacks`. Their `begin` and `end` are called by
+        `fedkin.core.progress.followed`, since a run does more than steps.
+    """
+
+    def __init__(self, method: Method[Any], fed: Federation, callbacks: Callback | None = None) -> None:
+        self.method, self.fed, self.callbacks = method, fed, callbacks or Callback()
+
+    def advance(self, step: int) -> None:
+        """Do what comes before a step, such as admitting clients that have joined; nothing by default."""
+
+    def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
+        """Return what is measured of a state, by name: after `init`, without a record, and after every step.
+
+        It is called again with the same record if a callback ends the run there.
+        """
+        return {}
+
+    def keep(self, state: Any, timing: Timing, line: RecordLine | None) -> Any:
+        """Keep a state, such as in a checkpoint; return that from which the next step starts, by default the same."""
+        return state
+
+    def steps(self, state: Any = None) -> Any:
+        """Make steps after `state`, by default from the start, and return the last state."""
+        if state is None:
+            state = self.start()
+        while not state.finished:
+            state = self.step(state)
+        return state
+
+    def start(self) -> Any:
+        """Return the first state."""
+        began = time.perf_counter()
+        state = begin(self.method, self.fed)
+        self.judge(state, None)
+        return self.keep(state, self._timing(0, began, 0.0), None)
+
+    def step(self, state: Any) -> Any:
+        """Make the step after `state`, and return the next one."""
+        self.callbacks.phase(f"Step {state.steps + 1}")
+        computed = self.fed.seconds  # what newcomers compute to join belongs to the step, as its bytes do
+        self.advance(state.steps + 1)
+        began = time.perf_counter()
+        state, record = do_step(self.method, self.fed, state)
+        timing = self._timing(state.steps, began, computed)
+        line = record_line(record, self.fed, state.steps, self.judge(state, record))
+        if self.callbacks.stops(line) and not state.finished:
+            state = dataclasses.replace(state, finished=True)
+            self.method.conclude(self.fed, state)
+            line = record_line(record, self.fed, state.steps, self.judge(state, record))
+        self.fed.refused.clear()
+        state = self.keep(state, timing, line)
+        self.callbacks.step(line, timing)
+        return state
+
+    def _timing(self, step: int, began: float, computed: float) -> Timing:
+        """Return the seconds since `began`, and those that all clients together have computed beyond `computed`."""
+        seconds = time.perf_counter() - began
+        return {"step": step, "seconds": round(seconds, 3), "client_seconds": round(self.fed.seconds - computed, 6)}
+
+
+def begin(method: Method[Any], fed: Federation) -> Any:
+    """Return the first state of `method`; raise FedkinError if `init` returns none, or sets what does not change."""
+    with _unchanged(method, "init"):
+        state = method.init(fed)
+    return first_state(method, state)
+
+
+@contextmanager
+def _unchanged(method: Method[Any], function: str) -> Iterator[None]:
+    """Say in a sentence that options and states are not set; a context manager around a `function` of `method`."""
+    try:
+        yield
+    except FrozenInstanceError as error:
+        raise FedkinError(
+            f"{type(method).__name__}.{function} {error}: options and states do not change; what is new goes into the "
+            "next state, as in state.next(centroids=...)."
+        ) from error
+
+
+def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
+    """Do one step of `method`, and repeat it if no client replied or if clients have to be left out first.
+
+    A step that nobody answers is done again, up to 20 times, or five times if all replies were unusable. Then those
+    that were asked are left out of the run, if enough clients remain. So are, at once, those whose updates alone make
+    a model useless (`DivergedError`). Raises FedkinError if fewer than `Federation.min_clients` would remain, which
+    names the clients and says why, or if a model diverges and no client stands out: after averaging, or in training at
+    everyone.
+    """
+    empty = 0
+    while True:
+        fed.requested, fed.usable = 0, 0
+        try:
+            with _unchanged(method, "step"):
+                answer = method.step(fed, state)
+            after, record = after_step(method, state, answer)
+        except DivergedError as error:
+            reasons = {i: reason for i, reason in error.culprits.items() if i not in fed.away}
+            if not reasons or not fed.can_spare(reasons):
+                raise error.naming(fed.called_inside) from error
+            fed.leave_out(reasons)
+            continue
+        if fed.usable or not fed.requested:
+            return after, record
+        empty += 1
+        reasons = {i: reason for i, reason in fed.missing.items() if i not in fed.away}
+        if empty < _attempts(reasons):
+            fed.pause(empty)
+            continue
+        if not reasons or not fed.can_spare(reasons):
+            silent = listing([f"{fed.called_inside(client)}: {reason}" for client, reason in reasons.items()])
+            if reasons and all(map(tells_of_divergence, reasons.values())):
+                raise DivergedError(
+                    f"Training diverged in step {state.steps + 1} at every client that was asked: updates are not "
+                    f"finite, or beyond {MAX_UPDATE:g}",
+                    {},
+                )
+            tried = f"in step {state.steps + 1}, in {empty} attempts"
+            raise FedkinError(f"Nobody gave a usable reply {tried}, so the run stops ({silent}).")
+        fed.leave_out(reasons)
+        empty = 0
+
+
+def _attempts(reasons: Mapping[int, str]) -> int:
+    """Return how often a step is tried that no client replies to."""
+    lasting = all(isinstance(reason, Unusable | Refusal) for reason in reasons.values())
+    return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
+
+
+def record_line(record: Record, fed: Federation, step: int, metrics: Mapping[str, Any]) -> RecordLine:
+    """Return the line of a step's record, in which clients that were left out of the run are missing, too."""
+    record = dataclasses.replace(record, missing={**record.missing, **fed.left_out})
+    refused = {"refused": list(fed.refused)} if fed.refused else {}
+    line: RecordLine = _finite({**record.line(step, fed.traffic, metrics), **refused})
+    return line
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinities in `value` by ``None``, as JSON cannot hold them."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
