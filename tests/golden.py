@@ -38,11 +38,11 @@ CORNERS = torch.tensor([[9.0, 1, 1, 9, 1, 5], [1, 9, 1, 1, 9, 5], [1, 1, 9, 9, 9
 """Not in [0, 1], so that clients also scale."""
 
 
-def corners() -> list[Client]:
-    """Clients around three corners; those with an odd number call them by other names."""
+def corners(n: int = CLIENTS) -> list[Client]:
+    """Return `n` clients around three corners; those with an odd number call them by other names."""
     rng = torch.Generator().manual_seed(7)
     made = []
-    for i in range(CLIENTS):
+    for i in range(n):
         truth = torch.arange(24 + i) % 3
         x = CORNERS[truth] + 0.5 * torch.randn(len(truth), 6, generator=rng)
         made.append(Client(i, x, truth if i % 2 else (truth + 1) % 3))

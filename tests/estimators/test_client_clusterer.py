@@ -40,7 +40,10 @@ QUICK: dict[str, dict[str, Any]] = {
     "Sattler": {"rounds": 25},
     "Hierarchical": {"clustering_round": 2},
     "CLoVE": {"n_clusters": 2},
-    "FedRC": {"n_clusters": 2, "rounds": 6},
+    "FedRC": {
+        "n_clusters": 2,
+        "rounds": 10,
+    },  # over ten seeds the worst client has .84 to .91 after 6, .89 to .94 after 10
     "CFLGP": {"n_clusters": 2},
     "FedGroup": {"n_clusters": 2},
     "FeSEM": {"n_clusters": 2},
@@ -77,7 +80,7 @@ def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, 
     model = fitted[name]
     assert (model.client_labels_.dtype, model.client_labels_.shape) == (np.int64, (6,))
     assert model.n_clusters_ == len(model.models_) == {"FedAvg": 1, "FedOpt": 1, "Local": 6}.get(name, 2)
-    assert min(model.score(x, y, client=i) for i, (x, y) in enumerate(CLIENTS)) > 0.8
+    assert min(model.score(x, y, client=i) for i, (x, y) in enumerate(CLIENTS)) > 0.85
     assert [entry["step"] for entry in model.records_] == list(range(1, model.rounds + 1))
     assert model.records_[-1]["loss"] < model.records_[0]["loss"]
     assert model.records_[-1]["sent"] > model.records_[0]["sent"] > 0

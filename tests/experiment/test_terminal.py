@@ -108,6 +108,16 @@ def test_what_a_method_warns_of_is_shown_once(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.endswith("\nNote: Too few.\nReport: runs/x/report.html\n")
 
 
+def test_privacy_says_what_the_noise_follows_from(capsys: pytest.CaptureFixture[str]) -> None:
+    noise = {"epsilon": 4.0, "delta": 1e-5, "noise_source": "the run's seed"}
+    lines = [{**LINE, "values": noise}, {**LINE, "values": {"epsilon": 4.0}}]
+    print_outcome(RunOutcome(Path("runs/x"), State(), lines, load_config("kin-graph")))
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    (row,) = [line for line in shown if line.startswith("Privacy of a sample epsilon 4, delta 1e-05; ")]
+    assert "the run's seed" in row
+    assert not [line for line in shown if line.startswith("Epsilon")]
+
+
 def test_phases_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     phases = ["pre-training", "embedding", "training", "training"]
     records = [

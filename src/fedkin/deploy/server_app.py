@@ -25,13 +25,14 @@ from fedkin.core.progress import Callback, Progress, RecordLine, Timing
 from fedkin.core.tasks import named_object
 from fedkin.data.population import Population
 from fedkin.data.preparing.notes.column_notes import notes_on_sites_labels
+from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.label_codes import common_classes
 from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.measure_titles import join_words
+from fedkin.experiment.measure_titles import join_words, privacy_of_samples
 from fedkin.experiment.outputs import RESULT, load_profile
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
@@ -255,8 +256,11 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         run = prepare(config, folder, population, fed, progress, [attendance])
         outcome = run.finish()
         _hand_out(fed, run, outcome)
-        _say_clusters(config, run.method.result(outcome.state))
-        for line in cluster_lines(load_profile(folder), fed.names):
+        profile = load_profile(folder)
+        _say_clusters(config, run.method.result(outcome.state), profile)
+        if (privacy := privacy_of_samples(outcome.records)) is not None:
+            _log(f"Privacy of a sample: {privacy}")
+        for line in cluster_lines(profile, fed.names):
             _log(line)
         _log(f"Done; results are in {folder}")
         return outcome
@@ -303,10 +307,13 @@ def _log(text: str) -> None:
     print(f"fedkin: {text}", flush=True)
 
 
-def _say_clusters(config: Config, found: Mapping[str, Any]) -> None:
+def _say_clusters(config: Config, found: Mapping[str, Any], profile: ClusterProfile | None) -> None:
+    """Log the number of clusters; of samples it is an upper bound where no site reports some of them."""
     count = found.get("n_clusters")
-    if isinstance(count, int):
-        _log(f"Found {pluralize(count, 'cluster')} of {config.method.clusters}")
+    if not isinstance(count, int):
+        return
+    is_sure = config.method.clusters == "clients" or (profile is not None and bool((profile.samples > 0).all()))
+    _log(f"Found {'' if is_sure else 'at most '}{pluralize(count, 'cluster')} of {config.method.clusters}")
 
 
 def _claim(config: Config, folder: Path) -> None:

@@ -116,7 +116,7 @@ class EstimatorOptions:
         What happens to a column that a client lacks or that is mostly empty.
     imputation : {"neighbours", "median"}
         What empty cells take: the mean of the five most similar rows of the same client, or the median or most frequent
-        value of all clients, as empty cells of new rows always do, and with an ``epsilon``.
+        value of all clients, as with an ``epsilon``. By "neighbours" new rows take the mean of the nearest cluster.
     indicator : bool
         Whether a column with empty cells gets an indicator column for them.
     random_state : int, RandomState or None

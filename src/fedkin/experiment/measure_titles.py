@@ -170,6 +170,8 @@ MEASURES = {
     "pooled_accuracy": _plain(
         "Accuracy over all clients", "fraction of samples whose cluster stands for their class", "share"
     ),
+    "epsilon": _plain("Epsilon", "of the differential privacy of one sample"),
+    "delta": _plain("Delta", "of the differential privacy of one sample"),
     "target": _plain("True classes", "classes that two or more clients have", "count"),
     "local_clusters": _plain("Local clusters", "of all clients together", "count"),
     "associations": _plain("Associations", "pairs of matched local clusters", "count"),
@@ -237,6 +239,16 @@ def method_remarks(records: Iterable[RecordLine]) -> list[str]:
     """Return the method's notes and warnings, each once."""
     said = [record["values"].get(kind) for record in records for kind in ("note", "warning")]
     return list(dict.fromkeys(str(text) for text in said if text is not None))
+
+
+def privacy_of_samples(records: Iterable[RecordLine]) -> str | None:
+    """Return the differential privacy of one sample, and what its noise follows from; ``None`` without noise."""
+    for record in records:
+        values = record["values"]
+        if (source := values.get("noise_source")) is not None:
+            hides = " (simulated: it hides nothing from who knows the seed)" if source == "the run's seed" else ""
+            return f"epsilon {values['epsilon']:g}, delta {values['delta']:g}; noise follows from {source}{hides}"
+    return None
 
 
 def formed(records: Sequence[RecordLine]) -> int | None:

@@ -21,6 +21,7 @@ from fedkin.experiment.measure_titles import (
     number,
     phased,
     phases,
+    privacy_of_samples,
     reached,
     training_rounds,
     written,
@@ -217,6 +218,8 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
         return [("Steps", "0")]
     last = outcome.records[-1]
     rows = _headlines(last) + _moments(outcome)
+    if (privacy := privacy_of_samples(outcome.records)) is not None:
+        rows.append(("Privacy of a sample", privacy))
     if last["missing"]:
         missing = [client_name(int(client), outcome.clients) for client in last["missing"]]
         rows.append(

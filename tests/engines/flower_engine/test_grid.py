@@ -20,28 +20,17 @@ from fedkin.engines.site import Memory, Site, WatchedSites
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import settle, snapshot
 from fedkin.experiment.config import checked_method
+from fedkin.experiment.measure_titles import privacy_of_samples
 from fedkin.secure_aggregation.sums import secure
+from golden import corners
 from nodes import RUN, contents, federation, nodes_of, sites_of
 
-CORNERS = torch.tensor([[9.0, 1, 1, 9, 1, 5], [1, 9, 1, 1, 9, 5], [1, 1, 9, 9, 9, 5]])
-"""Not in [0, 1], so that sites also scale."""
 METHODS: dict[str, dict[str, Any]] = {
     "kfed": {"n_clusters": 3, "local_clusters": 2},
     "ccfc": {"n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 16, "latent": 8},
     "fedcref": {"local_epochs": 2, "rounds": 1, "min_steps": 5, "n_clusters": 3, "max_iterations": 2},
     "ocfl": {"rounds": 4},
 }
-
-
-def clients(n: int = 4) -> list[Client]:
-    """Clients around three corners; those with an odd number call them by other names."""
-    rng = torch.Generator().manual_seed(7)
-    made = []
-    for i in range(n):
-        truth = torch.arange(24 + i) % 3
-        x = CORNERS[truth] + 0.5 * torch.randn(len(truth), 6, generator=rng)
-        made.append(Client(i, x, truth if i % 2 else (truth + 1) % 3))
-    return made
 
 
 @task
@@ -64,9 +53,19 @@ def finish(method: Any, fed: Any) -> dict[str, Any]:
     return {"result": method.result(state), "exchange": fed.exchange}
 
 
+@pytest.mark.parametrize("name", ["feddp-kmeans", "kin-graph"])
+def test_noise_of_real_sites_follows_from_their_secrets(name: str, tmp_path: Path) -> None:
+    fed = federation(nodes_of(sites_of(corners(4), tmp_path)))
+    prepare(fed, PreparingOptions(private=True))
+    method = checked_method(registry.resolve("method", name), {"epsilon": 100.0, "n_clusters": 3})
+    _, record = method.step(fed, method.init(fed))
+    assert record.values["noise_source"] == "the sites' secrets"
+    assert "seed" not in str(privacy_of_samples([{"values": record.values}]))
+
+
 @pytest.mark.parametrize("name", ["kfed", "fedcref", "ccfc", "ocfl"])
 def test_no_sample_and_no_label_crosses(name: str, tmp_path: Path) -> None:
-    made = clients()
+    made = corners(4)
     grid = nodes_of(sites_of(made, tmp_path, classes=["a", "b", "c"]))
     replies = []
     pull = grid.pull_messages
@@ -84,7 +83,7 @@ def test_no_sample_and_no_label_crosses(name: str, tmp_path: Path) -> None:
 
 
 def test_a_server_that_goes_back_finds_sites_as_they_were(tmp_path: Path) -> None:
-    grid = nodes_of(sites_of(clients(2), tmp_path))
+    grid = nodes_of(sites_of(corners(2), tmp_path))
     fed = federation(grid)
     for _ in range(3):
         fed.ask(remember, fed.all())
@@ -101,7 +100,7 @@ def test_a_server_that_goes_back_finds_sites_as_they_were(tmp_path: Path) -> Non
 
 def test_stopped_after_any_step_a_method_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     method = checked_method(registry.resolve("method", "ccfc"), METHODS["ccfc"])
-    grid = nodes_of(sites_of(clients(), tmp_path))
+    grid = nodes_of(sites_of(corners(4), tmp_path))
     fed = federation(grid)
     prepare(fed)
     state, lost = method.init(fed), True
@@ -114,13 +113,13 @@ def test_stopped_after_any_step_a_method_goes_on_as_if_nothing_had_been(tmp_path
             state = settle(fed, method.state_type, kept)
             state, _ = method.step(fed, state)
         lost = not lost
-    straight = finish(method, LocalFederation(clients(), 3))["result"]
+    straight = finish(method, LocalFederation(corners(4), 3))["result"]
     found = method.result(state)
     assert all(torch.equal(one, pack(found)[0][key]) for key, one in pack(straight)[0].items())
 
 
 def test_who_is_not_there_is_missing_and_named(tmp_path: Path) -> None:
-    grid = nodes_of(sites_of(clients(3), tmp_path))
+    grid = nodes_of(sites_of(corners(3), tmp_path))
     fed = federation(grid, timeout=0.5)
     grid.away = {1}
     grid.troubles = lambda message, partition: Error(5, "") if partition == 2 else None
@@ -136,7 +135,7 @@ def test_who_is_not_there_is_missing_and_named(tmp_path: Path) -> None:
 
 def test_the_server_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid_module, "_REPORT_EVERY", 0.2)
-    grid = nodes_of(sites_of(clients(3), tmp_path))
+    grid = nodes_of(sites_of(corners(3), tmp_path))
     fed, reports = federation(grid, timeout=1.0), []
     fed.roster.report = reports.append
     fed.ask(remember, fed.all())
@@ -149,7 +148,7 @@ def test_the_server_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_site_that_is_started_anew_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid_module, "_LOOK_EVERY", 0.1)
-    grid = nodes_of(sites_of(clients(2), tmp_path))
+    grid = nodes_of(sites_of(corners(2), tmp_path))
     fed = federation(grid, timeout=20)
     fed.ask(remember, fed.all())
     lost = []
@@ -171,7 +170,7 @@ def test_a_site_that_is_started_anew_is_asked_again(tmp_path: Path, monkeypatch:
 def test_a_bug_at_a_site_tells_the_server_its_kind_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fed = federation(nodes_of(sites_of(clients(2), tmp_path)))
+    fed = federation(nodes_of(sites_of(corners(2), tmp_path)))
     with pytest.raises(FedkinError, match=r"at all 2 clients that were asked \(RuntimeError\); their logs say more\.$"):
         fed.ask(fail, fed.all())
     assert fed.missing[0] == "the task failed there (RuntimeError; its log says more)"
@@ -180,7 +179,7 @@ def test_a_bug_at_a_site_tells_the_server_its_kind_and_nothing_else(
 
 
 def test_half_of_the_sites_cannot_end_a_run_by_failing(tmp_path: Path) -> None:
-    fed = federation(nodes_of(sites_of(clients(4), tmp_path)))
+    fed = federation(nodes_of(sites_of(corners(4), tmp_path)))
     assert fed.ask(fail, {0: {}, 1: {}}) == {}
     assert sorted(fed.missing) == [0, 1]
     with pytest.raises(FedkinError, match="failed at all 3 clients"):
@@ -192,7 +191,7 @@ def test_what_a_site_says_is_one_short_line(tmp_path: Path) -> None:
     def shout(clients, payloads):
         raise FedkinError("\x1b[2J\x07No.\n" + 10_000 * "!")
 
-    fed = federation(nodes_of(sites_of(clients(2), tmp_path)))
+    fed = federation(nodes_of(sites_of(corners(2), tmp_path)))
     assert fed.ask(shout, fed.all()) == {}
     assert fed.missing[0].startswith("[2J No. !!")
     assert len(fed.missing[0]) < 1001
@@ -214,7 +213,7 @@ def test_a_reply_with_anything_but_safetensors_is_refused_and_not_opened(tmp_pat
         {"other": ConfigRecord({"pickle": evil})},
     ]
     for records in forms:
-        grid = nodes_of(sites_of(clients(2), tmp_path / "sites"))
+        grid = nodes_of(sites_of(corners(2), tmp_path / "sites"))
         fed = federation(grid)
         answer = grid.app
 
@@ -233,11 +232,11 @@ def test_a_reply_with_anything_but_safetensors_is_refused_and_not_opened(tmp_pat
 
 
 def test_clients_can_be_watched_where_their_folders_are(tmp_path: Path) -> None:
-    here = clients(2)
+    here = corners(2)
     memories = {client.id: tmp_path / str(client.id) / RUN for client in here}
     prepared: list[int] = []
     watched = WatchedSites({client.id: client for client in here}, memories, lambda client: prepared.append(client.id))
-    fed = federation(nodes_of(sites_of(clients(2), tmp_path)), watched=watched)
+    fed = federation(nodes_of(sites_of(corners(2), tmp_path)), watched=watched)
     fed.refresh()
     assert prepared == []
     fed.ask(remember, {1: {}})
@@ -256,7 +255,7 @@ def test_results_are_handed_out_and_whoever_did_not_keep_them_is_named(tmp_path:
             raise FedkinError("No space left.")
         kept[site.name] = payload["x"].tolist()
 
-    fed = federation(nodes_of(sites_of(clients(3), tmp_path), keep))
+    fed = federation(nodes_of(sites_of(corners(3), tmp_path), keep))
     assert fed.conclude({i: {"x": torch.tensor([i])} for i in range(3)}) == {1: "No space left."}
     assert kept == {"site-0": [0], "site-2": [2]}
 
@@ -286,15 +285,15 @@ def _request(**values: Any) -> Any:
 
 
 def test_the_engine_needs_a_roster(tmp_path: Path) -> None:
-    grid = nodes_of(sites_of(clients(2), tmp_path))
+    grid = nodes_of(sites_of(corners(2), tmp_path))
     assert FlowerFederation(Roster(grid), RUN).ids == []
 
 
 def test_secure_sums_need_nothing_of_the_engine(tmp_path: Path) -> None:
     method = checked_method(registry.resolve("method", "fedavg"), {"rounds": 2})
     results = []
-    for made in (LocalFederation(clients(), 3), None):
-        nodes = nodes_of(sites_of(clients(), tmp_path, classes=["a", "b", "c"]))
+    for made in (LocalFederation(corners(4), 3), None):
+        nodes = nodes_of(sites_of(corners(4), tmp_path, classes=["a", "b", "c"]))
         fed = made or federation(nodes, classes=["a", "b", "c"])
         secure(fed, method)
         prepare(fed, PreparingOptions("none"))

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin import KinGraph
+from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.features.pca import moments_of
@@ -280,3 +281,25 @@ def test_common_micro_clusters_are_chosen_where_clients_have_few_samples():
     for count, least, common in ((3, 5, False), (3, 20, True), (2, 20, False), (20, 5, True), (70, 2, True)):
         clients, _ = digits(count)
         assert KinGraphMethod(min_members=least).init(LocalFederation(clients, 0)).common is common
+
+
+def test_a_clients_own_minimum_holds_for_its_part() -> None:
+    x = blobs(90)
+    client = Client(0, x, min_members=12)
+    payload = {"space": raw(3), "centres": x[:9]}
+    counts = nearest_centroids(x, x[:9]).bincount(minlength=9)
+    assert 0 < (counts >= 12).sum() < (counts > 0).sum()
+    expected = torch.where(counts >= 12, counts, 0)
+    (sums,) = send_cell_sums.run([client], [payload])
+    assert torch.equal(sums["counts"], expected)
+    assert torch.equal(sums["sums"].abs().sum(1) > 0, expected > 0)
+    assert torch.equal(send_counts.run([client], [payload])[0]["counts"], expected)
+    few = Client(1, x[:11], min_members=12)
+    assert send_neighbour_scatter.run([few], [{"space": raw(3), "seed": 0}])[0]["samples"] == 0
+    clients = [few, *(Client(i, x, min_members=12) for i in (2, 3))]
+    state = KinGraphMethod(common_micro_clusters=True).init(LocalFederation(clients, 0))
+    assert summed_moments(ClientSums(LocalFederation(clients, 0)), state.space, 3).count == 180
+    with pytest.raises(FedkinError, match="All clients have 0 samples together"):
+        KinGraphMethod(common_micro_clusters=True).step(
+            LocalFederation([Client(i, x[:11], min_members=12) for i in range(3)], 0), state
+        )

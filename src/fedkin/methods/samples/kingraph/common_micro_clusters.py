@@ -55,10 +55,10 @@ _MAX_CENTRES = 3_000
 )
 def send_feature_sums(client: Client, payload: Payload) -> Payload:
     """Send count, sum and sum of squares of a client's features, the last two as fixed-point digits."""
-    features = client_features(client, payload["space"])
+    features = _features(client, payload)
     squares = sum(batch.double().square().sum() for batch in features.split(_BATCH))
     return {
-        "count": torch.tensor([len(client)]),
+        "count": torch.tensor([len(features)]),
         "total": to_digits(features.sum(0, dtype=torch.float64), SCALED_UNITS),
         "squares": to_digits(torch.as_tensor(squares, dtype=torch.float64)[None], SCALED_UNITS),
     }
@@ -69,7 +69,7 @@ def send_feature_scatter(client: Client, payload: Payload) -> Payload:
     """Send the lower triangle of a client's scaled outer products of features about the common mean."""
     mean, scale = payload["space"]["mean"], payload["scale"]
     scatter = torch.zeros(len(mean), len(mean), dtype=torch.float64)
-    for batch in client_features(client, payload["space"]).split(_BATCH):
+    for batch in _features(client, payload).split(_BATCH):
         centred = (batch - mean) / scale
         scatter += centred.T @ centred
     return {"scatter": lower_triangle(scatter)}
@@ -85,7 +85,7 @@ def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
     Samples are drawn by the payload's seed: the client's generator depends on how many exchanges a sum takes.
     """
     width = payload["space"]["directions"].shape[1]
-    samples = len(client) if len(client) >= fewest_samples(width) else 0
+    samples = len(client) if len(client) >= max(client.min_members, fewest_samples(width)) else 0
     scatter = torch.zeros(width, width, dtype=torch.float64)
     if samples:
         rng = torch.Generator().manual_seed(payload["seed"])
@@ -96,7 +96,7 @@ def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
 @client_task(takes={"space": SPACE, "centres": reals("centres", "components")}, holds={"counts": whole("centres")})
 def send_counts(client: Client, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre."""
-    return {"counts": _labels(client, payload).bincount(minlength=len(payload["centres"]))}
+    return {"counts": _assigned(client, payload)[1].bincount(minlength=len(payload["centres"]))}
 
 
 @client_task(
@@ -212,8 +212,8 @@ def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMomen
     if first is None:
         return None
     count, total = float(first["count"]), of_digits(first["total"], SCALED_UNITS)
-    scale = math.sqrt(float(of_digits(first["squares"], SCALED_UNITS)) / count) or 1.0
-    centred = space | {"mean": (total / count).float(), "directions": torch.zeros(width, 0)}
+    scale = math.sqrt(float(of_digits(first["squares"], SCALED_UNITS)) / max(count, 1.0)) or 1.0
+    centred = space | {"mean": (total / max(count, 1.0)).float(), "directions": torch.zeros(width, 0)}
     second = sums.ask(
         send_feature_scatter, {"space": centred, "scale": scale}, {"scatter": (width * (width + 1) // 2,)}
     )
@@ -324,8 +324,8 @@ def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor | N
 
 def _offsets(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
     """Return each sample's offset from its nearest centre, float64 ``(n, d)``, and the centre, int64 ``(n,)``."""
-    labels = _labels(client, payload)
-    return (client_points(client, payload["space"]) - payload["centres"][labels]).double(), labels
+    points, labels = _assigned(client, payload)
+    return (points - payload["centres"][labels]).double(), labels
 
 
 def _sums(offsets: Tensor, labels: Tensor, centres: Tensor) -> Payload:
@@ -333,5 +333,20 @@ def _sums(offsets: Tensor, labels: Tensor, centres: Tensor) -> Payload:
     return {"counts": labels.bincount(minlength=len(centres)), "sums": sums}
 
 
-def _labels(client: Client, payload: Payload) -> Tensor:
-    return nearest_centroids(client_points(client, payload["space"]), payload["centres"])
+def _features(client: Client, payload: Payload) -> Tensor:
+    """Return a client's features; none of a client with fewer samples than its own minimum."""
+    features = client_features(client, payload["space"])
+    return features if len(client) >= client.min_members else features[:0]
+
+
+def _assigned(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
+    """Return a client's points and the centre that each is nearest to.
+
+    Points of a centre that has fewer of them than the client's own minimum are left out, as its part may be seen alone.
+    """
+    points = client_points(client, payload["space"])
+    labels = nearest_centroids(points, payload["centres"])
+    if client.min_members > 1:
+        kept = labels.bincount()[labels] >= client.min_members
+        points, labels = points[kept], labels[kept]
+    return points, labels

@@ -109,11 +109,12 @@ class KinGraphMethod(SampleMethod):
         nothing. With 1, features of single samples may leave a client.
     common_micro_clusters : bool or "auto"
         Whether clients describe their samples by the same micro-clusters, found from some 20 sums over all of
-        them, see `common_micro_clusters`. `min_members` then holds over all clients together, and it hardly
-        matters how samples are spread over clients; points are not smoothed. More than 64 clients do so in groups of
-        at most 64. With three clients or more the sums are secure: the server does not see a client's part; with fewer
-        it does, and a part can be of single samples. "auto" uses them where a run asks for secure sums; else with three
-        clients or more that have fewer than 40 times `min_members` samples on average, as long as three reply.
+        them, see `common_micro_clusters`. `min_members` then holds over all clients together, and that of a real
+        site's own file for its part; it hardly matters how samples are spread over clients, and points are not
+        smoothed. More than 64 clients do so in groups of at most 64. With three clients or more the sums are secure:
+        the server does not see a client's part; with fewer it does, and a part can be of single samples. "auto" uses
+        them where a run asks for secure sums; else with three clients or more that have fewer than 40 times
+        `min_members` samples on average, as long as three reply.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
     max_nodes : int
