@@ -120,3 +120,14 @@ def test_clusters_without_samples_are_not_counted_and_are_a_warning(method: type
         model = method(n_clusters=6, random_state=0).fit([np.repeat(rows, 10, axis=0)] * 3)
     assert {one.filename for one in said} == {__file__}
     assert model.n_clusters_ == len(np.unique(np.concatenate(model.labels_))) == 3
+
+
+def test_advice_on_a_single_cluster_helps_when_it_is_followed() -> None:
+    piles = [np.repeat(np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]]), 20, axis=0)] * 3
+    with pytest.warns(UserWarning, match="set n_clusters if it is known") as said:
+        fedkin.KinGraph().fit(piles)
+    assert "where it is above 1" in str(said[-1].message)
+    assert fedkin.KinGraph(n_clusters=3).fit(piles).n_clusters_ == 3
+    with pytest.warns(UserWarning, match="One cluster was found among 1 micro-cluster") as said:
+        fedkin.KinGraph(epsilon=0.05, random_state=0).fit([meters(seed) for seed in range(3)])
+    assert "n_clusters" not in str(said[-1].message)

@@ -86,6 +86,8 @@ def test_the_outcome_names_the_clients_and_their_file(capsys: pytest.CaptureFixt
     ("method", "labels", "n_clusters", "words"),
     [
         ("kin-graph", [], 1, "`fedkin cut runs/x --clusters 3`"),
+        ("kin-graph --nodes 2", [], 1, "`fedkin cut runs/x --clusters 2`"),
+        ("kin-graph --nodes 1", [], 1, "try other methods"),
         ("fedcref", [], 1, "in one cluster; try other methods"),
         ("fesem", [0, 0], None, "give another number of clusters"),
         ("fedavg", [0, 0], None, ""),
@@ -95,7 +97,10 @@ def test_the_outcome_names_the_clients_and_their_file(capsys: pytest.CaptureFixt
 def test_a_single_cluster_names_the_next_step(
     method: str, labels: list[int], n_clusters: int | None, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_outcome(RunOutcome(Path("runs/x"), State(), [line(*labels)], load_config(method), n_clusters=n_clusters))
+    name, _, nodes = method.partition(" --nodes ")
+    last = line(*labels)
+    last["values"] |= {"nodes": int(nodes)} if nodes else {}
+    print_outcome(RunOutcome(Path("runs/x"), State(), [last], load_config(name), n_clusters=n_clusters))
     said = capsys.readouterr().out
     assert words in said
     assert ("in one cluster" in said) == bool(words)

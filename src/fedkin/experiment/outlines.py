@@ -42,7 +42,7 @@ def outline(target: str) -> type[Any]:
             attributes[key] = literal
     made = types.new_class(name, parents, {}, lambda body: body.update(attributes, __annotations__=hints))
     is_dataclass = any("dataclass" in ast.unparse(decorator) for decorator in declared.decorator_list)
-    return dataclasses.dataclass(frozen=True)(made) if is_dataclass else made
+    return dataclasses.dataclass(init=False, repr=False, eq=False)(made) if is_dataclass else made
 
 
 def _declarations(declared: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:

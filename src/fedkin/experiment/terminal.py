@@ -35,6 +35,8 @@ from fedkin.experiment.terminal_tables import drawing_on, in_shell, print_table,
 from fedkin.report.numbers import format_bytes, pluralize
 
 _MAX_SENTENCES = 12
+_SEVERAL = 3
+"""Clusters that a run with a single one is proposed to be cut into, if it has as many parts."""
 
 
 class Bar(Progress):
@@ -187,8 +189,10 @@ def _next_step(outcome: RunOutcome) -> list[str]:
     method = outcome.config.method
     if _n_clusters(outcome) != 1 or method.baseline or getattr(method, "n_clusters", None) == 1:
         return []
-    if method.recuts:
-        return [f"All {method.clusters} are in one cluster; `fedkin cut {outcome.folder} --clusters 3` makes three."]
+    several = min(_SEVERAL, int(number(outcome.records[-1], "nodes") or _SEVERAL))
+    if method.recuts and several > 1:
+        cut = f"fedkin cut {outcome.folder} --clusters {several}"
+        return [f"All {method.clusters} are in one cluster; `{cut}` makes {several}."]
     more = "give another number of clusters, or " if method.takes_k else ""
     return [f"All {method.clusters} are in one cluster; {more}try other methods, as `fedkin compare` does."]
 

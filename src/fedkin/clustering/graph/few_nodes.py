@@ -119,7 +119,8 @@ def _by_chance(x: Points) -> float:
 
 def one_of_few(nodes: int) -> str:
     """Return the warning that a single cluster was found among few `nodes`."""
+    known = "; set n_clusters if it is known" if nodes > 1 else ""
     return (
-        f"One cluster was found among {nodes} micro-clusters, too few to separate clusters; set n_clusters if it is "
-        "known, or a lower min_members for more micro-clusters."
+        f"One cluster was found among {nodes} micro-clusters, too few to separate clusters{known}. More come of more "
+        "samples that differ and, where it is above 1, of a lower min_members."
     )
