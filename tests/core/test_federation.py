@@ -3,7 +3,7 @@ import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
 from fedkin.core.payload import payload_bytes
-from fedkin.core.replies import Refusal
+from fedkin.core.replies import Failure
 from fedkin.engines.local import LocalFederation
 
 
@@ -151,7 +151,7 @@ def test_ask_until_all_reply_gives_up():
     assert len(fed.asked) == 20
 
 
-NEVER = Refusal("never")
+NEVER = Failure("refused", "never")
 
 
 def test_who_refuses_for_good_is_not_asked_again():

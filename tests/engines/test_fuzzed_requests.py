@@ -16,7 +16,7 @@ import crossed
 from declared import fits
 from fedkin.core import FedkinError, Task
 from fedkin.core.errors import RefusalError
-from fedkin.core.replies import failed_there
+from fedkin.core.replies import failure_of
 from fedkin.core.table import Column, Kind, Table
 from fedkin.core.tasks import _TASKS
 from fedkin.data.preparing.encoding.encoding import Mode, TableEncoding
@@ -66,7 +66,7 @@ def _end(crossing: crossed.Crossing, payload: dict[str, Any], folder: Path) -> s
     try:
         reply, _ = site.answer(Request("ab", client.id, 0, 1, 0, name, classes), payload)
     except FedkinError as error:
-        sentence = failed_there(error)
+        sentence = failure_of(error)
         assert not [cell for cell in _cells(client.x) if cell in sentence]
         return _kind(name, error)
     assert not [cell for cell in _cells(client.x) if any(cell in text for text in _texts(reply))]

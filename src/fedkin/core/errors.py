@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 _SIMILAR, _PART = 0.6, 3
 """Share of common letters from which a name may be meant for another, and letters of a part of a compound."""
@@ -30,6 +30,9 @@ class FedkinError(ValueError):
         error's type, since a sentence may quote a cell.
     """
 
+    kind: ClassVar[Literal["failed", "declined", "refused"]] = "declined"
+    """What a client's error is to the server, see `fedkin.core.replies.Failure`."""
+
     def __init__(self, text: str, public: bool | str = False) -> None:
         super().__init__(text)
         self.public = text if public is True else public or ""
@@ -41,6 +44,14 @@ class FedkinWarning(UserWarning):
 
 class RefusalError(FedkinError):
     """Error of a request that a client refuses for good, however often it is repeated."""
+
+    kind = "refused"
+
+
+class FailedTaskError(FedkinError):
+    """Error of a task that ended in an error of its own at a client."""
+
+    kind = "failed"
 
 
 class DivergedError(FedkinError):

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, kind_of, listing
 from fedkin.core.payload import Payload, Traffic, foreign, payload_bytes
-from fedkin.core.replies import FAILED, Expected, Refusal, Unusable
+from fedkin.core.replies import Expected, Failure, failure_kind, lasts
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import Task
 
@@ -182,7 +182,7 @@ class Federation(ABC):
             self._replied.add(task.name)
             yield client, answer
         self.missing = waiting
-        refusals = [reason for reason in waiting.values() if isinstance(reason, Refusal)]
+        refusals = [reason for reason in waiting.values() if failure_kind(reason) == "refused"]
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
         self._check_task(task, waiting)
@@ -197,21 +197,16 @@ class Federation(ABC):
         if task.name in self._replied or few or len(reasons) > 1:
             return
         (reason,) = reasons
-        if reason.startswith(FAILED):
-            error = reason.removeprefix(FAILED).strip(" (").split(";")[0]
-            raise FedkinError(
-                f"Task '{task.name}' failed at all {len(waiting)} clients that were asked ({error}); their logs say "
-                "more."
-            )
+        if failure_kind(reason) == "failed":
+            raise FedkinError(f"Task '{task.name}' failed at all {len(waiting)} clients asked: {reason}.")
 
-    def _unusable(self, task: Task, answer: Payload, expected: Expected | None) -> Unusable | None:
+    def _unusable(self, task: Task, answer: Payload, expected: Expected | None) -> Failure | None:
         """Return why a reply cannot be used, or ``None`` if it can; a reply that cannot be read counts as unusable."""
         try:
             self.traffic.received += payload_bytes(answer)
-            reason = task.refusal(answer, expected)
+            return task.refusal(answer, expected)
         except Exception as error:
-            reason = f"its reply cannot be read ({type(error).__name__})"
-        return None if reason is None else Unusable(reason)
+            return Failure("unusable", f"its reply cannot be read ({type(error).__name__})")
 
     def ask_again(
         self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None
@@ -235,9 +230,10 @@ class Federation(ABC):
                 replies.update(self.ask(task, waiting, expected))
             finally:
                 self.needs_all = False
-            unusable.update(i for i, reason in self.missing.items() if isinstance(reason, Unusable))
-            refused |= {i: reason for i, reason in self.missing.items() if isinstance(reason, Refusal)}
-            refused |= {i: reason for i, reason in self.missing.items() if unusable[i] >= MAX_UNUSABLE}
+            unusable.update(i for i, why in self.missing.items() if failure_kind(why) in ("unusable", "diverged"))
+            for client, reason in self.missing.items():
+                if failure_kind(reason) == "refused" or unusable[client] >= MAX_UNUSABLE:
+                    refused[client] = reason
         self.missing = dict(sorted((self.missing | refused).items()))
         return dict(sorted(replies.items()))
 
@@ -264,7 +260,7 @@ class Federation(ABC):
         replies = self.ask_again(task, dict.fromkeys(everyone, payload), self.attempts, expected)
         missing = {i: reason for i, reason in self.missing.items() if i in everyone}
         if self.has_latecomers and replies:
-            missing = {i: reason for i, reason in missing.items() if isinstance(reason, Unusable | Refusal)}
+            missing = {i: reason for i, reason in missing.items() if lasts(reason)}
         self.leave_out(missing)
         return replies
 
@@ -292,9 +288,10 @@ class Federation(ABC):
         """
         if reasons and not self.can_spare(reasons):
             client, reason = next(iter(reasons.items()))
-            if isinstance(reason, Refusal):
+            kind = failure_kind(reason)
+            if kind == "refused":
                 raise FedkinError(f"{self.called(client)} refuses, and too few clients remain without it: {reason}")
-            attempts = min(self.attempts, MAX_UNUSABLE) if isinstance(reason, Unusable) else self.attempts
+            attempts = min(self.attempts, MAX_UNUSABLE) if kind in ("unusable", "diverged") else self.attempts
             raise FedkinError(
                 f"{self.called(client)} gave no usable reply in {attempts} attempts ({reason}); too few clients remain."
             )
@@ -344,5 +341,5 @@ class Federation(ABC):
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:
         """Carry out one exchange: yield (client, reply) in order of id.
 
-        For a client that failed, the reply is the reason as a string: a `Refusal` if asking again would not change it.
+        For a client that failed, the reply is a `Failure`; a mere text is the reason of one that is absent.
         """

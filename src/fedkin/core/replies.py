@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, RefusalError
 from fedkin.core.payload import Payload
 
 Check = Callable[[Any], bool]
@@ -31,8 +31,6 @@ MAX_TEXT = 4096
 _MAX_NAME = 256
 _HALF = re.compile("[\ud800-\udfff]")
 """Half a character, which no encoding has."""
-_BEYOND = re.escape(f"{-MAX_UPDATE:g} to {MAX_UPDATE:g}")
-_DIVERGED = re.compile(rf"'(updates?|models?)' is not (finite|within {_BEYOND})")
 
 
 @dataclass(frozen=True)
@@ -244,11 +242,6 @@ def text_objection(text: str) -> str | None:
     return "is no valid text" if _HALF.search(text) else None
 
 
-def tells_of_divergence(reason: str) -> bool:
-    """Return whether a reply was refused since a trained model in it is not finite, or beyond `MAX_UPDATE`."""
-    return _DIVERGED.fullmatch(reason) is not None
-
-
 def are_finite(*numbers: float) -> bool:
     """Return whether no number is NaN or infinite."""
     return all(map(isfinite, numbers))
@@ -270,33 +263,52 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-class Unusable(str):
-    """Reason why a client's reply cannot be used."""
-
-    __slots__ = ()
+FailureKind = Literal["absent", "failed", "declined", "refused", "unusable", "diverged"]
+"""Kinds of failures, see `Failure`."""
 
 
-class Refusal(str):
-    """Reason why a client refuses a task for good: asking again would not change it."""
+class Failure(str):
+    """Why a client gave no usable reply: the words of a sentence, and their kind.
 
-    __slots__ = ()
+    ``"absent"`` is a client that did not answer or could not be reached, ``"failed"`` one whose task ended in an error,
+    ``"declined"`` one that says why it does not do the task now, and ``"refused"`` one that never will. A reply that is
+    not as it must be is ``"unusable"``, and ``"diverged"`` if that is a model or an update that is not finite or beyond
+    `MAX_UPDATE`.
+    """
+
+    kind: FailureKind
+
+    def __new__(cls, kind: FailureKind, text: str) -> Failure:
+        failure = super().__new__(cls, text)
+        failure.kind = kind
+        return failure
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return self.kind, str(self)
 
 
-FAILED = "the task failed there"
-"""Beginning of the reason of a client whose task ended in an error, before the kind of error."""
+def failure_kind(reason: str) -> FailureKind:
+    """Return the kind of a failure; that of a mere text is ``"absent"``."""
+    return reason.kind if isinstance(reason, Failure) else "absent"
 
 
-def failed_there(error: Exception) -> str:
-    """Return the reason of a client whose task ended in `error`: what of it is public, see `FedkinError`, or its type.
+def lasts(reason: str) -> bool:
+    """Return whether a client that fails for `reason` is not merely slow or out of reach."""
+    return failure_kind(reason) in ("refused", "unusable", "diverged")
+
+
+def failure_of(error: Exception) -> Failure:
+    """Return why a client's task ended in `error`: what of it is public, see `FedkinError`, or its type.
 
     Any other message may hold samples, so it stays in the client's log.
     """
     if isinstance(error, FedkinError) and error.public:
-        return error.public
-    return f"{FAILED} ({type(error).__name__}; its log says more)"
+        return Failure(error.kind, error.public)
+    kind: FailureKind = "refused" if isinstance(error, RefusalError) else "failed"
+    return Failure(kind, f"the task failed there ({type(error).__name__}; its log says more)")
 
 
-def refusal(reply: Payload, *expected: Expected, optional: Expected | None = None) -> str | None:
+def refusal(reply: Payload, *expected: Expected, optional: Expected | None = None) -> Failure | None:
     """Return why a reply must not be used, or ``None`` if it may.
 
     `expected` specifies the entries that the reply must contain, `optional` those that it may contain. A reply is
@@ -304,16 +316,34 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
     or whole and beyond 2^53; if a text is long or half a character; or if anything is not as it must be.
     """
     if not isinstance(reply, dict):
-        return "it is no mapping"
+        return Failure("unusable", "it is no mapping")
+    wants = [item for wanted in expected for item in wanted.items()]
+    wants += [(name, Maybe(want)) for name, want in (optional or {}).items()]
+    reason = _unfit(reply, wants)
+    if reason is None:
+        return None
+    diverged = any(_has_diverged(reply.get(name), want) for name, want in wants)
+    return Failure("diverged" if diverged else "unusable", reason)
+
+
+def _unfit(reply: Payload, wants: Sequence[tuple[str, Want]]) -> str | None:
+    """Return what is wrong in a reply, or ``None``."""
     for count, (path, value) in enumerate(_leaves(reply)):
         if count > _MAX_LEAVES:
             return f"it has more than {_MAX_LEAVES:,} entries"
         if (reason := _generally_wrong(value)) is not None:
             return f"'{path}' {reason}"
     lengths: dict[str, int] = {}
-    wants = [item for wanted in expected for item in wanted.items()]
-    wants += [(name, Maybe(want)) for name, want in (optional or {}).items()]
     return next(filter(None, (_unlike(name, reply, want, lengths) for name, want in wants)), None)
+
+
+def _has_diverged(value: Any, want: Any) -> bool:
+    """Return whether a value that is to be a model or an update, see `updates`, is not finite or too great."""
+    if isinstance(want, Maybe | Nullable):
+        return _has_diverged(value, want.want)
+    if not (isinstance(want, Array) and want.maximum == MAX_UPDATE and isinstance(value, Tensor)):
+        return False
+    return value.dtype == want.dtype and value.numel() > 0 and not max(map(abs, extremes(value))) <= MAX_UPDATE
 
 
 def objection(payload: Payload, takes: Expected) -> str | None:

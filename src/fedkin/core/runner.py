@@ -15,7 +15,7 @@ from fedkin.core.errors import DivergedError, FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
 from fedkin.core.method import Method, Record
 from fedkin.core.progress import Callback, RecordLine, Timing
-from fedkin.core.replies import MAX_UPDATE, Refusal, Unusable, tells_of_divergence
+from fedkin.core.replies import MAX_UPDATE, failure_kind, lasts
 
 
 class Runner:
@@ -141,7 +141,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
             continue
         if not reasons or not fed.can_spare(reasons):
             silent = listing([f"{fed.called_inside(client)}: {reason}" for client, reason in reasons.items()])
-            if reasons and all(map(tells_of_divergence, reasons.values())):
+            if reasons and all(failure_kind(reason) == "diverged" for reason in reasons.values()):
                 raise DivergedError(
                     f"Training diverged in step {state.steps + 1} at every client that was asked: updates are not "
                     f"finite, or beyond {MAX_UPDATE:g}",
@@ -155,8 +155,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
 
 def _attempts(reasons: Mapping[int, str]) -> int:
     """Return how often a step is tried that no client replies to."""
-    lasting = all(isinstance(reason, Unusable | Refusal) for reason in reasons.values())
-    return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
+    return MAX_UNUSABLE if all(map(lasts, reasons.values())) else MAX_ATTEMPTS
 
 
 def record_line(record: Record, fed: Federation, step: int, metrics: Mapping[str, Any]) -> RecordLine:

@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack, overload
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, RefusalError, in_short, nearest
 from fedkin.core.payload import Payload
-from fedkin.core.replies import Expected, objection, refusal
+from fedkin.core.replies import Expected, Failure, objection, refusal
 
 # Trusted packages: the only ones a client imports from when a server names tasks, models or features.
 
@@ -128,7 +128,7 @@ class Task:
         """Return why the task must not be done with a payload, naming the entry; ``None`` if it may."""
         return None if self.takes is None else objection(payload, self.takes)
 
-    def refusal(self, reply: Payload, expected: Expected | None = None) -> str | None:
+    def refusal(self, reply: Payload, expected: Expected | None = None) -> Failure | None:
         """Return why a reply must not be used, or ``None`` if it may; `expected` is what else it must contain."""
         if self.may_be_empty and not reply:
             return None

@@ -21,10 +21,10 @@ from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING
 from fedkin.core.contract import carried_out
 from fedkin.core.device import on
-from fedkin.core.errors import RefusalError
+from fedkin.core.errors import FailedTaskError, RefusalError
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
 from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
-from fedkin.core.replies import failed_there, is_name
+from fedkin.core.replies import failure_of, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Table
 from fedkin.core.tasks import Task, known_task, trusted_packages
@@ -376,5 +376,5 @@ def _done(task: Task, client: Client, payload: Payload) -> Payload:
         raise
     except Exception as error:  # its message may hold samples, so that it stays in the site's log
         _log.exception("fedkin: Task '%s' could not be done", task.name)
-        raise FedkinError(failed_there(error), public=True) from error
+        raise FailedTaskError(failure_of(error), public=True) from error
     return reply

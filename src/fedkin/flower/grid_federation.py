@@ -17,7 +17,7 @@ from torch import Tensor
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.errors import listing
 from fedkin.core.payload import payload_bytes
-from fedkin.core.replies import Unusable
+from fedkin.core.replies import Failure
 from fedkin.engines.flower_engine.transport import Key, content, poll, push, read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
@@ -350,10 +350,10 @@ class MessageFederation(Federation):
         metrics = weighted_metrics(reply, self.terms.weighted_by_key)
         return self._refuse(client, metrics) if isinstance(metrics, str) else metrics
 
-    def _refuse(self, client: int, reason: str) -> Unusable:
+    def _refuse(self, client: int, reason: str) -> Failure:
         """Record that a reply of the client app is unusable."""
         self._useless[client] = reason
-        return Unusable(reason)
+        return Failure("unusable", reason)
 
     def _exchange(self, kind: str, models: Mapping[tuple[int, int], Tensor]) -> dict[tuple[int, int], RecordDict | str]:
         """Send models, by client and number, to be trained or evaluated."""

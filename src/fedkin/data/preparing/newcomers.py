@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence, Set
 
 from fedkin.core import Client, Federation, Payload, Task
-from fedkin.core.replies import Refusal, Unusable
+from fedkin.core.replies import lasts
 from fedkin.data.preparing.encoding.scaling import is_prepared, rescale
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import encode_table
@@ -46,7 +46,7 @@ def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Pre
     if asked:
         task, payload = asked
         ready = set(fed.ask(task, dict.fromkeys(sorted(arrived), payload)))
-        lasting = {i: reason for i, reason in fed.missing.items() if isinstance(reason, Unusable | Refusal)}
+        lasting = {i: reason for i, reason in fed.missing.items() if lasts(reason)}
         fed.away = fed.away | (set(arrived) - ready)
         fed.spare = fed.spare - lasting.keys()
         fed.leave_out(lasting)

@@ -13,7 +13,7 @@ from flwr.app import Message
 
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.payload import owned, to_bytes
-from fedkin.core.replies import Refusal
+from fedkin.core.replies import Failure
 from fedkin.engines.flower_engine.roster import NOWHERE, Roster
 from fedkin.engines.flower_engine.transport import KEEP, TASK, TYPE, content, in_one_line, poll, push, read
 from fedkin.engines.site import Request, WatchedSites
@@ -211,15 +211,16 @@ class FlowerFederation(Federation):
         names = dict(enumerate(self.seats))
         return _NUMBERED.sub(lambda one: f"{one[1]} {names.get(int(one[2]), one[2])}", reason)
 
-    def _read(self, reply: Message) -> Payload | str:
+    def _read(self, reply: Message) -> Payload | Failure:
         if reply.has_error():
-            return f"Flower could not reach it (code {reply.error.code})"
+            return Failure("absent", f"Flower could not reach it (code {reply.error.code})")
         try:
             found = read(reply.content)
             if reason := self._with_names(in_one_line(found.text("refusal"), _SENTENCE)):
-                return Refusal(reason) if found.facts.get("final") == 1 else reason
+                kind = found.facts.get("failure")
+                return Failure("refused" if kind == "refused" else "failed" if kind == "failed" else "declined", reason)
             spent = found.facts.get("seconds", 0.0)
             self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0
             return found.tree()
         except FedkinError as error:
-            return f"its reply was refused: {error}"
+            return Failure("unusable", f"its reply was refused: {error}")

@@ -9,9 +9,8 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedkin.core import FedkinError, Payload
-from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError
-from fedkin.core.replies import failed_there
+from fedkin.core.replies import Failure, failure_of
 from fedkin.engines.flower_engine.transport import HELLO, KEEP, REFUSED, TASK, content, in_one_line, read
 from fedkin.engines.site import Request, Site
 
@@ -73,11 +72,14 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         return content(refusal=f"Site '{error.name}': {_OWN}" if isinstance(error, SiteDataError) else _OWN)
     except FedkinError as error:
         _log.error("fedkin: %s", error)
-        reason = str(error) if site is not None and site.simulated else failed_there(error)
-        return content(refusal=reason, final=int(isinstance(error, RefusalError)))
+        failure = failure_of(error)
+        if site is not None and site.simulated:  # one machine, one owner: the whole sentence
+            failure = Failure(error.kind, str(error))
+        return content(refusal=str(failure), failure=failure.kind)
     except Exception as error:
         _log.exception("fedkin: What the server asked could not be done")
-        return content(refusal=failed_there(error))
+        failure = failure_of(error)
+        return content(refusal=str(failure), failure=failure.kind)
 
 
 def _site(site_of: Callable[[Context], Site], context: Context) -> Site:
