@@ -4,7 +4,7 @@ BASE := .venv/base
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test pages test-gpu flower lint format options docs docs-versions linkcheck package bench pins clean
+.PHONY: help run test pages test-gpu flower lint format options results docs docs-versions linkcheck package bench pins clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ options: $(READY) ## Write options of methods and commands, and pages of estimat
 	$(BIN)/python docs/make_options.py
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_api.py
+
+results: $(READY) ## Write the tables of docs/results from their data
+	$(BIN)/python docs/make_results.py
 
 docs: $(READY) ## Build the documentation into build/docs
 	$(BIN)/python -m sphinx -W --keep-going -n docs build/docs

@@ -76,15 +76,21 @@ def cell(entry: str, *only: str, seeds: int = 3) -> Callable[[str, bool], list[s
 
 def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, bool], list[str]]:
     """CCFC at the paper's size, with views and losses of its authors' code; with what helps where clients differ."""
-    script = str(ROOT / "benchmarks" / "ccfc_views.py")
-    cell = ["--heterogeneity", f"{p:g}", "--seeds", str(seed), "--views", "pillow", "--starts", "own"]
+    settings: dict[str, object] = {
+        "scenario.name": "own-class", "scenario.heterogeneity": p, "method.form": "code", "method.views": "pillow",
+        "method.start": "own", "method.model_weight": 0.001, "evaluation.map": "none", "evaluation.every": 5,
+    }  # fmt: skip
+    settings |= {"method.decorrelation": 1, "method.guide": "kin-graph"} if remedies else {}
+    small = {"scenario.fraction": 0.005, "method.pretrain_rounds": 1, "method.cluster_rounds": 1}
 
     def command(device: str, tiny: bool) -> list[str]:
-        runs = str(ROOT / "runs" / f"ccfc{'-remedies' if remedies else ''}-{'tiny' if tiny else 'full'}")
-        more = ["--decorrelation", "1", "--guide", "kin-graph"] if remedies else []
-        size = ["--fraction", "0.005", "--rounds", "1", "1"] if tiny else ["--full"]
-        rounded = [] if device == "cpu" else ["--tf32"]
-        return [sys.executable, script, "run", runs, *size, *cell, *more, "--device", device, *rounded]
+        where = {"engine.device": device, "engine.tf32": str(device != "cpu").lower()}
+        words = [
+            word
+            for key, value in (settings | where | (small if tiny else {})).items()
+            for word in ("--set", f"{key}={value}")
+        ]
+        return [sys.executable, "-m", "fedkin", "run", "ccfc", "--data", "mnist", "--seed", str(seed), *words]
 
     return command
 
@@ -192,10 +198,9 @@ def run(wanted: Sequence[str], device: str, minutes: float, results: Path, tiny:
 
 def seeds_of(command: Sequence[str]) -> list[int]:
     """The seeds of a part: that of its command, or as many as it asks `fedkin reproduce` for."""
-    if "--seeds" not in command:
-        return [0]
-    seed = int(command[command.index("--seeds") + 1])
-    return list(range(seed)) if "reproduce" in command else [seed]
+    if "--seeds" in command:
+        return list(range(int(command[command.index("--seeds") + 1])))
+    return [int(command[command.index("--seed") + 1])] if "--seed" in command else [0]
 
 
 def outcome(part: Part, device: str, tiny: bool, limit: float) -> Values:

@@ -187,6 +187,34 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}
 
 
+def test_tables_of_results_are_those_of_their_data() -> None:
+    """Every table between markers is made from the data, and every table of these has a command that is there."""
+    results = runpy.run_path(str(ROOT / "docs" / "make_results.py"))
+    for page, text in results["pages"]().items():
+        assert page.read_text() == text, "run `make results`"
+    tables = {
+        (file.stem, line["table"])
+        for file in results["DATA"].glob("*.csv")
+        for line in results["lines"](file.stem)
+        if "row" in line
+    }
+    sources = {(line["page"], line["table"]): line for line in results["lines"]("sources")}
+    assert tables == set(sources)
+    for line in sources.values():
+        scripts = re.findall(r"(?:benchmarks|experiments)/[\w-]+\.(?:py|toml)", line["command"])
+        assert re.match(r"(FEDKIN_\w+=\S+ )?(fedkin|python) ", line["command"])
+        assert line["commit"]
+        assert all((ROOT / script).exists() for script in scripts), line["command"]
+
+
+@pytest.mark.parametrize("spec", sorted((ROOT / "benchmarks").glob("*.toml")), ids=lambda spec: spec.stem)
+def test_cells_of_a_spec_of_the_benchmarks_are_experiments(spec: Path) -> None:
+    from fedkin.studies.reproduce.entry import load_entry
+    from fedkin.studies.reproduce.plan import plan_of
+
+    assert plan_of(spec.stem, load_entry(spec), "quick", seeds=1).jobs
+
+
 def test_a_method_is_fifty_lines() -> None:
     """As docs/add-a-method.md says: without empty lines, comments and docstrings."""
     _, method = examples(ROOT / "docs" / "add-a-method.md")[0]
