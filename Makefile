@@ -4,7 +4,7 @@ BASE := .venv/base
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test pages test-gpu flower lint format options results docs docs-versions linkcheck package bench pins clean
+.PHONY: help run test pages test-gpu flower lint format options results docs docs-versions linkcheck package pins clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,9 +55,6 @@ linkcheck: $(READY) ## Try the documentation's links to other places
 
 package: ## Build the wheel, install it into a bare environment, and run it outside the checkout
 	PYTHON=$(PYTHON) .ci/package
-
-bench: $(READY) ## Time one iteration of FedCRef against this machine's limits
-	$(BIN)/python benchmarks/fedcref_iteration.py
 
 clean: ## Remove the environment and all caches, but no results
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

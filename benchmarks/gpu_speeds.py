@@ -32,7 +32,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import engines
-from fedcref_iteration import synthetic_clients, training_operations
 from fedkin.core import Client, Method
 from fedkin.core.device import Execution, device_named, on
 from fedkin.core.seeds import derive_generator
@@ -99,8 +98,27 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
         plain_autoencoders(halves[:some], shape, training, device)
 
     found = compared(exchange, device, Share(clients, clients), plain, Share(min(5, len(halves)), len(halves)))
-    operations = sum(training_operations(shape.widths, len(half), asdict(training)) for half in halves)
+    operations = sum(training_operations(shape, len(half), training) for half in halves)
     return with_share(found, operations, device, tiny)
+
+
+def synthetic_clients(n_clients: int, samples: int, features: int) -> list[Client]:
+    """Clients with 2 to 5 of ten classes, `samples` images of each, dark for the most part; they bring their labels."""
+    rng, clients = derive_generator(0, "benchmark"), []
+    means, bases = torch.randn(10, 1, features, generator=rng), torch.randn(10, 8, features, generator=rng)
+    for client in range(n_clients):
+        count = int(torch.randint(2, 6, (), generator=rng))
+        classes = torch.randperm(10, generator=rng)[:count]
+        codes = torch.randn(count, samples, 8, generator=rng) / 8**0.5
+        x = (0.5 * (means[classes] + codes @ bases[classes]) - 0.2).clamp_(0.0, 1.0).flatten(0, 1)
+        clients.append(Client(client, x, state={"given": torch.arange(count).repeat_interleave(samples)}))
+    return clients
+
+
+def training_operations(shape: Autoencoder, samples: int, training: StackTraining) -> int:
+    """Operations to train one model: 6 per weight and sample, 4 in the first layer, whose input needs no gradient."""
+    samples *= training.total_steps(samples) // training.steps(samples)
+    return samples * (6 * sum(i * o for i, o in shape.layers) - 2 * shape.widths[0] * shape.widths[1])
 
 
 def _clusters(client: Client) -> list[Tensor]:
