@@ -475,3 +475,30 @@ def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> 
         raise FedkinError(
             f"All {len(models)} models start with the same weights, so clients cannot choose among them; {instead}."
         )
+
+
+@dataclass(frozen=True)
+class AveragingMethod(ClientMethod):
+    """Base class of methods whose rounds add to each cluster's model the mean update of its clients."""
+
+    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
+
+    def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
+        """Have clients train the model of their cluster, and add to each model its cluster's mean update."""
+        participation, means = self.averaged(fed, state)
+        models = means.moved(state.models, self.server_learning_rate)
+        after = state.next(models=models, finished=self.finished(state))
+        return after, round_record(fed, participation, state.labels)
+
+    def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Participation, Means]:
+        """Train for one exchange; return the participation, with losses, and the mean update of every cluster.
+
+        Clients whose cluster is unknown do not take part.
+        """
+        means, clusters = self.means(state), self.known_clusters(fed, state.labels, self.participants(fed, state))
+        return train_clusters(self, fed, state, clusters, means), means
+
+    def means(self, state: ClientMethodState) -> Means:
+        """Return an empty accumulator of a round's mean updates."""
+        return self.means_of(*state.models.shape)

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, Record
 from fedkin.core.method import Positive
-from fedkin.methods.clients.client_method import ClientMethodState, round_record
-from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.methods.clients.client_method import AveragingMethod, ClientMethodState, round_record
 from fedkin.nn.modules import Classifier
 
 Decay = Annotated[float, Interval(ge=0, lt=1)]
@@ -28,7 +27,7 @@ class FedOptState(ClientMethodState):
 
 
 @dataclass(frozen=True)
-class FedOptMethod(FedAvgMethod):
+class FedOptMethod(AveragingMethod):
     """Trains one model for all clients; the server's optimiser treats their mean update as a gradient (algorithm 2).
 
     Attributes

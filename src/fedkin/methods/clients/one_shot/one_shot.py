@@ -22,8 +22,14 @@ from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, Participation, positions, round_record
-from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    AveragingMethod,
+    ClientMethodState,
+    Participation,
+    positions,
+    round_record,
+)
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import Descent
@@ -47,7 +53,7 @@ class OneShotState(ClientMethodState):
 
 
 @dataclass(frozen=True)
-class OneShotMethod(FedAvgMethod):
+class OneShotMethod(AveragingMethod):
     """Base of methods that cluster clients by one message from each, and then average within clusters.
 
     Attributes
