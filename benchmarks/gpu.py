@@ -8,10 +8,9 @@
 part is a process of its own, and a line of results as soon as it ends: commit, device, versions, seconds, and what it
 measured or why it failed. Runs of the papers' cells go on where they stopped. `show` prints the lines as a table.
 
-Parts are the tests of every method on the device; speeds of the device beside the processor, a plain loop and Flower's
-simulation on the same device, and the device's rate of matrix products; and cells of the papers at full size. With
-``--device cpu --tiny`` parts run at a small size, papers' tables at ``--scale quick``, which takes minutes; that shows
-that they work and measures nothing.
+Parts are the tests of every method on the device; speeds of the device beside the processor and a plain loop there, and
+the device's rate of matrix products; and cells of the papers at full size. With ``--device cpu --tiny`` parts run at a
+small size, papers' tables at ``--scale quick``, which takes minutes; that shows that they work and measures nothing.
 """
 
 from __future__ import annotations
@@ -107,11 +106,7 @@ PARTS = (
     Part("rate", "matrix products per second, float32 and with TF32", speed("rate")),
     Part("fedcref", "FedCRef's first iteration of 25 clients, 784 columns", speed("fedcref")),
     Part("fedavg-lenet", "a round of FedAvg, 100 clients with LeNet-5", speed("fedavg-lenet")),
-    Part("fedavg-flower", "the same round, beside Flower's simulation on the device", speed("fedavg-flower")),
-    Part("fedavg-resnet", "a round of FedAvg, 100 clients with ResNet-18", speed("fedavg-resnet")),
-    Part("fedavg-small", "a round of FedAvg, 10,000 clients with a perceptron", speed("fedavg-small")),
     Part("ccfc", "a round of CCFC's views, ten clients", speed("ccfc")),
-    Part("executions", "rounds of FedAvg and CCFC with compiled steps, and with products", speed("executions")),
     Part("kin-graph", "kin-graph, a million rows and 200,000 images at ten clients", speed("kin-graph")),
     Part("fedcref/table-12", "FedCRef to convergence, by the number of clients", cell("fedcref/table-12", seeds=5)),
     Part("fedcref/table-4", "FedCRef from clusters by DEC, both rules", cell("fedcref/table-4", seeds=5)),

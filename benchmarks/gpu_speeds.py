@@ -6,9 +6,8 @@ Prints values as one line of JSON: seconds of the same work on the device, there
 processor and, where there is one, in a plain PyTorch loop on the device with torch's own settings, which on a GPU round
 convolutions to TF32; and how many times as long the others take. Of FedAvg there are also clients in turn instead of as
 a stack. Of FedCRef and FedAvg there is also the speed of their products and convolutions, and its share of that of one
-large float32 product in the same process; those of CCFC are not counted. ``fedavg-flower`` times a round of FedAvg here
-and in Flower's simulation, whose processes share the device. ``kin-graph`` times whole clusterings of two data sets, of
-which the searches alone compute on the device; it has neither recorded steps nor a plain loop.
+large float32 product in the same process; those of CCFC are not counted. ``kin-graph`` times whole clusterings of two
+data sets, of which the searches alone compute on the device; it has neither recorded steps nor a plain loop.
 Where the processor or the loop would take minutes, some of the clients or models are timed, and the time multiplied; on
 the processor so many that all cores are busy. Work that pays for starting comes first and is left out; the least of two
 times is kept.
@@ -19,19 +18,15 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import engines
 from fedkin.core import Client, Method
 from fedkin.core.device import Execution, device_named, on
 from fedkin.core.seeds import derive_generator
@@ -43,7 +38,6 @@ from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.nn.modules import build
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
-from flower_fedavg.workload import Workload, write_data
 
 Values = dict[str, float]
 CLASSES = 10
@@ -194,19 +188,6 @@ def plain_fedavg(network: nn.Module, data: list[tuple[Tensor, Tensor]], device: 
         sums = values if sums is None else [total + value for total, value in zip(sums, values, strict=True)]
 
 
-def flower(device: torch.device, tiny: bool) -> Values:
-    """A round of FedAvg with LeNet-5 on files of images, and the same in Flower's simulation; without the first two."""
-    clients, samples = (3, FEW) if tiny else (100, 500)
-    with tempfile.TemporaryDirectory(prefix="gpu-") as temporary:
-        folder = Path(temporary)
-        work = Workload("epoch", str(folder / "images"), clients, 4, samples, device=str(device))
-        write_data(work)
-        method, fed = engines.federated(work)
-        found = {"seconds": least(next_step(method, list(fed.clients.values()), device), device)}
-        report = engines.in_processes("flower", work, folder, Path(sys.executable), timeout=500)
-    return with_ratios(found | {"seconds, Flower": min(report["seconds"][2:])})
-
-
 def ccfc(device: torch.device, tiny: bool) -> Values:
     """A round of views."""
     clients, method = ccfc_work(tiny)
@@ -222,20 +203,6 @@ def ccfc_work(tiny: bool) -> tuple[list[Client], Method]:
     x = torch.rand(10, 32 if tiny else 512, 1, 28, 28, generator=derive_generator(0, "benchmark"))
     method = CCFCMethod(pretrain_rounds=100, cluster_rounds=1, batch_size=16 if tiny else 128)
     return [Client(i, part) for i, part in enumerate(x)], method
-
-
-def executions(device: torch.device, tiny: bool) -> Values:
-    """The rounds of ``fedavg-lenet`` and ``ccfc`` there with other settings of their steps, compiled on a GPU alone."""
-    works = {"FedAvg": fedavg_work("lenet5", (1, 28, 28), *((3, FEW) if tiny else (100, 500))), "CCFC": ccfc_work(tiny)}
-    settings = {"FedAvg": ("FedAvg", Execution()), "FedAvg, products": ("FedAvg", Execution(convolutions="products"))}
-    if device.type == "cuda":
-        settings["FedAvg, compiled"] = "FedAvg", Execution(compile=True)
-        settings["CCFC"], settings["CCFC, compiled"] = ("CCFC", Execution()), ("CCFC", Execution(compile=True))
-    found = {}
-    for name, (work, execution) in settings.items():
-        clients, method = works[work]
-        found[f"seconds, {name}"] = least(next_step(method, clients, device, execution=execution), device)
-    return found
 
 
 def kin_graph(device: torch.device, tiny: bool) -> Values:
@@ -362,11 +329,7 @@ PARTS: dict[str, Callable[[torch.device, bool], Values]] = {
     "rate": rate,
     "fedcref": fedcref,
     "fedavg-lenet": fedavg("lenet5", (1, 28, 28), 100, 500),
-    "fedavg-flower": flower,
-    "fedavg-resnet": fedavg("resnet18", (3, 32, 32), 100, 64, on_processor=4),
-    "fedavg-small": fedavg("perceptron", (1, 8, 8), 10_000, 32),
     "ccfc": ccfc,
-    "executions": executions,
     "kin-graph": kin_graph,
 }
 

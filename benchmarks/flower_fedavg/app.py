@@ -31,7 +31,7 @@ def train(message: Message, context: Context) -> Message:
     config = dict(message.content["config"])
     config.pop("server-round")
     work = Workload(**config)
-    model = work.model().to(work.device)
+    model = work.model()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     data = TensorDataset(*work.client_data(int(context.node_config["partition-id"])))
     loss = fit(model, DataLoader(data, batch_size=work.batch_size, shuffle=True), work)
@@ -47,7 +47,7 @@ def fit(model: nn.Module, loader: DataLoader[Any], work: Workload) -> float:
     total = 0.0
     for images, labels in islice(chain.from_iterable(repeat(loader)), work.local_steps):
         optimizer.zero_grad()
-        loss = criterion(model(images.to(work.device)), labels.to(work.device))
+        loss = criterion(model(images), labels)
         loss.backward()
         optimizer.step()
         total += loss.item()

@@ -43,7 +43,6 @@ class Regime:
 REGIMES = {
     "overhead": Regime("perceptron", perceptron, steps=5),
     "compute": Regime("lenet5", lenet5, epochs=5),
-    "epoch": Regime("lenet5", lenet5, epochs=1),
 }
 
 
@@ -54,11 +53,9 @@ class Workload:
     Attributes
     ----------
     regime : str
-        ``"overhead"``, ``"compute"`` or ``"epoch"``, a key of `REGIMES`.
+        ``"overhead"`` or ``"compute"``, a key of `REGIMES`.
     data : str
         File of float32 images, `write_data` makes it; labels are in the file of the same name with ``.labels``.
-    device : str
-        What Flower's clients compute on, as torch names it.
     """
 
     regime: str
@@ -69,7 +66,6 @@ class Workload:
     batch_size: int = 32
     learning_rate: float = 0.01
     seed: int = 0
-    device: str = "cpu"
 
     @property
     def local_steps(self) -> int:

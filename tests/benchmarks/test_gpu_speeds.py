@@ -1,7 +1,5 @@
 """Speeds of a device count the work that is done, and compare the same work."""
 
-import os
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -45,34 +43,3 @@ def test_operations_of_lenet(benchmark: ModuleType) -> None:
     first, second, dense = 16 * 25 * 24**2, 32 * 16 * 25 * 8**2, 512 * 120 + 120 * 84 + 84 * 10
     found = benchmark.operations_per_sample(build("lenet5", (1, 28, 28), 10), (1, 28, 28))
     assert found == 2 * (2 * first + 3 * (second + dense))  # images need no gradient
-
-
-def test_flowers_simulation_gets_the_same_round_on_the_device(
-    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def in_processes(contestant: str, work: Any, folder: Path, *_: Any, **__: Any) -> dict[str, list[float]]:
-        asked.append((contestant, work.device, work.local_steps, Path(work.data).parent == folder))
-        return {"seconds": [9.0, 8.0, 0.5, 0.25]}
-
-    monkeypatch.setattr(benchmark.engines, "in_processes", in_processes)
-    found = benchmark.flower(CPU, True)
-    assert asked == [("flower", "cpu", 2, True)]
-    assert found["seconds, Flower"] == 0.25
-    assert found["times as long, Flower"] == pytest.approx(0.25 / found["seconds"])
-
-
-def test_ray_gets_the_gpu_that_is_named(benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("flwr")
-    from flower_fedavg.__main__ import seen_by_ray
-
-    def device(name: str) -> str:
-        found: str = seen_by_ray(benchmark.Workload("epoch", "", device=name)).device
-        return found
-
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    assert (device("cpu"), device("cuda"), os.environ["CUDA_VISIBLE_DEVICES"]) == ("cpu", "cuda", "4,6")
-    assert (device("cuda:1"), os.environ["CUDA_VISIBLE_DEVICES"]) == ("cuda", "6")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert (device("cuda:1"), os.environ["CUDA_VISIBLE_DEVICES"]) == ("cuda", "1")
