@@ -209,8 +209,7 @@ def test_tables_of_results_are_those_of_their_data() -> None:
 
 @pytest.mark.parametrize("spec", sorted((ROOT / "benchmarks").glob("*.toml")), ids=lambda spec: spec.stem)
 def test_cells_of_a_spec_of_the_benchmarks_are_experiments(spec: Path) -> None:
-    from fedkin.studies.reproduce.entry import load_entry
-    from fedkin.studies.reproduce.plan import plan_of
+    from fedkin.studies.reproduce.entry import load_entry, plan_of
 
     assert plan_of(spec.stem, load_entry(spec), "quick", seeds=1).jobs
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedkin.report.page import LONGEST_VALUE, page
 from fedkin.report.result_tables import MEANINGS
-from fedkin.studies.reproduce.verdict import SIGNS
+from fedkin.studies.reproduce.entry_table import SIGNS
 
 STYLE = resources.files("fedkin.report").joinpath("page.css").read_text(encoding="utf-8")
 

@@ -112,14 +112,14 @@ def reproduce(names: tuple[str, ...], out: Path, markdown: bool, as_json: bool, 
 
     for name in names:
         chosen(name)
-    from fedkin.studies.reproduce import reproduce_terminal
+    from fedkin.studies.reproduce import command
 
     if not names:
-        print(reproduce_terminal.listing(out))
+        print(command.listing(out))
         return
-    form: reproduce_terminal.Form = "json" if as_json else "markdown" if markdown else "table"
+    form: command.Form = "json" if as_json else "markdown" if markdown else "table"
     with interruptible("the same command resumes where it stopped"):
-        reproduce_terminal.reproduced(names, out=out, form=form, **options)
+        command.reproduced(names, out=out, form=form, **options)
 
 
 @app.command(section=_SECTION)

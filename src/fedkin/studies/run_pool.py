@@ -95,7 +95,7 @@ class RunWorker(AbstractContextManager["RunWorker"]):
     def order(
         self, tables: Mapping[str, Any], folder: Path, probes: Collection[str] = (), seconds: float | None = None
     ) -> None:
-        """Send the process an order to make a run and measure probes; see `fedkin.studies.reproduce.probes`.
+        """Send the process an order to make a run and measure probes; see `fedkin.studies.reproduce.measures`.
 
         The run stops between two steps when its `seconds` are over; without, there is no limit.
         """
@@ -190,7 +190,7 @@ def run_all(
     """Make all runs, `jobs` in parallel with one thread each, and measure their probes; return why runs failed.
 
     `experiments` are `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only
-    probed. `probes` are names by name of run; see `fedkin.studies.reproduce.probes`. Raises FedkinError if a process
+    probed. `probes` are names by name of run; see `fedkin.studies.reproduce.measures`. Raises FedkinError if a process
     was ended from outside, for lack of memory for example.
     """
     failed: dict[str, str] = {}

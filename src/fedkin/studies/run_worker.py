@@ -144,7 +144,7 @@ def _outcome(order: dict[str, Any], progress: Progress) -> tuple[str, ...]:
         elif not is_finished(folder):
             resume(folder, progress)
         if order["probes"]:
-            from fedkin.studies.reproduce.probes import probed
+            from fedkin.studies.reproduce.measures import probed
 
             for probe in order["probes"]:
                 probed(folder, probe)

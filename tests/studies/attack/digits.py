@@ -8,7 +8,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.sources import load
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.encoder import Encoder
-from fedkin.studies.attack.reconstruction import KnownEncoder
+from fedkin.studies.attack.attack import KnownEncoder
 
 
 @cache

@@ -1,6 +1,6 @@
 import pytest
 
-from fedkin.studies.attack.attack_verdict import headlines, verdict
+from fedkin.studies.attack.attack_page import headlines, verdict
 
 
 def tree(epsilon: float | None = 439.4, flip: float = 0.1, sent: float = 0.07, alone: float = 0.67) -> dict:

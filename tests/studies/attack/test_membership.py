@@ -7,7 +7,7 @@ from digits import convolutional, digits, learnt
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.privacy.randomised_response import binary
-from fedkin.studies.attack.membership import Cases, Sent, as_sent, likeliest, measured, planned
+from fedkin.studies.attack.attack import Cases, Sent, as_sent, likeliest, measured, planned
 
 
 def pools() -> list[torch.Tensor]:
@@ -25,7 +25,6 @@ def test_who_holds_one_sample_is_found_out_and_who_holds_many_is_not():
     assert advantages == sorted(advantages, reverse=True)
     assert advantages[0] > 0.9
     assert abs(advantages[-1]) < 0.12
-    assert [each.area for each in found] == sorted((each.area for each in found), reverse=True)
 
 
 def test_flips_protect():
@@ -39,7 +38,6 @@ def test_noise_alone_gives_no_advantage_however_few_the_cases():
     """The greatest advantage over all thresholds would be far above 0 here."""
     found = [measured(with_clients_of(1, trials=20, seed=seed), 0.5, derive_generator(seed)) for seed in range(60)]
     assert abs(sum(each.advantage for each in found)) / 60 < 0.08
-    assert abs(sum(each.area for each in found) / 60 - 0.5) < 0.05
 
 
 def test_labels_that_say_nothing_give_no_advantage():
@@ -56,7 +54,7 @@ def test_certainty_is_certain():
     codes = torch.where(members[:, None], bits, 1 - bits).double()
     none = torch.zeros(200, dtype=torch.int64)
     found = measured(Cases(bits, codes, members, none, torch.arange(200) // 2), 0.0, derive_generator(0))
-    assert (found.advantage, found.margin, found.area, found.cases) == (1.0, 0.0, 1.0, 200)
+    assert (found.advantage, found.margin, found.cases) == (1.0, 0.0, 200)
 
 
 def test_a_planned_segment_is_that_of_its_members():

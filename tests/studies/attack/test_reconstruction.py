@@ -4,7 +4,7 @@ from digits import convolutional, digits, learnt
 
 from fedkin.core.seeds import derive_generator
 from fedkin.privacy.randomised_response import binary
-from fedkin.studies.attack.reconstruction import (
+from fedkin.studies.attack.attack import (
     LEVELS,
     reconstructed,
     reconstructed_messages,

@@ -7,8 +7,7 @@ import pytest
 from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.studies.reproduce.finished_run import FinishedRun
-from fedkin.studies.reproduce.measures import measured
+from fedkin.studies.reproduce.measures import FinishedRun, measured
 
 COMMON = ["evaluation.map=none", "engine.workers=1", "method.module=perceptron"]
 

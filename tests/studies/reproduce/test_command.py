@@ -16,9 +16,8 @@ import forked
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment.run_folder import CONFIG
-from fedkin.studies.reproduce.command import Grid, Watcher, plans_of, reproduce, write_tables
-from fedkin.studies.reproduce.reproduce_terminal import _Bar
-from fedkin.studies.reproduce.reproduce_words import summary
+from fedkin.studies.reproduce.command import Grid, Watcher, _Bar, plans_of, reproduce, write_tables
+from fedkin.studies.reproduce.reproduce_page import summary
 from fedkin.studies.run_pool import run_all
 
 

@@ -8,10 +8,16 @@ import torch
 
 from fedkin.core.seeds import derive_generator
 from fedkin.data.scenarios.label_skew import class_range, label_skew
-from fedkin.studies.reproduce.entry import PaperEntry, folder_of_entries, load_entry, measure_of, names_of_entries
+from fedkin.studies.reproduce.entry import (
+    PaperEntry,
+    folder_of_entries,
+    load_entry,
+    measure_of,
+    names_of_entries,
+    plan_of,
+)
+from fedkin.studies.reproduce.entry_table import printed
 from fedkin.studies.reproduce.measures import check
-from fedkin.studies.reproduce.plan import plan_of
-from fedkin.studies.reproduce.verdict import printed
 
 PAPERS = {
     "ccfc": [*(f"figure-{n}" for n in range(3, 8)), *(f"table-{n}" for n in range(1, 5))],

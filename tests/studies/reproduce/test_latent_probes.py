@@ -10,9 +10,7 @@ from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import execute
-from fedkin.studies.reproduce.finished_run import FinishedRun
-from fedkin.studies.reproduce.latent_probes import _of_two_classes
-from fedkin.studies.reproduce.measures import measured
+from fedkin.studies.reproduce.measures import FinishedRun, _of_two_classes, measured
 
 COMMON = ["evaluation.map=none", "engine.workers=1", "data.source=digits", "scenario.fraction=0.15"]
 TINY = ["method.latent=8", "method.projector_units=16", "method.restarts=1", "method.pretrain_rounds=2"]

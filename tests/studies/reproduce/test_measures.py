@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.finished_run import FinishedRun
-from fedkin.studies.reproduce.measures import check, measured
+from fedkin.studies.reproduce.measures import FinishedRun, check, measured
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import entries
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.plan import plan_of
+from fedkin.studies.reproduce.entry import plan_of
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 

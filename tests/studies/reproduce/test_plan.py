@@ -5,7 +5,7 @@ import pytest
 import entries
 from fedkin.core import FedkinError
 from fedkin.experiment.config import config_of
-from fedkin.studies.reproduce.plan import _name, experiment_of, plan_of
+from fedkin.studies.reproduce.entry import _name, experiment_of, plan_of
 
 
 def test_settings_are_laid_on_top_of_each_other() -> None:

@@ -9,9 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.studies.reproduce.finished_run import FinishedRun
-from fedkin.studies.reproduce.measures import measured
-from fedkin.studies.reproduce.probes import accuracies
+from fedkin.studies.reproduce.measures import FinishedRun, accuracies, measured
 
 
 def test_the_majority_is_that_of_scikit_learns_neighbours() -> None:

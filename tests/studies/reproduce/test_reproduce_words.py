@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from fedkin.studies.reproduce.entry_table import Checked
-from fedkin.studies.reproduce.reproduce_page import _curves
-from fedkin.studies.reproduce.reproduce_words import claim_text, holding
+from fedkin.studies.reproduce.reproduce_page import _curves, claim_text, holding
 
 
 def table(columns: int) -> Any:

@@ -9,8 +9,7 @@ from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.studies.reproduce.finished_run import FinishedRun
-from fedkin.studies.reproduce.measures import measured
+from fedkin.studies.reproduce.measures import FinishedRun, measured
 
 COMMON = ["evaluation.map=none", "engine.workers=1"]
 SITES = ["scenario.clients=3", "scenario.samples_per_class=20"]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.verdict import Figure, PaperVerdict, at_least, is_better, judged, over_seeds, printed
+from fedkin.studies.reproduce.entry_table import Figure, PaperVerdict, at_least, is_better, judged, over_seeds, printed
 
 
 def test_the_interval_is_students() -> None:

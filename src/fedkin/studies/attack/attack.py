@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
@@ -25,13 +28,256 @@ from fedkin.experiment.outputs import SavedResult, load_found
 from fedkin.experiment.run_folder import run_config
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.accounting import delta_of, statement
-from fedkin.privacy.randomised_response import normalised
+from fedkin.privacy.randomised_response import binary, flipped, normalised
 from fedkin.studies.attack.attack_page import PictureRow, as_text, level_name, page_of
-from fedkin.studies.attack.membership import Cases, Sent, as_sent, likeliest, measured, planned
-from fedkin.studies.attack.reconstruction import LEVELS, KnownEncoder, reconstructed, reconstructed_messages
+
+LEVELS: tuple[float | None, ...] = (None, 0.0, 0.05, 0.1, 0.15, 0.2)
+"""Flip probabilities of the paper's table II and figure 3; None leaves the code as it is, without quantisation."""
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Result of reconstructing segments of one sample each: pictures ``(n, *shape)``, and mean squared errors ``(n,)``.
+
+    `recognised` is the share of the reconstructions that are nearer to their own sample than to any other of the n; 1 /
+    n by chance.
+    """
+
+    pictures: Tensor
+    errors: Tensor
+    recognised: float
+
+
+@dataclass(frozen=True)
+class KnownEncoder:
+    """Encoder of a run as the attacker has it, and how the clients' codes are made, see `Encoder.codes`."""
+
+    encoder: Encoder
+    vector: Tensor
+    batch_statistics: bool = False
+
+    def codes(self, x: Tensor) -> Tensor:
+        """Encode samples ``(n, *shape)`` as those of one client to codes ``(n, width)``."""
+        return self.encoder.codes(self.vector, x, self.batch_statistics)
+
+    def codes_one_by_one(self, x: Tensor) -> Tensor:
+        """Encode samples ``(n, *shape)``, each as the only one of its class, to codes ``(n, width)``."""
+        if not self.batch_statistics:
+            return self.codes(x)
+        return torch.cat([self.codes(one) for one in x.split(1)])
+
+    def decoded(self, codes: Tensor, probability: float | None, rng: torch.Generator) -> Tensor:
+        """Decode codes, or bits made of them that are flipped with a `probability`, to samples ``(n, *shape)``."""
+        if probability is None:
+            return self.encoder.decoded(self.vector, codes)
+        return self.decoded_bits(flipped(binary(codes), probability, rng), codes)
+
+    def decoded_bits(self, bits: Tensor, codes: Tensor) -> Tensor:
+        """Decode bits ``(n, width)`` to samples, given the minimum and maximum of the true codes ``(n, width)``."""
+        lowest, highest = codes.aminmax(dim=1, keepdim=True)
+        return self.encoder.decoded(self.vector, torch.where(bits.bool(), highest, lowest))
+
+
+def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator) -> Reconstruction:
+    """Attack segments of one sample each, of `x` ``(n, *shape)``, by reconstruction.
+
+    `probability` is that of a flip; ``None`` for codes that are sent without binarisation.
+    """
+    pictures = known.decoded(known.codes_one_by_one(x), probability, rng)
+    distances = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double())
+    right = distances.argmin(1) == torch.arange(len(x))
+    return Reconstruction(pictures, (pictures - x).square().flatten(1).mean(1), float(right.double().mean()))
+
+
+def reconstructed_messages(
+    known: KnownEncoder, parts: Sequence[Tensor], probability: float | None, rng: torch.Generator
+) -> tuple[float, float, float]:
+    """Attack segments as clients send them by reconstruction; each is the mean code of samples.
+
+    `parts` are these samples ``(n, *shape)`` by segment; the rest is as for `reconstructed`. Return mean squared
+    errors: to the samples behind a segment, to the mean of these, and of that mean to the samples, the spread: no
+    single picture comes closer to them.
+    """
+    pictures = known.decoded(torch.stack([known.codes(part).mean(0) for part in parts]), probability, rng)
+    means = torch.stack([part.mean(0) for part in parts])
+    to_mean = (pictures - means).square().flatten(1).mean(1)
+    spread = torch.stack([(part - mean).square().mean() for part, mean in zip(parts, means, strict=True)])
+    # The mean squared distance of samples from any point is that from their mean, plus the mean's from the point.
+    return float((to_mean + spread).mean()), float(to_mean.mean()), float(spread.mean())
+
+
+Numbers = NDArray[np.floating]
+_SURE = 0.02
+"""No bit is taken for more certain than this, however seldom it was seen."""
+
+
+class Cases(NamedTuple):
+    """Test cases of membership inference: pairs of a segment and a sample that may or may not be a member.
+
+    Segments are bits, uint8 ``(n, width)``, not flipped, and `codes` those of the samples, float64 ``(n, width)`` in
+    [0, 1]. `members`, bool ``(n,)``, says whether the sample is a member. `kinds`, int64 ``(n,)``, are equal for
+    segments and samples from the same distribution. Cases of one of the `blocks`, int64 ``(n,)``, such as one client,
+    are never split between fitting and testing.
+    """
+
+    segments: Tensor
+    codes: Tensor
+    members: Tensor
+    kinds: Tensor
+    blocks: Tensor
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Success of membership inference.
+
+    `advantage` is the true positive rate less the false positive rate, in [-1, 1]; 0 by chance. Score and threshold are
+    chosen on one half of the cases and tested on the other, and vice versa (two-fold cross-validation). `margin` is two
+    standard errors of it, as if cases were independent.
+    """
+
+    advantage: float
+    margin: float
+    cases: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Message of a client, with member and non-member samples to test on it.
+
+    `bits` are uint8 ``(segments, width)``, before any flip. `members` and `fresh` are the client's samples, and others
+    of the same distribution; `places` are the segments of both, or ``None`` if unknown: the attacker then takes the
+    likeliest. `kind` is equal for clients with data of the same distribution.
+    """
+
+    bits: Tensor
+    members: Tensor
+    fresh: Tensor
+    places: tuple[Tensor, Tensor] | None
+    kind: int
+
+
+def planned(known: KnownEncoder, pools: Sequence[Tensor], size: int, trials: int, rng: torch.Generator) -> Cases:
+    """Make test cases from simulated clients with exactly `size` samples of a class: a member and a non-member each.
+
+    Each of the `pools` has more than `size` samples ``(n, *shape)``; a client draws from one. `size` and `trials` are
+    at least 1.
+    """
+    single = size == 1
+    codes = [known.codes_one_by_one(x) if single else known.codes(x) for x in pools]
+    unit = [normalised(each) for each in codes]
+    means, samples, kinds = [], [], torch.randint(len(pools), (trials,), generator=rng)
+    for pool in kinds.tolist():
+        rows = torch.randperm(len(pools[pool]), generator=rng)[: size + 1]
+        own = codes[pool][rows[:size]]
+        if known.batch_statistics and not single:  # every set of samples gives codes of its own
+            own = known.codes(pools[pool][rows[:size]])
+        means.append(own.mean(0))
+        samples.append(unit[pool][rows[[0, size]]])
+    return Cases(
+        binary(torch.stack(means)).repeat_interleave(2, 0),
+        torch.cat(samples),
+        torch.tensor([True, False]).repeat(trials),
+        kinds.repeat_interleave(2),
+        torch.arange(trials).repeat_interleave(2),
+    )
+
+
+def as_sent(known: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng: torch.Generator) -> Cases:
+    """Make test cases from the messages of the run's clients.
+
+    At most `per_segment` members are tried with each segment, and as many others. Raises FedkinError if no client has
+    both members and fresh samples for a segment.
+    """
+    made: list[Cases] = []
+    for block, sent in enumerate(messages):
+        segments = len(sent.bits)
+        for place in range(segments) if sent.places else (None,):
+            sides = (sent.members, sent.fresh)
+            if place is not None and sent.places:
+                sides = (sides[0][sent.places[0] == place], sides[1][sent.places[1] == place])
+            maximum = min(map(len, sides))
+            count = min(per_segment * (segments if place is None else 1), maximum)
+            if not count:
+                continue
+            taken = maximum if known.batch_statistics else count
+            drawn = [x[torch.randperm(len(x), generator=rng)[:taken]] for x in sides]
+            # Both sides in one batch: statistics of batches of different sizes would give the side away.
+            codes = normalised(known.codes(torch.cat(drawn)))
+            codes = torch.cat([codes[:count], codes[len(drawn[0]) :][:count]])
+            at = torch.full((2 * count,), place) if place is not None else likeliest(sent.bits, codes)
+            made.append(
+                Cases(
+                    sent.bits[at],
+                    codes,
+                    torch.tensor([True, False]).repeat_interleave(count),
+                    sent.kind * segments + at,
+                    torch.full((2 * count,), block),
+                )
+            )
+    if not made:
+        raise FedkinError("No client has samples of a segment both in its data and held out, so nothing can be tried.")
+    return Cases(*(torch.cat(parts) for parts in zip(*made, strict=True)))
+
+
+def likeliest(bits: Tensor, codes: Tensor) -> Tensor:
+    """Return the segment ``(n,)`` of `bits` ``(segments, width)`` that is nearest to each code ``(n, width)``."""
+    return torch.cdist(codes.round(), bits.double(), p=1).argmin(1)
+
+
+def measured(cases: Cases, probability: float, rng: torch.Generator) -> Membership:
+    """Measure the success of membership inference if every bit is flipped with `probability`."""
+    bits = flipped(cases.segments, probability, rng).double()
+    # How often a bit is 1 in segments of this kind; flips pull it towards one half.
+    usual = _by_kind(cases.segments.double(), cases.kinds)
+    usual = usual * (1 - probability) + (1 - usual) * probability
+    scores = [_surprise(bits, usual, cases.codes, probability), _likeness(bits, usual, cases)]
+    truth, first = cases.members.numpy(), (cases.blocks % 2 == 0).numpy()
+    predicted = np.zeros(len(truth), dtype=bool)
+    for fit in (first, ~first):
+        fits = [_threshold(score[fit], truth[fit]) for score in scores]
+        best = int(np.argmax([advantage for _, advantage in fits]))
+        predicted[~fit] = scores[best][~fit] >= fits[best][0]
+    rates = float(predicted[truth].mean()), float(predicted[~truth].mean())
+    error = math.sqrt(sum(rate * (1 - rate) / side.sum() for rate, side in zip(rates, (truth, ~truth), strict=True)))
+    return Membership(rates[0] - rates[1], 2 * error, len(truth))
+
+
+def _surprise(bits: Tensor, usual: Tensor, codes: Tensor, probability: float) -> Numbers:
+    """Return the log-likelihood ratio of the bits: made of this sample alone, against segments of this kind."""
+    wrong = max(probability, _SURE)
+    own = torch.where(bits == codes.round(), math.log(1 - wrong), math.log(wrong))
+    usual = usual.clamp(_SURE, 1 - _SURE)
+    return np.asarray((own - torch.where(bits == 1, usual, 1 - usual).log()).mean(1))
+
+
+def _likeness(bits: Tensor, usual: Tensor, cases: Cases) -> Numbers:
+    """Return the covariance of bits and sample codes, each centred on the mean of their kind.
+
+    Members and non-members together define the mean code, which favours neither.
+    """
+    return np.asarray(((bits - usual) * (cases.codes - _by_kind(cases.codes, cases.kinds))).mean(1))
+
+
+def _by_kind(values: Tensor, kinds: Tensor) -> Tensor:
+    """Return for every row of `values` the mean over the rows of its kind."""
+    _, places, counts = kinds.unique(return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(counts), values.shape[1], dtype=values.dtype).index_add_(0, places, values)
+    means: Tensor = (sums / counts[:, None])[places]
+    return means
+
+
+def _threshold(scores: Numbers, truth: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the threshold of greatest advantage, half way to the next lower score, and the advantage."""
+    values = np.unique(scores)
+    sides = [np.sort(scores[truth]), np.sort(scores[~truth])]
+    above = [1.0 - np.searchsorted(each, values) / len(each) for each in sides]
+    best = int(np.argmax(above[0] - above[1]))
+    return float(values[max(0, best - 1) : best + 1].mean()), float(above[0][best] - above[1][best])
+
 
 JSON, PAGE = "attack.json", "attack.html"
-SAMPLES_PER_CLASS = (1, 2, 5, 20)
+SAMPLES_PER_CLASS = (1, 20)
 _SAMPLES, _SHOWN, _POOL = 200, 8, 200
 _MESSAGES, _PER_SEGMENT, _TRIALS = 50, 4, 2000
 

@@ -4,20 +4,458 @@
 ``first`` or the ``last`` record that has it (the default), at a step (``accuracy@5``: the last at or before it), its
 ``mean`` over all steps (0 where it is absent, as the ARI is before there are clusters), its ``best``, its ``gain`` from
 first to last, or ``last5``: the mean of its last five. ``rounds_to:NAME=VALUE``, ``mb_to:`` and ``client_seconds_to:``
-are the cost of reaching a value. ``PROBE/KEY`` is measured on the run's result, see `fedkin.studies.reproduce.probes`.
+are the cost of reaching a value. ``PROBE/KEY`` is measured on the result of the run, see `PROBES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from fedkin.core import FedkinError
+import torch
+from sklearn.metrics import calinski_harabasz_score
+from torch import Tensor
+
+from fedkin.clustering.k_means import k_means
+from fedkin.clustering.metrics import adjusted_rand, clustering_accuracy
+from fedkin.clustering.nearest import neighbours_vote
+from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.errors import unknown_name
+from fedkin.core.files import read_json, write_atomically
+from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.core.seeds import derive_generator
+from fedkin.data.preparing.prepare import prepare
+from fedkin.engines.local import one_thread
+from fedkin.experiment.config import Config
+from fedkin.experiment.measure_titles import TRAINING, phase_of
+from fedkin.experiment.outputs import load_found
+from fedkin.experiment.run import open_federation
+from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing, run_config
+from fedkin.methods.clients.one_shot.tree_cuts import Mode, cluster
+from fedkin.methods.samples.ccfc import ccfc
+from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining
+from fedkin.methods.samples.sample_method import describe_clients
+from fedkin.privacy.randomised_response import flipped
 from fedkin.studies.costs import CostTarget, costs_of, target_in
-from fedkin.studies.reproduce.finished_run import FinishedRun, split_name
-from fedkin.studies.reproduce.probes import PROBES, probed
+
+
+class FinishedRun:
+    """Records and times of a finished run, each read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def records(self) -> list[RecordLine]:
+        """Lines of ``records.jsonl``."""
+        return read_lines(self.folder / RECORDS)
+
+    @cached_property
+    def timing(self) -> list[Timing]:
+        """Lines of ``timing.jsonl``."""
+        return read_timing(self.folder)
+
+    @property
+    def names(self) -> set[str]:
+        """Names of all numbers in the records; not those of lists."""
+        names = {name for line in self.records for part in ("values", "metrics") for name in line[part]}
+        return {name for name in names if any(value is not None for value in self.values(name))}
+
+    def values(self, name: str) -> list[float | None]:
+        """Return a number from every record; ``None`` where it is absent or not a number."""
+        return [_number(line, *split_name(name)) for line in self.records]
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """Split ``name[i]`` into the name and the position in a list.
+
+    Raises FedkinError if it has another form.
+    """
+    match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
+    if not match:
+        raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
+    return match[1], match[2]
+
+
+def _number(line: RecordLine, name: str, place: str | None) -> float | None:
+    value = line["metrics"].get(name, line["values"].get(name))
+    if place is not None:
+        value = value[int(place)] if isinstance(value, list) and int(place) < len(value) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+RATES = tuple(at / 20 for at in range(11))
+"""Probabilities of a flip of the embedding paper's figure 4."""
+
+_SCORES = ("ari", "ami", "homogeneity", "completeness")
+_PAIR = 2
+
+
+def all_rounds(folder: Path) -> dict[str, float]:
+    """Return mean clustering scores over all allowed rounds of a run that ended when clusters formed (OCFL, table 1).
+
+    The clusters are final then, so the skipped rounds count with the scores of the last one.
+    """
+    run, method = FinishedRun(folder), _method(folder)
+    means = {}
+    for name in _SCORES:
+        values = [value or 0.0 for value in run.values(name)]
+        means[name] = mean([*values, *[values[-1]] * (method.rounds - len(values))])
+    return means
+
+
+def temperature(folder: Path) -> dict[str, float]:
+    """Return OCFL's temperature (figure 3): ``first``, ``lowest``, and at the ``rise`` that formed clusters.
+
+    The ``drop`` is the difference of the first and the lowest. Raises FedkinError if the run has no temperature.
+    """
+    values = [value for value in FinishedRun(folder).values("temperature") if value is not None]
+    if not values:
+        raise FedkinError(f"{folder} has no temperature; give a run of 'ocfl'.")
+    return {"first": values[0], "lowest": min(values), "rise": values[-1], "drop": values[0] - min(values)}
+
+
+def target(folder: Path) -> dict[str, float]:
+    """Return the cost of reaching the target of the run's own experiment: ``rounds``, ``mb``, ``client_seconds``.
+
+    ``rounds`` are those of training. Empty if the run never reached the target. Raises FedkinError if the experiment
+    has no target.
+    """
+    wanted = run_config(folder).target
+    if wanted.metric is None or wanted.reach is None:
+        raise FedkinError(f"{folder} has no target to measure what it took; set 'target.metric' and 'target.reach'.")
+    (costs,) = costs_of([folder], CostTarget(wanted.metric, wanted.reach))
+    if costs.rounds is None:
+        return {}
+    seconds = costs.total.client_seconds
+    figures = {"rounds": float(costs.rounds), "mb": costs.total.both / 1e6}
+    return figures if seconds is None else figures | {"client_seconds": seconds}
+
+
+def trained(folder: Path) -> dict[str, float]:
+    """Return the personal accuracy at the last evaluation, by number of training rounds (other phases do not count)."""
+    figures: dict[str, float] = {}
+    last = None
+    rounds = [line for line in FinishedRun(folder).records if phase_of(line) == TRAINING]
+    for count, line in enumerate(rounds, 1):
+        last = line["metrics"].get("personal_accuracy", last)
+        if last is not None:
+            figures[str(count)] = last
+    return figures
+
+
+def message(folder: Path) -> dict[str, float]:
+    """Return the client seconds of one message and of one epoch of a client's training, and their ratio.
+
+    Keys are ``message``, ``epoch`` and ``ratio`` (embedding, figure 6). Raises FedkinError if clients send no messages
+    in the run, or train by steps rather than epochs.
+    """
+    run, method = FinishedRun(folder), _method(folder)
+    seconds = {line["step"]: line["client_seconds"] for line in run.timing}
+    each: dict[str, list[float]] = {}
+    for line in run.records:
+        each.setdefault(phase_of(line), []).append(seconds[line["step"]] / len(line["answered"]))
+    if "embedding" not in each or method.local_steps is not None:
+        raise FedkinError(f"{folder} is no run in which clients send a message and then train for some epochs.")
+    one, epoch = mean(each["embedding"]), mean(each[TRAINING]) / method.local_epochs
+    return {"message": one, "epoch": epoch, "ratio": epoch / one}
+
+
+def flips(folder: Path) -> dict[str, float]:
+    """Return the ARI and number of clusters by clustering algorithm and flip probability (embedding, figure 4).
+
+    The run, of a scenario with hidden clusters, has an encoder that makes the clients' bits, which are flipped anew for
+    every probability. ``exact@0.1`` is the ARI of the method's own algorithm, ``bayes@0.1`` that of the published
+    search where clusters may have two clients, as in the authors' study, and ``given@0.1`` that of k-means given the
+    number of clusters; ``exact-clusters@0.1`` is their number. Raises FedkinError if the run is not one of `embedding`
+    in a scenario with hidden clusters.
+    """
+    config = run_config(folder)
+    bits, truth = _clean_bits(folder, config)
+    min_size = _method(folder).smallest(len(bits))
+    figures: dict[str, float] = {}
+    for at, rate in enumerate(RATES):
+        rng = derive_generator(config.seed, "flips", at)
+        points = torch.stack([flipped(own, rate, rng) for own in bits]).flatten(1)
+        for name, labels in _clusterings(points, rate, min_size, len(truth.unique()), config.seed, at).items():
+            figures[f"{name}@{rate:g}"] = adjusted_rand(truth.numpy(), labels.numpy())
+            figures[f"{name}-clusters@{rate:g}"] = float(len(labels.unique()))
+    return figures
+
+
+def _method(folder: Path) -> Any:
+    """Return the run's method, whose type each probe knows."""
+    return run_config(folder).method
+
+
+def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
+    """Return each client's bits ``(segments, width)`` before flipping, and the hidden clusters ``(clients,)``."""
+    found = load_found(folder)
+    population = config.scenario.build(config.data_seed)
+    if not found.method.sends_bits or "flip" not in found.result or population.clusters is None:
+        raise FedkinError(
+            f"{folder} is no run of 'embedding' on clients of hidden clusters, so it has no bits to flip."
+        )
+    bits = []
+    for client in population.clients:
+        rng = derive_generator(config.seed, "filling", client.id)
+        asked = Client.unseen(found.preparation.of(client), client.y, rng)
+        bits.append(found.method.true_bits(asked, found.result))
+    return bits, population.clusters
+
+
+def _clusterings(points: Tensor, rate: float, min_size: int, clusters: int, seed: int, at: int) -> dict[str, Tensor]:
+    """Cluster the points by each algorithm, and return their labels by the algorithm's name."""
+
+    def cut(mode: Mode, smallest: int, **more: Any) -> Tensor:
+        return cluster(points, mode, smallest, derive_generator(seed, "grouping", at), **more).labels
+
+    return {
+        "exact": cut("exact", min_size, flips=rate),
+        "bayes": cut("bayes", _PAIR),
+        "given": k_means(points.double(), clusters, derive_generator(seed, "told", at)).labels,
+    }
+
+
+_OF_A_CLASS = 100
+
+
+def separation(folder: Path) -> dict[str, float]:
+    """Return Calinski-Harabasz scores of the true classes; higher is better separated (CCFC, figures 3 to 5).
+
+    ``samples`` and ``latents`` are of the samples of all clients, as they are and as the method represents them. For
+    CCFC's networks there are more. Local networks are those of clients that train alone; else they are the common
+    network after another round of local training by clusters, with new moments of Adam, before averaging:
+
+    * ``client-samples``, ``client-common`` and ``client-local`` are of the first client's samples, as they are, in the
+      common network and in its local one, where that client has two classes or more;
+    * ``local`` and ``common`` are of up to 100 samples of each of two classes, drawn by the run's seed from those of
+      all clients, in their clients' local networks and in the common one.
+
+    Raises FedkinError if the run's data have no classes.
+    """
+    config, found = run_config(folder), load_found(folder)
+    with open_federation(config, folder, Progress()) as (population, fed), one_thread():
+        if population.truth is None:
+            raise FedkinError(f"{folder} has no classes to be separated.")
+        prepare(fed, config.data.preparing)
+        clients, truth = population.clients, population.truth
+        x, y = torch.cat([client.x for client in clients]), torch.cat(truth)
+        figures = {"samples": _score(x.flatten(1), y), "latents": _score(found.method.embed(found.result, x), y)}
+        if "network" in found.result:
+            rows = _of_two_classes(y, derive_generator(config.seed, "two classes"))
+            figures |= _of_networks(config.method, found.result, fed, clients, y, rows)
+    return {name: score for name, score in figures.items() if score is not None}
+
+
+def _of_networks(
+    method: Any, result: Mapping[str, Any], fed: Federation, clients: Sequence[Client], y: Tensor, rows: Tensor
+) -> dict[str, float | None]:
+    """Return the scores that need the networks; `rows` are of two classes, `y` are the classes of all samples."""
+    network, sizes = Contrastive.of(result["network"]), [len(client) for client in clients]
+    local = result["models"] if method.standalone else _after_another_round(method, result, fed)
+    pairs = list(zip(local, clients, strict=True))
+    own = torch.cat([network.latents(model, client.x) for model, client in pairs])
+    first = slice(0, sizes[0])
+    scores = {
+        "client-samples": _score(clients[0].x.flatten(1), y[first]),
+        "client-local": _score(own[first], y[first]),
+        "local": _score(own[rows], y[rows]),
+    }
+    if not method.standalone:
+        common = torch.cat([network.latents(result["models"][0], client.x) for client in clients])
+        scores |= {"client-common": _score(common[first], y[first]), "common": _score(common[rows], y[rows])}
+    return scores
+
+
+def _after_another_round(method: Any, result: Mapping[str, Any], fed: Federation) -> list[Tensor]:
+    """Train the common network locally for another round, and return each client's network."""
+    training = {field.name: getattr(method, field.name) for field in fields(ContrastiveTraining)}
+    payload = {
+        "network": result["network"], "model": result["models"][0], "centroids": result["centroids"][0],
+        "n_clusters": method.n_clusters, "restarts": 1, "training": training, "unit": describe_clients(fed).unit,
+        "guided": False,
+    }  # fmt: skip
+    replies = fed.ask(ccfc.learn_clusters, fed.all(**payload))
+    return [replies[client]["model"] for client in sorted(replies)]
+
+
+def _of_two_classes(y: Tensor, rng: torch.Generator) -> Tensor:
+    """Draw up to 100 rows of each of two classes of `y`; of all classes if there are fewer than two."""
+    classes = y.unique()
+    chosen = classes[torch.randperm(len(classes), generator=rng)[:2]]
+    drawn = [(y == one).nonzero()[:, 0] for one in chosen]
+    return torch.cat([rows[torch.randperm(len(rows), generator=rng)[:_OF_A_CLASS]] for rows in drawn])
+
+
+def _score(points: Tensor, y: Tensor) -> float | None:
+    """Return the Calinski-Harabasz score; ``None`` with fewer than two classes or too few samples."""
+    count = len(y.unique())
+    return float(calinski_harabasz_score(points.numpy(), y.numpy())) if 1 < count < len(y) else None
+
+
+def initial(folder: Path) -> dict[str, float]:
+    """Return the ``accuracy`` of the clients' initial clusters, and the run's relative ``improvement`` on it.
+
+    The initial clusters are computed again as the run made them (FedCRef, tables 6, 9 and 11). Raises FedkinError if
+    the run is not one of FedCRef, or its data have no classes.
+    """
+    config = run_config(folder)
+    if not config.method.has_local_clusters:
+        raise FedkinError(f"{folder} is a run of {config.method_name}; only fedcref has first clusters.")
+    with open_federation(config, folder, Progress()) as (population, fed), one_thread():
+        if population.truth is None:
+            raise FedkinError(f"{folder} has no classes to judge its first clusters by.")
+        prepare(fed, config.data.preparing)
+        config.method.init(fed)
+        clients = [fed.clients[i] for i in fed.ids]
+        first = mean(clustering_accuracy(population.truth[client.id], client.state["labels"]) for client in clients)
+    last = [value for value in FinishedRun(folder).values("accuracy") if value is not None][-1]
+    return {"accuracy": first, "improvement": (last - first) / first}
+
+
+def unmatched(folder: Path) -> dict[str, float]:
+    """Return the ``fraction`` of the initial local clusters that are unmatched in the end."""
+    run = FinishedRun(folder)
+    clusters, left = run.values("local_clusters"), run.values("unmatched")
+    return {"fraction": left[-1] / clusters[0]} if clusters[0] and left[-1] is not None else {}
+
+
+def within(folder: Path) -> dict[str, float]:
+    """Return Cohen's kappa within each client, numbered from 1, and the ``mean``, at the end (CCFC, table 4)."""
+    found = [line["metrics"]["kappas"] for line in FinishedRun(folder).records if "kappas" in line["metrics"]]
+    return _by_client(found[-1]) if found else {}
+
+
+def imbalance(folder: Path) -> dict[str, float]:
+    """Return the imbalance ratio of each client, by client from 1 on, and the ``mean`` (CCFC, table 4).
+
+    The ratio is that of the client's largest class to its smallest; classes that a client lacks do not count. Raises
+    FedkinError if the run's data have no classes.
+    """
+    config = run_config(folder)
+    truth = config.scenario.build(config.data_seed).truth
+    if truth is None:
+        raise FedkinError(f"{folder} has no classes to count.")
+    counts = [classes.bincount() for classes in truth]
+    return _by_client([float(own.max() / own[own > 0].min()) for own in counts])
+
+
+def _by_client(values: Sequence[float]) -> dict[str, float]:
+    return {**{str(client): value for client, value in enumerate(values, 1)}, "mean": mean(values)}
+
+
+Figures = dict[str, float]
+
+_HELD_OUT = 7
+_PART = 500
+_NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
+
+
+def probed(folder: Path, name: str) -> Figures:
+    """Return what the probe `name` measures on the run in `folder`; repeated calls read the stored result.
+
+    Raises FedkinError if the run is not one for this probe.
+    """
+    file = _kept(folder, name)
+    if not file.exists():
+        write_atomically(file, json.dumps(PROBES[name](folder), sort_keys=True) + "\n")
+    return read_json(file, Figures, "; remove it to measure again")
+
+
+def is_probed(name: str, folder: Path) -> bool:
+    """Return whether the run in `folder` has a stored result of the probe `name`."""
+    return _kept(folder, name).exists()
+
+
+def _kept(folder: Path, name: str) -> Path:
+    return folder / f"probe-{name}.json"
+
+
+def knn(folder: Path) -> Figures:
+    """Return the k-nearest-neighbour accuracy in the run's representation, by number of neighbours (CCFC, table 3).
+
+    The samples of all clients are pooled, and a seventh of them, drawn by the run's seed, is classified by the rest:
+    the training and test samples of the data were mixed when they were allocated to clients. Neighbours are nearest by
+    cosine.
+    """
+    found = load_found(folder)
+    x, y, held_out = _samples(folder)
+    return _by_neighbours(found.method.embed(found.result, found.preparation.prepared(x)), y, held_out)
+
+
+def knn_samples(folder: Path) -> Figures:
+    """Return the k-nearest-neighbour accuracy as `knn` does, among the samples themselves."""
+    x, y, held_out = _samples(folder)
+    return _by_neighbours(load_found(folder).preparation.prepared(x).flatten(1), y, held_out)
+
+
+def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
+    """Return all samples, their classes, and a mask of the held-out ones."""
+    config = run_config(folder)
+    population = config.scenario.build(config.data_seed)
+    x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
+    held_out = torch.zeros(len(y), dtype=torch.bool)
+    held_out[torch.randperm(len(y), generator=derive_generator(config.seed, "held out"))[: len(y) // _HELD_OUT]] = True
+    return x, y, held_out
+
+
+def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
+    scores = accuracies(points, y, held_out, _NEIGHBOURS)
+    return {str(count): score for count, score in zip(_NEIGHBOURS, scores, strict=True)}
+
+
+def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[int, ...]) -> list[float]:
+    """Return the accuracy of a majority vote of nearest neighbours on the held-out samples, by number of neighbours.
+
+    `points` ``(n, width)`` are compared by cosine; those that are `held_out`, bool ``(n,)``, are classified by the
+    others. The lowest class wins a tie.
+    """
+    points = torch.nn.functional.normalize(points, dim=1)
+    known, classes = points[~held_out], y[~held_out]
+    right = torch.zeros(len(neighbours))
+    for part, truth in zip(points[held_out].split(_PART), y[held_out].split(_PART), strict=True):
+        nearest = classes[(part @ known.T).topk(min(max(neighbours), len(known)), dim=1).indices]
+        for at, k in enumerate(neighbours):
+            voters = nearest[:, :k]
+            votes = neighbours_vote(voters, torch.ones(voters.shape), int(y.max()) + 1)
+            right[at] += float((votes == truth).sum())
+    return [float(score) for score in right / int(held_out.sum())]
+
+
+def reconstruction(folder: Path) -> Figures:
+    """Return an attacker's reconstruction error by flip probability or ``none`` (embedding, table 2)."""
+    from fedkin.studies.attack.attack import JSON, attack
+
+    if not (folder / JSON).exists():
+        attack(folder)
+    levels = json.loads((folder / JSON).read_text(encoding="utf-8"))["reconstruction"]["levels"]
+    return {"none" if level["flip"] is None else f"{level['flip']:g}": level["error"] for level in levels}
+
+
+PROBES: dict[str, Callable[[Path], Figures]] = {
+    "knn": knn,
+    "knn-samples": knn_samples,
+    "reconstruction": reconstruction,
+    "all-rounds": all_rounds,
+    "flips": flips,
+    "message": message,
+    "target": target,
+    "temperature": temperature,
+    "trained": trained,
+    "imbalance": imbalance,
+    "initial": initial,
+    "separation": separation,
+    "unmatched": unmatched,
+    "within": within,
+}
+
 
 COSTS: dict[str, Callable[[FinishedRun], float]] = {
     "steps": lambda run: float(len(run.records)),
