@@ -54,7 +54,11 @@ def _table(page: str, name: str, options: str) -> str:
     source = next(line for line in lines("sources") if (line["page"], line["table"]) == (page, name))
     head = _row([source["heading"], *columns]) + _row(["---"] * (1 + len(columns)), "|")
     body = "".join(_row([row, *(cells.get((row, column), "") for column in columns)]) for row in rows)
-    where = ", ".join(filter(None, (f"seed{'s' * (not source['seeds'].isdigit())} {source['seeds']}", source["device"], source["commit"])))
+    where = ", ".join(
+        filter(
+            None, (f"seed{'s' * (not source['seeds'].isdigit())} {source['seeds']}", source["device"], source["commit"])
+        )
+    )
     return f"{head}{body}\n`{source['command']}` ({where})\n\n"
 
 

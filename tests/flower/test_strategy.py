@@ -85,10 +85,6 @@ def test_it_is_one_of_flowers_strategies():
             "evaluate_metrics_aggr_fn is 'mean' in OCFLStrategy; allowed: functions, and None.",
         ),
         (
-            lambda: flower.OCFLStrategy(fraction_fit=0.5),
-            "OCFLStrategy has no parameter 'fraction_fit': it is called fraction_train here.",
-        ),
-        (
             lambda: start(flower.OCFLStrategy(), grid(), initial_arrays=network().state_dict()),
             "initial_arrays is of type OrderedDict; give an ArrayRecord, as in ArrayRecord(model.state_dict()), or a "
             "list of them.",

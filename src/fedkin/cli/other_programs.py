@@ -32,11 +32,6 @@ COMMANDS = {
 }
 """What does the work of a command of another program, as the end of a sentence."""
 
-_KEYS = {
-    "model": "method.module", "net": "method.module", "network": "method.module", "lr": "method.learning_rate",
-    "epochs": "method.local_epochs", "k": "method.n_clusters", "device": "engine.device", "workers": "engine.workers",
-    "label": "data.label", "target": "data.label", "alpha": "scenario.alpha",
-}  # fmt: skip
 SENTENCES = {
     "by": "A table is divided among clients by a file for each, in one folder.",
     "seeds": "A run has one --seed; `fedkin compare` and `fedkin reproduce STUDY.toml` take several.",
@@ -57,7 +52,7 @@ SENTENCES |= dict.fromkeys(
 
 def key_of(error: click.NoSuchOption) -> str | None:
     """Return the experiment's key that a non-existent option probably means; ``None`` if none is known."""
-    return (_KEYS.get(_name(error)) or _key_that_ends(_name(error))) if _takes_keys(error) else None
+    return _key_that_ends(_name(error)) if _takes_keys(error) else None
 
 
 def key_of_method(error: click.NoSuchOption, words: Sequence[str]) -> str | None:
@@ -78,7 +73,7 @@ def key_of_method(error: click.NoSuchOption, words: Sequence[str]) -> str | None
 def setting_of(given: str) -> str | None:
     """Return the setting, as --set takes it, that was given in the place of data; ``None`` if it is none."""
     name, equals, value = given.partition("=")
-    key = name if "." in name else _KEYS.get(name) or _key_that_ends(name.replace("-", "_"))
+    key = name if "." in name else _key_that_ends(name.replace("-", "_"))
     return f"{key}={value}" if equals and key and not Path(given).exists() else None
 
 
@@ -90,18 +85,20 @@ def _name(error: click.NoSuchOption) -> str:
     return error.option_name.lstrip("-").replace("-", "_")
 
 
-def _key_that_ends(name: str) -> str | None:
+def _key_that_ends(word: str) -> str | None:
+    """Return the experiment's key whose last part is a word, or what another library's word means here."""
+    from fedkin.core.aliases import ALIASES
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.sections import DataSection, EngineSection
 
-    for section, fields in (("engine", EngineSection.model_fields), ("data", DataSection.model_fields)):
-        if name in fields:
-            return f"{section}.{name}"
-    kinds: tuple[registry.Kind, ...] = ("method", "scenario")
-    for kind in kinds:
-        listed = registry.METHODS if kind == "method" else registry.SCENARIOS
-        for known in listed:
-            if any(option.name == name for option in options_of(registry.declared(kind, known))):
+    for name in (*ALIASES.get(word, ()), word):
+        for section, fields in (("engine", EngineSection.model_fields), ("data", DataSection.model_fields)):
+            if name in fields:
+                return f"{section}.{name}"
+        kinds: tuple[registry.Kind, ...] = ("method", "scenario")
+        for kind in kinds:
+            listed = registry.METHODS if kind == "method" else registry.SCENARIOS
+            if any(option.name == name for each in listed for option in options_of(registry.declared(kind, each))):
                 return f"{kind}.{name}"
     return None

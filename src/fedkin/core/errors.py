@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 _SIMILAR, _PART = 0.6, 3
 """Share of common letters from which a name may be meant for another, and letters of a part of a compound."""
@@ -166,44 +164,6 @@ def raised_by(check: Callable[..., object], *given: Any) -> list[str]:
 def mid_sentence(where: str) -> str:
     """Return the beginning of a sentence, such as "The table", as it is written within a sentence."""
     return f"the{where[3:]}" if where.startswith("The ") else where
-
-
-# Check of keyword arguments: an unknown one is answered with the one that was probably meant.
-
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-_ELSEWHERE = {
-    "val": "validation", "valid": "validation", "val_set": "validation", "dev": "validation", "test": "eval",
-    "test_set": "eval", "labels": "y", "target": "y", "scoring": "metrics",
-    "eval_set": "eval", "validation_data": "validation", "test_data": "eval", "callback": "callbacks",
-    "random_state": "seed", "clusters": "n_clusters", "time": "budget",
-}  # fmt: skip
-"""Names of arguments in other libraries, and those of fedkin's that they mean."""
-_DONE_OTHERWISE = dict.fromkeys(
-    ("groups", "group", "by", "client_column"), "give clients as table.groupby('hospital'), divided by a column."
-) | dict.fromkeys(("names", "client_names"), "give clients in a dict by name.")
-"""What is done without an argument."""
-
-
-def checked_keywords(function: _F) -> _F:
-    """Decorate a function so that an unknown keyword raises a `TypeError` that names the nearest known one."""
-    known = [one.name for one in inspect.signature(function).parameters.values() if one.name != "self"]
-
-    @functools.wraps(function)
-    def called(*arguments: Any, **keywords: Any) -> Any:
-        for name in keywords:
-            if name not in known:
-                if name in _DONE_OTHERWISE and "eval" in known:
-                    raise TypeError(f"{function.__name__} has no argument '{name}'; {_DONE_OTHERWISE[name]}")
-                near = meant if (meant := _ELSEWHERE.get(name)) in known else nearest(name, known)
-                others = f"; options of methods are settings={{'method.{name}': ...}}" if "settings" in known else ""
-                end = hint(near, f"it takes {', '.join(known)}{others}")
-                raise TypeError(f"{function.__name__} has no argument '{name}'; {end}")
-        return function(*arguments, **keywords)
-
-    return called  # type: ignore[return-value]
 
 
 # Optional dependencies, which fedkin's extras install.

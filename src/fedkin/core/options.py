@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Ge, Gt, Interval, Le, Lt
 from pydantic import ValidationError
 
-from fedkin.core.errors import FedkinError, hint, listing, nearest, nearest_few, unknown_name
+from fedkin.core.aliases import meant_by
+from fedkin.core.errors import FedkinError, hint, listing, nearest_few, unknown_name
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 """Keys that TOML has without quotation marks."""
@@ -156,14 +157,12 @@ def validation_sentence(
     places: Mapping[str, str] | None = None,
     depth: int | None = None,
     example: str = "",
-    elsewhere: Mapping[str, str] | None = None,
 ) -> FedkinError:
     """Return pydantic's first complaint as an error of one sentence; unknown keys come before anything else.
 
     `values` are the validated tables and lists, and `allowed` the paths of their keys; the nearest to an unknown one is
     suggested, if there are any. `place` says where they were given, such as "in FILE", and `places` the same of single
-    keys, by path or section. `elsewhere` says what keys of other programs are called here. Below the `depth` of the
-    keys, pydantic names branches of a union and positions in a list.
+    keys, by path or section. Below the `depth` of the keys, pydantic names branches of a union and positions in a list.
     """
     problems = error.errors(include_url=False)
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
@@ -172,7 +171,7 @@ def validation_sentence(
     place = (places or {}).get(path, (places or {}).get(path.split(".")[0], place))
     if first["type"] == "extra_forbidden":
         known = list(allowed)
-        return _unknown_key(path, place, known, elsewhere or {})
+        return _unknown_key(path, place, known)
     if first["type"] == "missing":
         return FedkinError(f"'{path}' has no default; give it {place}{example.format(path=path)}.")
     value = values
@@ -190,7 +189,7 @@ def validation_sentence(
     return FedkinError(f"'{path}' is {shown} {place}; it should be {wanted}.")
 
 
-def _unknown_key(path: str, place: str, known: list[str], elsewhere: Mapping[str, str]) -> FedkinError:
+def _unknown_key(path: str, place: str, known: list[str]) -> FedkinError:
     """Return the error for an unknown key, with the one that is probably meant.
 
     A key of a section that exists is compared with those of the section alone: its own name would make all alike.
@@ -202,8 +201,8 @@ def _unknown_key(path: str, place: str, known: list[str], elsewhere: Mapping[str
     if not own:
         return unknown_name(f"key {place}:", path, known)
     keys = [each.removeprefix(f"{section}.") for each in own]
-    meant, near = elsewhere.get(key, key), nearest(key, keys)
-    found = next((each for each in (f"{section}.{meant}", meant) if each in known), near and f"{section}.{near}")
+    meant = meant_by(key, keys)
+    found = key if key in known else meant and f"{section}.{meant}"
     allowed = f"allowed: {listing(sorted(own))}" if len(own) <= _FEW else nearest_few(key, keys, _SHOWS_ALL)
     return FedkinError(f"Unknown key {place}: '{path}'; {hint(found, allowed)}")
 

@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.aliases import checked_keywords
 from fedkin.core.contract import used_clusters
-from fedkin.core.errors import FedkinWarning, checked_keywords, listing, mid_sentence
+from fedkin.core.errors import FedkinWarning, listing, mid_sentence
 from fedkin.core.progress import Followers, callbacks_of
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs.client_input import ClientInput

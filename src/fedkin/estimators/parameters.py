@@ -14,21 +14,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fedkin.core.errors import FedkinError, hint, nearest, nearest_few
+from fedkin.core.aliases import meant_by
+from fedkin.core.errors import FedkinError, hint, nearest_few
 from fedkin.core.options import Option, section_entries
 
 # Names of parameters and attributes in other libraries, for error messages that suggest fedkin's own.
 
-
-PARAMETERS = {
-    "lr": "learning_rate", "model": "module", "net": "module", "network": "module", "criterion": "loss",
-    "loss_fn": "loss", "epochs": "local_epochs", "n_epochs": "local_epochs", "seed": "random_state", "k": "n_clusters",
-    "num_clusters": "n_clusters", "num_rounds": "rounds", "global_rounds": "rounds", "fraction_fit": "participation",
-    "join_ratio": "participation", "scheduler": "lr_scheduler", "transform": "augmentation", "mu": "proximal",
-    "optim": "optimizer", "max_iter": "rounds", "client_fraction": "participation", "fraction_train": "participation",
-    "sample_fraction": "participation", "clients_per_round": "participation", "n_rounds": "rounds",
-}  # fmt: skip
-"""What a parameter is called elsewhere."""
 
 OF_FIT = ("callbacks", "metrics", "eval", "validation")
 """Arguments of ``fit`` that other libraries take as parameters."""
@@ -170,9 +161,7 @@ def no_parameter(estimator: str, name: str, known: Iterable[str]) -> str:
         return f"{estimator} has no parameter '{name}'; it is an argument of fit."
     if name in ELSEWHERE:
         return f"{estimator} has no parameter '{name}'; {ELSEWHERE[name]}"
-    meant = PARAMETERS.get(name)
-    meant = meant if meant is not None and meant in known else nearest(name, known)
-    end = hint(meant, nearest_few(name, known, f"help({estimator})"))
+    end = hint(meant_by(name, known), nearest_few(name, known, f"help({estimator})"))
     return f"{estimator} has no parameter '{name}'; {end}"
 
 

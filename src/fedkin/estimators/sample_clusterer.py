@@ -18,8 +18,9 @@ from torch import Tensor
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
+from fedkin.core.aliases import checked_keywords
 from fedkin.core.contract import predicted_clusters, used_clusters
-from fedkin.core.errors import FedkinWarning, checked_keywords
+from fedkin.core.errors import FedkinWarning
 from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.inputs.client_input import ClientInput
 from fedkin.data.inputs.federation_input import FederationInput, federation_input, holds_several

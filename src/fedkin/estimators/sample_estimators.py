@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
-from fedkin.core.errors import FedkinWarning, checked_keywords
+from fedkin.core.aliases import checked_keywords
+from fedkin.core.errors import FedkinWarning
 from fedkin.core.method import OwnData
 from fedkin.core.progress import Followers
 from fedkin.core.seeds import derive_generator

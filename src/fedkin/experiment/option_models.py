@@ -69,25 +69,13 @@ def flat(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield f"{above}{key}", value
 
 
-_ELSEWHERE = {
-    "lr": "learning_rate", "epochs": "local_epochs", "E": "local_epochs", "mu": "proximal", "k": "n_clusters",
-    "model": "module", "net": "module", "network": "module",
-    **dict.fromkeys(("scheduler", "lr_scheduler", "lr_schedule", "schedule"), "learning_rates"),
-    **dict.fromkeys(("augmentation", "transform", "transforms", "augment"), "recipe"),
-    **dict.fromkeys(("fraction_fit", "fraction_train", "client_fraction", "sample_fraction"), "participation"),
-}  # fmt: skip
-"""Keys of other programs, or of estimators alone, and the key of a file that does the same."""
-
-
 def sentence_of(
     error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str], depth: int = 2
 ) -> FedkinError:
     """Convert pydantic's first error about `tables` to a `FedkinError`; see `validation_sentence`."""
     allowed = [*model.model_fields, *_allowed(model)]
     example = ", as in --set {path}=value"
-    return validation_sentence(
-        error, tables, allowed, "on the command line", places, depth, example, elsewhere=_ELSEWHERE
-    )
+    return validation_sentence(error, tables, allowed, "on the command line", places, depth, example)
 
 
 def _allowed(model: type[BaseModel]) -> list[str]:

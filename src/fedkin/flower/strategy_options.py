@@ -12,7 +12,8 @@ from flwr.app import ArrayRecord, ConfigRecord
 from torch import Tensor
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import hint, nearest, nearest_few
+from fedkin.core.aliases import meant_by
+from fedkin.core.errors import hint, nearest_few
 from fedkin.flower.array_layout import ArrayLayout
 
 Config = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
@@ -37,12 +38,6 @@ OWN: dict[str, Any] = {
 }
 """Parameters of every strategy and their defaults: FedAvg's, by its names, and a few more."""
 RENAMED: dict[str, str] = {
-    "fraction_fit": "called fraction_train here",
-    "min_fit_clients": "called min_train_nodes here",
-    "min_evaluate_clients": "called min_evaluate_nodes here",
-    "min_available_clients": "called min_available_nodes here",
-    "fit_metrics_aggregation_fn": "called train_metrics_aggr_fn here",
-    "evaluate_metrics_aggregation_fn": "called evaluate_metrics_aggr_fn here",
     "initial_parameters": "given to start() as initial_arrays",
     "evaluate_fn": "given to start()",
     "on_fit_config_fn": "given to start() as train_config, which may be a function of the round",
@@ -116,7 +111,7 @@ def fraction(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> f
 
 def unknown_option(name: str, option: str, known: Collection[str]) -> TypeError:
     """Return the error for an unknown parameter, which suggests the nearest name."""
-    end = hint(nearest(option, known), nearest_few(option, known, f"help({name})"))
+    end = hint(meant_by(option, known), nearest_few(option, known, f"help({name})"))
     return TypeError(f"{name} has no parameter '{option}'; {end}")
 
 

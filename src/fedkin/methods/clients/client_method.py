@@ -482,7 +482,6 @@ class AveragingMethod(ClientMethod):
     """Base class of methods whose rounds add to each cluster's model the mean update of its clients."""
 
     sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
-    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients train the model of their cluster, and add to each model its cluster's mean update."""

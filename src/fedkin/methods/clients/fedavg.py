@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 
@@ -15,6 +17,7 @@ class FedAvgMethod(AveragingMethod):
     """Trains one model for all clients by federated averaging (McMahan et al. 2017, algorithm 1), or FedProx."""
 
     baseline = True
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import checked_keywords, require
+from fedkin.core.aliases import checked_keywords
+from fedkin.core.errors import require
 from fedkin.core.files import folder_lock, make_private, read_json, stem_of, write_atomically, write_secret
 from fedkin.data.inputs.federation_input import federation_input
 from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
