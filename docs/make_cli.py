@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -21,6 +23,8 @@ def filled() -> str:
 
 
 def _parts() -> Iterator[str]:
+    yield "## Options of several commands"
+    yield _listed(_of_several())
     for section in SECTIONS:
         yield f"## {section}"
         for name, command in app.commands.items():
@@ -29,21 +33,35 @@ def _parts() -> Iterator[str]:
 
 
 def _described(command: click.Command, path: str) -> Iterator[str]:
-    """A command: its usage, what it does, its arguments and options; or those below it."""
+    """A command: what it does, its arguments and options; or those below it."""
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
             yield from _described(below, f"{path} {name}")
         return
     ctx = click.Context(command, info_name=path, parent=click.Context(app, **app.context_settings))
     yield f"### {path}"
-    yield f"```text\n{path} {' '.join(command.collect_usage_pieces(ctx))}\n```"
     about, _, lines = (command.help or "").partition("\b\n")
     yield _coded(" ".join(about.split()))
     if lines:
         yield f"```text\n{lines.rstrip()}\n```"
-    rows = [("argument or option", "meaning"), ("---", "---")]
-    rows += [(f"`{_piped(head)}`", _piped(_coded(text))) for head, text in _records(command, ctx)]
-    yield "\n".join(f"| {head} | {text} |" for head, text in rows)
+    records, several = list(_records(command, ctx)), _of_several()
+    if own := [record for record in records if record not in several]:
+        yield _listed(own)
+    if shared := [f"`{head}`" for head, text in records if (head, text) in several]:
+        yield f"{'Also ' if own else ''}{', '.join(shared)}."
+
+
+def _listed(records: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"* `{head}`: {_coded(text)}" for head, text in records)
+
+
+@functools.cache
+def _of_several() -> list[tuple[str, str]]:
+    """Options with one meaning at several commands, and what they mean."""
+    commands = [*app.commands.values()]
+    commands += [below for each in commands if isinstance(each, click.Group) for below in each.commands.values()]
+    records = [record for command in commands for record in _records(command, click.Context(command))]
+    return [record for record, times in Counter(records).items() if times > 1 and record[0].startswith("-")]
 
 
 def _records(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, str]]:
@@ -58,10 +76,6 @@ def _coded(text: str) -> str:
     spans = text.split("`")
     spans[::2] = [re.sub(r"(?<![\w-])--[a-z][\w-]*", r"`\g<0>`", span) for span in spans[::2]]
     return "`".join(spans)
-
-
-def _piped(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":
