@@ -1,10 +1,10 @@
-"""Fills the tables of options on the pages of methods, scenarios and experiments: ``python docs/make_options.py``."""
+"""Fills the lists of options on the pages of methods, scenarios and experiments: ``python docs/make_options.py``."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedkin.core.options import Option, first_sentences, options_of
@@ -27,14 +27,14 @@ def filled(name: str) -> str:
     """The page of a method with its options as the method has them now; those of another page by name alone."""
     options, other = options_of(registry.resolve("method", name)), _page_with_the_rest(name)
     if other is None:
-        return _with_tables(page_of(name), _table(options))
+        return _with_lists(page_of(name), _listed(options))
     there = {_looks(option): option.default for option in options_of(registry.resolve("method", other))}
     rest = [option for option in options if _looks(option) in there]
     changed = [f"`{option.name} = {option.default_text}`" for option in rest if option.default != there[_looks(option)]]
     text = f"And those of [{other}]({other}.md#options): " + ", ".join(f"`{option.name}`" for option in rest)
     text += f". Other defaults here: {', '.join(changed)}." if changed else "."
     own = [option for option in options if option not in rest]
-    return _with_tables(page_of(name), f"{_table(own)}\n\n{text}" if own else text)
+    return _with_lists(page_of(name), f"{_listed(own)}\n\n{text}" if own else text)
 
 
 def _page_with_the_rest(name: str) -> str | None:
@@ -54,7 +54,7 @@ def filled_scenarios() -> str:
     made = {name: registry.resolve("scenario", name) for name in registry.SCENARIOS}
     times = Counter(_looks(option) for one in made.values() for option in _own(one))
     common = {_looks(option): option for one in made.values() for option in _own(one) if times[_looks(option)] > 1}
-    parts = [f"## Options of several\n\n{_table(common.values(), default=False)}"]
+    parts = [f"## Options of several\n\n{_listed([*common.values()], default=False)}"]
     for name, one in made.items():
         shared = [f"`{o.name} = {o.default_text}`" for o in _own(one) if _looks(o) in common]
         rest = [option for option in _own(one) if _looks(option) not in common]
@@ -62,8 +62,8 @@ def filled_scenarios() -> str:
         if shared:
             parts.append(f"Options of several: {', '.join(shared)}.")
         if rest:
-            parts.append(_table(rest))
-    return _with_tables(SCENARIOS, "\n\n".join(parts))
+            parts.append(_listed(rest))
+    return _with_lists(SCENARIOS, "\n\n".join(parts))
 
 
 def filled_experiments() -> str:
@@ -73,8 +73,8 @@ def filled_experiments() -> str:
         section = getattr(sections, f"{name.capitalize()}Section")
         about = _as_markdown(first_sentences(section)).partition(": ")[2]
         text = f"{about[0].upper()}{about[1:].partition(', see')[0].partition('; see')[0].rstrip('.')}."
-        parts.append(f"## {name}\n\n{text}\n\n{_table(options_of_section(section))}")
-    return _with_tables(EXPERIMENTS, "\n\n".join(parts))
+        parts.append(f"## {name}\n\n{text}\n\n{_listed(options_of_section(section))}")
+    return _with_lists(EXPERIMENTS, "\n\n".join(parts))
 
 
 def page_of(name: str) -> Path:
@@ -82,19 +82,19 @@ def page_of(name: str) -> Path:
     return _DOCS / "methods" / f"{name}.md"
 
 
-def _with_tables(page: Path, tables: str) -> str:
-    text, filled_tables = _BETWEEN.subn(lambda _: f"\n{tables}\n\n", page.read_text())
-    if filled_tables != 1:
-        raise ValueError(f"{page} has {filled_tables} places for options; it needs one.")
+def _with_lists(page: Path, lists: str) -> str:
+    text, places = _BETWEEN.subn(lambda _: f"\n{lists}\n\n", page.read_text())
+    if places != 1:
+        raise ValueError(f"{page} has {places} places for options; it needs one.")
     return text
 
 
-def _table(options: Iterable[Option], default: bool = True) -> str:
-    """Options as a table, with or without the column of defaults."""
-    rows = [("option", "default", "allowed", "meaning"), ("---",) * 4]
-    rows += [(f"`{each.name}`", f"`{each.default_text}`", f"`{each.allowed}`", each.meaning) for each in options]
-    kept = [row if default else (row[0], *row[2:]) for row in rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in kept)
+def _listed(options: Sequence[Option], default: bool = True) -> str:
+    """Options with their default, what they take and their meaning."""
+    heads = [f"{each.name} = {each.default_text}" if default and each.default_text else each.name for each in options]
+    return "\n".join(
+        f"* `{head}` (`{each.allowed}`): {each.meaning}" for head, each in zip(heads, options, strict=True)
+    )
 
 
 def _own(scenario: type) -> list[Option]:
