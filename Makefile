@@ -44,8 +44,8 @@ options: $(READY) ## Write options of methods and commands, and pages of estimat
 results: $(READY) ## Write the tables of docs/results from their data
 	$(BIN)/python docs/make_results.py
 
-docs: $(READY) ## Build the documentation into build/docs
-	$(BIN)/python -m sphinx -W --keep-going -n docs build/docs
+docs: $(READY) ## Build the documentation into build/docs; with RUN=cache notebooks run and show what they print
+	$(BIN)/python -m sphinx -W --keep-going -n -D nb_execution_mode=$(or $(RUN),off) docs build/docs
 
 docs-versions: $(READY) ## Build the documentation of every tagged version and of this checkout into build/site
 	$(BIN)/python docs/make_versions.py build/site

@@ -31,10 +31,11 @@ def filled(name: str) -> str:
     there = {_looks(option): option.default for option in options_of(registry.resolve("method", other))}
     rest = [option for option in options if _looks(option) in there]
     changed = [f"`{option.name} = {option.default_text}`" for option in rest if option.default != there[_looks(option)]]
-    text = f"And those of [{other}]({other}.md#options): " + ", ".join(f"`{option.name}`" for option in rest)
+    named = "" if len(rest) == len(there) else f": {', '.join(f'`{option.name}`' for option in rest)}"
+    text = f"{'those' if named else 'all'} of [{other}]({other}.md#options){named}"
     text += f". Other defaults here: {', '.join(changed)}." if changed else "."
     own = [option for option in options if option not in rest]
-    return _with_lists(page_of(name), f"{_listed(own)}\n\n{text}" if own else text)
+    return _with_lists(page_of(name), f"{_listed(own)}\n\nAnd {text}" if own else f"{text[0].upper()}{text[1:]}")
 
 
 def _page_with_the_rest(name: str) -> str | None:
