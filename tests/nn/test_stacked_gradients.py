@@ -77,6 +77,9 @@ def test_what_takes_too_much_memory_is_not_the_faster_form(monkeypatch: pytest.M
 
 
 @pytest.mark.long
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="torch compiles no vectors for such a processor"
+)
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 def test_compiled_gradients_are_the_same_but_for_rounding() -> None:
     assert close(gradients("perceptron", Execution(compile=True)), alone("perceptron"))

@@ -33,7 +33,7 @@ from fedkin.nn.network_forms import CLASSIFIER
 _ABSENT = -1.0
 """Value in place of the moments of a class with fewer than two samples, as in the authors' code."""
 _ROUNDING = 1e-9
-"""Relative difference between two ways to compute a distance, and the least radius."""
+"""Relative difference between the two ways round of a distance, and the least radius."""
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,9 @@ def bend(heights: Sequence[float]) -> float:
 def dense(points: Tensor, radius: float) -> Tensor:
     """Return the dense region of each point ``(n, d)``, int64 ``(n,)``; a point in none is a region by itself."""
     reach = radius * (1 + _ROUNDING)  # a radius that was found is a distance between two points
-    found = DBSCAN(eps=max(reach, _ROUNDING), min_samples=2).fit_predict(points.double().numpy()).tolist()
-    return torch.tensor(renumbered([-1 - at if label < 0 else label for at, label in enumerate(found)]))
+    distances = pairwise_distances(points.double(), points.double())  # of equal points 0, unlike scikit-learn's
+    labels = DBSCAN(eps=max(reach, _ROUNDING), min_samples=2, metric="precomputed").fit_predict(distances.numpy())
+    return torch.tensor(renumbered([-1 - at if label < 0 else label for at, label in enumerate(labels.tolist())]))
 
 
 def without_small(points: Tensor, labels: Tensor, smallest: int) -> Tensor:
