@@ -15,7 +15,7 @@ import pytest
 
 import forked
 from fedkin.cli.run_commands import _on_default_number
-from fedkin.experiment.config import load_config
+from fedkin.experiment.config import config_of, load_config
 from fedkin.experiment.outputs import load_found
 from shell import fedkin
 
@@ -37,7 +37,7 @@ def test_a_run_for_programs_and_a_quiet_one(capsys: pytest.CaptureFixture[str], 
 
 
 def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from fedkin.experiment.config import load_config
+    from fedkin.experiment.config import config_of, load_config
 
     assert fedkin("run", "kfed", "--clusters", "7", "--dry-run") == 0
     shown = capsys.readouterr().out
@@ -107,7 +107,9 @@ def test_a_dry_run_says_how_the_data_were_understood(capsys: pytest.CaptureFixtu
         "place   left out      0   1 of 2",
     ]
     assert "6 of 870 cells are empty ('age' 6)" in shown.err
-    assert tomllib.loads(shown.out) == load_config("kin-graph", ["data.source=sites"]).tables
+    config = load_config("kin-graph", ["data.source=sites"])
+    assert config_of(tomllib.loads(shown.out)).tables == config.tables
+    assert '[data]\nsource = "sites"\n# as by default\n' in shown.out
     assert fedkin("run", "kin-graph", "sites", "--out", "run") == 0
     assert capsys.readouterr().err == shown.err
     assert fedkin("run", "kin-graph", "sites", "--out", "quiet", "-q") == 0

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,8 @@ _SECTIONS: dict[str, Any] = {
     "target": TargetSection, "tracking": TrackingSection,
 }  # fmt: skip
 """Sections that follow those of data, scenario and method."""
+_NAMES = {("method", "name"), ("scenario", "name")}
+"""Options that a written configuration names first, whatever the default is."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Config:
         Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
     tables : dict
         The whole configuration as plain values, defaults included.
+    defaults : dict
+        The defaults of every section, as plain values.
     """
 
     seed: int
@@ -72,6 +76,7 @@ class Config:
     target: TargetSection
     tracking: TrackingSection
     tables: dict[str, Any]
+    defaults: dict[str, dict[str, Any]]
 
     @property
     def method_name(self) -> str:
@@ -104,8 +109,13 @@ class Config:
         return everybody.forgetting(self.engine.forgotten).without(self.engine.absent, self.data_seed)
 
     def to_toml(self) -> str:
-        """Write the configuration as TOML text, from which the same configuration can be read."""
-        return tomli_w.dumps(self.tables)
+        """Write the configuration as TOML text, from which the same configuration can be read.
+
+        In every section what differs from the defaults comes first. An option that is ``None`` by default and here is
+        left out.
+        """
+        sections = (_section_text(name, self.tables[name], self.defaults[name]) for name in self.defaults)
+        return "\n".join([f"seed = {self.seed}\n", *sections])
 
 
 def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: str = "on the command line") -> Config:
@@ -217,8 +227,30 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         scenario=built(scenario, checked.scenario, **_from_data(scenario, checked.data)),
         method=built(registry.resolve("method", _name(tables, "method", registry.DEFAULT_METHOD)), checked.method),
         tables=plain_tables(checked.model_dump(mode="json")),
+        defaults={
+            name: {key: value for key, value in _defaults(getattr(checked, name)).items() if (name, key) not in _NAMES}
+            for name in ("data", "scenario", "method", *_SECTIONS)
+        },
         **{name: getattr(checked, name) for name in ("seed", "data", *_SECTIONS)},
     )
+
+
+def _defaults(section: BaseModel) -> dict[str, Any]:
+    """Return the defaults of a section's options that have one, as plain values."""
+    defaults: dict[str, Any] = plain_tables(type(section).model_construct().model_dump(mode="json", warnings=False))
+    return defaults
+
+
+def _section_text(name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """Write a section as TOML, what differs from the defaults first."""
+    differing = {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
+    usual = {key: value for key, value in values.items() if key not in differing and value not in ("none", {})}
+    tables = {key: differing.pop(key) for key, value in list(differing.items()) if isinstance(value, dict) and value}
+    tables |= {key: usual.pop(key) for key, value in list(usual.items()) if isinstance(value, dict)}
+    text = f"[{name}]\n{tomli_w.dumps(differing)}"
+    if usual:
+        text += f"# as by default\n{tomli_w.dumps(usual)}"
+    return text + (f"\n{tomli_w.dumps({name: tables})}" if tables else "")
 
 
 def _checked(model: type[BaseModel], tables: dict[str, Any], default: str | None, places: dict[str, str]) -> Any:
