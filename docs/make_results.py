@@ -1,4 +1,4 @@
-"""Writes the tables of ``docs/results`` from the data beside them: ``python docs/make_results.py``.
+"""Writes the tables of ``docs/results`` and ``docs/compare.md`` from the data: ``python docs/make_results.py``.
 
 A page marks where a table stands, by its name in the page's data, and which columns or rows if not all are shown:
 
@@ -27,7 +27,7 @@ Line = dict[str, str]
 
 def pages() -> dict[Path, str]:
     """The pages with tables, as their data have them now."""
-    return {page: filled(page) for page in sorted(FOLDER.glob("*.md"))}
+    return {page: filled(page) for page in [FOLDER.parent / "compare.md", *sorted(FOLDER.glob("*.md"))]}
 
 
 def filled(page: Path) -> str:
