@@ -133,25 +133,13 @@ na_values = {nr = [8]}
         built(minimal(tmp_path, 'ordinal = {pain = ["some"]}'))
     with pytest.raises(FedkinError, match=r"^encoding is 'cp12'; .* in .*site\.toml\.$"):
         built(minimal(tmp_path, 'encoding = "cp12"'))
-    with pytest.raises(FedkinError, match=r"'decimal' is ';' in .*site\.toml; it should be '\.' or ','"):
+    with pytest.raises(FedkinError, match=r"'decimal' is ';' in .*site\.toml; it should be 'auto', '\.' or ','"):
         built(minimal(tmp_path, 'decimal = ";"'))
 
 
 def test_a_single_name_or_value_needs_no_list(tmp_path: Path) -> None:
     reading = built(minimal(tmp_path, 'drop = "name"\ncategorical = "ward"\nna_values = -9')).reading
     assert (reading.drop, reading.categorical, reading.na_of("age")) == (("name",), ("ward",), (-9,))
-
-
-def test_logarithms_are_taken_of_what_the_site_names(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("dose,visits\n1,0\n2,3\n")
-    site = built(minimal(tmp_path, 'log = "dose"\nlog1p = ["visits"]', "a.csv"))
-    assert site.table is not None
-    assert [column.kind for column in site.table.columns] == ["log", "log1p"]
-    assert torch.allclose(site.table.values, torch.tensor([[1.0, 1], [2, 4]], dtype=torch.float64).log())
-    with pytest.raises(FedkinError, match=r"^Column 'visits' of '.*a\.csv' holds 0 in row 1, but log needs"):
-        built(minimal(tmp_path, 'log = ["visits"]', "a.csv"))
-    with pytest.raises(FedkinError, match=r"^Column 'dose' is both in log and in log1p; .*, in .*site\.toml\.$"):
-        built(minimal(tmp_path, 'log = ["dose"]\nlog1p = ["dose"]', "a.csv"))
 
 
 def test_own_packages_are_trusted_besides_fedkin(tmp_path: Path) -> None:

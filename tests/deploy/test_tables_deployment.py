@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from running import Deployment
 from test_deployment import DONE, kept, prepared
 
 from fedkin.experiment.config import load_config
@@ -34,20 +33,6 @@ def hospitals(folder: Path) -> dict[str, Path]:
     frames["south"].drop(columns="seen").to_csv(paths["south"], sep="\t", index=False)
     frames["west"].convert_dtypes().astype({"ward": "category"}).to_parquet(paths["west"])
     return paths
-
-
-@pytest.mark.slow
-def test_sites_that_do_not_agree_on_logarithms_are_refused(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    with Deployment(tmp_path / "deployed", "kfed", "--insecure", "--set", "method.n_clusters=2", "--sites", "2") as on:
-        on.start_server()
-        for name, more in (("north", 'log = ["amount"]\n'), ("south", "")):
-            path, frame = tmp_path / f"{name}.csv", pd.DataFrame({"amount": np.exp(rng.normal(5, 1, 40))})
-            frame.assign(age=rng.normal(50, 9, 40)).to_csv(path, index=False)
-            on.add_site(name, f'name = "{name}"\ndata = "{path}"\nfolder = "private"\n{more}')
-            on.start_site(name)
-        words = "number on a logarithmic scale (log) at client north; number at client south. Name it in log"
-        on.hears(on.run(), words, 300)
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from workbooks import saved
 
 def test_options_that_estimators_lack_are_those_of_pandas(tmp_path):
     rows = np.arange(30)
-    commas = pd.DataFrame({"a": [f"{row},5" for row in rows], "b": rows})
-    with pytest.raises(FedkinError, match=r"read the files with pandas.read_csv\(..., decimal=','\) and give"):
+    commas = pd.DataFrame({"a": [f"{row + 1},125" for row in rows], "b": rows})
+    with pytest.raises(FedkinError, match=r"read the files with pandas.read_csv\(..., decimal=','\) or thousands"):
         KinGraph().fit({"n": commas, "s": commas})
     (tmp_path / "n.csv").write_bytes("a,b\nK\xf6ln,1\nUlm,2\n".encode("latin-1"))
     with pytest.raises(FedkinError, match=r"read the files with pandas.read_csv\(..., encoding='cp1252'\), or what"):

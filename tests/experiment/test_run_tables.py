@@ -101,27 +101,6 @@ def test_a_run_that_goes_on_or_is_reported_again_says_the_same(tables, tmp_path)
     assert {name: (folder / name).read_bytes() for name in FILES} == before
 
 
-def test_a_run_with_logarithms_resumes_predicts_and_shows_numbers(tables, tmp_path):
-    settings = config(tables, "data.log=proline", "data.log1p=['malic_acid']")
-    folder = ran(settings, tmp_path / "run").folder
-    before = {name: (folder / name).read_bytes() for name in FILES}
-    with pytest.raises(KeyboardInterrupt):
-        execute(settings, tmp_path / "stopped", StoppedAfterOne())
-    resume(tmp_path / "stopped", Quiet())
-    assert {name: (tmp_path / "stopped" / name).read_bytes() for name in FILES} == before
-    page = before["report.html"].decode().replace("&#x27;", "'")
-    assert "Means of column 'proline' are geometric means, and ranges one standard deviation" in page
-    assert re.search(r"proline \(geometric mean [\d,]+ against [\d,]+\)", page)
-    kinds = {column.name: column.kind for column in load_profile(folder).columns}
-    assert (kinds["proline"], kinds["malic_acid"], kinds["ash"]) == ("log", "log1p", "number")
-    again = predict(folder, str(tables / "north.csv"), memberships=True)
-    assert again == (folder / "labels" / "north.csv").read_text()
-    wrong = tmp_path / "wrong.csv"
-    pd.read_csv(tables / "north.csv").assign(proline=0).to_csv(wrong, index=False)
-    with pytest.raises(FedkinError, match=r"holds 0 in row 1, and \d+ such cells in all, but log needs"):
-        predict(folder, str(wrong))
-
-
 def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
     with_it = ran(config(tables), tmp_path / "with").folder
     monkeypatch.setattr(run_loop, "profile_clusters", lambda *_: None)

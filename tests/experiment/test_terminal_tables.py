@@ -15,10 +15,7 @@ from fedkin.experiment.terminal_tables import in_shell
         ("say data.label = 'none'.", "say data.label = 'none'."),
         ("or name the column in categorical or drop.", "or name the column in data.categorical or data.drop."),
         ("name it in na_values, or in drop.", "name it in data.na_values, or in data.drop."),
-        ("name the column in log1p, for log(1 + x).", "name the column in data.log1p, for log(1 + x)."),
         ("several are a list: drop = ['a', 'b c'].", """several are a list: --set 'data.drop=["a","b c"]'."""),
-        ("name it in log if ratios matter.", "name it in data.log if ratios matter."),
-        ("Name it in log or log1p at all clients.", "Name it in data.log or data.log1p at all clients."),
         ("Column 'id' = 1 in dropped rows; sid = 'x'", "Column 'id' = 1 in dropped rows; sid = 'x'"),
     ],
 )

@@ -9,17 +9,18 @@ from typing import Final, Literal, Self
 import torch
 from torch import Tensor
 
-Kind = Literal["number", "boolean", "ordinal", "category", "date", "log", "log1p"]
+Kind = Literal["number", "boolean", "ordinal", "category", "date"]
 """What a column holds."""
 
-LOGARITHMS: Final = ("log", "log1p")
-"""Kinds of columns of positive numbers x, held as log(x), or as log(1 + x) where some are 0."""
-MEASURED: Final = ("number", "date", *LOGARITHMS)
+MEASURED: Final = ("number", "date")
 """Kinds of columns with a mean and a standard deviation."""
 IN_WORDS: dict[Kind, str] = {
-    "number": "numbers", "boolean": "truth values", "ordinal": "levels", "category": "categories", "date": "dates",
-    "log": "numbers on a logarithmic scale (log)", "log1p": "numbers on a logarithmic scale (log1p)",
-}  # fmt: skip
+    "number": "numbers",
+    "boolean": "truth values",
+    "ordinal": "levels",
+    "category": "categories",
+    "date": "dates",
+}
 """What columns of each kind hold, for sentences."""
 
 MAX_CATEGORIES = 50
@@ -30,11 +31,11 @@ MAX_CATEGORIES = 50
 class Column:
     """One column of a client's table.
 
-    Numbers are held as they are, or as natural logarithms where the kind is one of `LOGARITHMS`, dates as days since
-    1970-01-01 with fractions, all others as indices into `categories`: the client's own values of a boolean, ordinal or
-    category column, in order; empty for others. `asked` is whether the user has said that the column is one of
-    categories, and `percent` whether numbers were written as percentages, so that 58 % is 0.58. `written` is how a
-    number was written that may be read in two ways, such as ``120.000``, ``2E5`` or ``1:30``; empty for others.
+    Numbers are held as they are, dates as days since 1970-01-01 with fractions, all others as indices into
+    `categories`: the client's own values of a boolean, ordinal or category column, in order; empty for others. `asked`
+    is whether the user has said that the column is one of categories, and `percent` whether numbers were written as
+    percentages, so that 58 % is 0.58. `written` is how a time or duration was written, which is held in hours, such as
+    ``1:30``; empty for others.
     """
 
     name: str

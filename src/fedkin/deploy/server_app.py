@@ -24,10 +24,10 @@ from fedkin.core.files import folder_lock, read_json, write_atomically, write_se
 from fedkin.core.progress import Callback, Progress, RecordLine, Timing
 from fedkin.core.tasks import named_object
 from fedkin.data.population import Population
-from fedkin.data.preparing.notes.column_notes import notes_on_sites_labels
+from fedkin.data.preparing.notes.column_notes import notes_on_labels
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
+from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.dataset_names import expanded
-from fedkin.data.reading.label_codes import common_classes
 from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
@@ -230,7 +230,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         members = [member for member in members if member.name in order]  # the others join in the next step
         by_site = {member.name: member.classes for member in members}
         kept = ledger.classes if (folder / CHECKPOINT).exists() else []  # sites that are away now have classes, too
-        classes = roster.classes = kept or common_classes(by_site)
+        classes = roster.classes = kept or in_order(name for own in by_site.values() for name in own)
         _keep_ledger(folder, ledger.run, roster, order)
         fed = FlowerFederation(
             roster,
@@ -251,7 +251,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
         forgotten = [one for one in engine.forgotten if isinstance(one, int) or one in fed.names]
-        everybody = Population([], None, classes, features, fed.names, notes=tuple(notes_on_sites_labels(by_site)))
+        everybody = Population([], None, classes, features, fed.names, notes=tuple(notes_on_labels(by_site)))
         population = everybody.forgetting(forgotten)
         run = prepare(config, folder, population, fed, progress, [attendance])
         outcome = run.finish()

@@ -67,10 +67,9 @@ class SiteFile(BaseModel):
     id: str = Field(default=AUTO, min_length=1)
     categorical: Names = []
     ordinal: dict[str, list[str]] = {}
-    log: Names = []
-    log1p: Names = []
-    decimal: Literal[".", ","] = "."
+    decimal: Literal["auto", ".", ","] = "auto"
     encoding: str = "utf-8"
+    header: bool = True
     sheet: Names = []
     na_values: NaValues = []
     dayfirst: bool | None = None
@@ -85,8 +84,8 @@ class SiteFile(BaseModel):
         here = path.parent
         try:
             own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
-            others = (self.encoding, self.na_values, self.log, self.log1p, self.sheet)
-            table = TableOptions(*own, "drop", *others, dayfirst=self.dayfirst)
+            others = (self.encoding, self.na_values, self.sheet, self.dayfirst, self.header)
+            table = TableOptions(*own, "drop", *others)
         except FedkinError as error:
             raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
         device = device_named(self.device, f"'device' in {path}")

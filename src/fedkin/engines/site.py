@@ -29,7 +29,6 @@ from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Table
 from fedkin.core.tasks import Task, known_task, trusted_packages
 from fedkin.data.reading.asked_columns import check_asked
-from fedkin.data.reading.label_codes import as_called
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
 
@@ -360,12 +359,12 @@ class Site:
             return None
         if list(classes) == self.classes:
             return self.y
-        index, called = {name: at for at, name in enumerate(classes)}, as_called(self.classes, classes)
-        unknown = [name for name in called if name not in index]
+        index = {name: at for at, name in enumerate(classes)}
+        unknown = [name for name in self.classes if name not in index]
         if unknown:
             what = f"Site '{self.name}' has a class that the run does not know"
             raise FedkinError(f"{what}: '{unknown[0]}'.", public=f"{what}.")
-        return self.y.new_tensor([index[name] for name in called])[self.y]
+        return self.y.new_tensor([index[name] for name in self.classes])[self.y]
 
 
 def _done(task: Task, client: Client, payload: Payload) -> Payload:

@@ -32,7 +32,6 @@ from fedkin.estimators.clients import (
     ByClient,
     ClassLabels,
     NumbersByClient,
-    as_in_fit,
     check_kind,
     clients_of,
     data_and_labels,
@@ -136,7 +135,7 @@ class ClientPredictor(ForgettingEstimator):
             return float(np.mean([self.score(pair, client=at) for at, pair in given.items()]))
         data = data_and_labels(x, y, NEW, self._label)
         predicted = self.predict(data.x, client, cluster)
-        labels = as_in_fit(read_labels(data.y, len(predicted), NEW), self.classes_)
+        labels = read_labels(data.y, len(predicted), NEW)
         check_kind(labels, self.classes_, NEW)
         return float((predicted == labels).mean())
 

@@ -19,64 +19,16 @@ from fedkin.data.inputs.federation_input import FederationInput, as_given, holds
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
-from fedkin.data.preparing.notes.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
+from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.client_files import read_file
 from fedkin.data.reading.dataset import Dataset, are_whole, fractions, fractions_once
 from fedkin.data.reading.dataset_names import expanded
-from fedkin.data.reading.label_codes import meant_by
 from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes, notes_on_outcomes
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import as_frame
-from fedkin.data.reading.values.text_values import as_whole
 from fedkin.data.scenarios.partition_scenario import client_of
 from fedkin.estimators.parameters import python_advice
-
-# Truth values as labels in Python, which clients may write in different ways, as files may: 0 and 1, no and yes.
-
-
-def in_one_code(labels: Sequence[ClassLabels], names: Sequence[str]) -> tuple[list[ClassLabels], list[str]]:
-    """Return the clients' labels with truth values as most clients write them, and a note on those that do not.
-
-    Nothing changes if any client has other labels, or all have numbers.
-    """
-    known: list[Mapping[str, Any]] = [_by_name(own) for own in labels]
-    meant = (
-        {}
-        if all(own.dtype.kind != "U" for own in labels)
-        else meant_by({name: [*own] for name, own in zip(names, known, strict=True)})
-    )
-    if not meant:
-        return list(labels), []
-    values = {name: value for own in known for name, value in own.items()}
-    written = {
-        name: [*own] for name, own in zip(names, known, strict=True) if any(meant[label] != label for label in own)
-    }
-    classes = list(dict.fromkeys(meant[label] for own in known for label in own))
-    coded = [_coded(own, meant, values) for own in labels]
-    return coded, note_on_written_labels(written, sorted(classes))
-
-
-def as_in_fit(labels: ClassLabels, classes: ClassLabels) -> ClassLabels:
-    """Return labels as `classes` are written, if both are truth values; others unchanged."""
-    own, known = _by_name(labels), _by_name(classes)
-    same = (labels.dtype.kind == "U") == (classes.dtype.kind == "U")
-    if (same and own.keys() <= known.keys()) or len(known) != 2:
-        return labels
-    meant = meant_by({"fit": [*known], "more": [*known], "here": [*own]})
-    return _coded(labels, meant, known) if meant else labels
-
-
-def _by_name(labels: ClassLabels) -> dict[str, Any]:
-    """Return the distinct labels by the text that they are written as in a file."""
-    return {as_whole(str(value)): value for value in np.unique(labels).tolist()}
-
-
-def _coded(labels: ClassLabels, meant: Mapping[str, str], values: Mapping[str, Any]) -> ClassLabels:
-    """Return labels as they are meant; one that nobody has written is a number if it is 0 or 1."""
-    found = [meant[as_whole(str(value))] for value in labels.tolist()]
-    return np.array([values.get(name, int(name) if name in ("0", "1") else name) for name in found])
-
 
 ClassLabels = NDArray[Any]
 
@@ -102,12 +54,12 @@ def clients_of(
     problems = [line for own in of_each for line in raised_by(read_labels, *own)]
     refuse(said_once(fractions_once(problems), called))
     check_kinds(read, options)
-    arrays, notes = in_one_code([read_labels(*own) for own in of_each], called)
+    arrays = [read_labels(*own) for own in of_each]
     classes = classes_of(arrays, called)
     check_are_classes([str(name) for name in classes.tolist()], sum(map(len, read)), given.label)
     for client, own, name in zip(clients, arrays, called, strict=True):
         client.y = encoded(own, classes, name)
-    return clients, classes, called, notes
+    return clients, classes, called, []
 
 
 def notes_on_clients(
@@ -244,7 +196,6 @@ def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
 
     Raises FedkinError if a label is not among them.
     """
-    labels = as_in_fit(labels, classes)
     check_kind(labels, classes, where)
     strange = labels[~np.isin(labels, classes)]
     if len(strange):

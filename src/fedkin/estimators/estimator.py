@@ -174,7 +174,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _table_options(self) -> TableOptions:
         """Return the options for reading the columns of DataFrames."""
         kinds = (self.drop, self.id, self.categorical, self.ordinal or {})
-        return TableOptions(*kinds, lacking=self.lacking, log=self.log, log1p=self.log1p)
+        return TableOptions(*kinds, lacking=self.lacking)
 
     def _run(
         self, clients: Sequence[Client], names: Sequence[str], options: dict[str, Any], following: Following

@@ -99,10 +99,6 @@ class EstimatorOptions:
         Columns whose values are names, also where they are numbers.
     ordinal : dict of str to list of str, or None
         By column, its levels in order, from the lowest.
-    log : list of str
-        Columns of numbers above 0 that are compared by their logarithms, so by ratios instead of differences.
-    log1p : list of str
-        The same for columns with zeros: the logarithms are those of 1 + x.
     lacking : {"drop", "impute"}
         What happens to a column that a client lacks or that is mostly empty.
     imputation : {"neighbours", "median"}
@@ -124,8 +120,6 @@ class EstimatorOptions:
     id: str = "auto"
     categorical: Sequence[str] = ()
     ordinal: Mapping[str, Sequence[str]] | None = None
-    log: Sequence[str] = ()
-    log1p: Sequence[str] = ()
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Literal["neighbours", "median"] = "neighbours"
     indicator: bool = False
@@ -210,8 +204,12 @@ def _loaded(toml: str) -> Any:
 
 _WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
-        re.compile(r"\bset decimal = ','(?: \(files[^)]*\))?"),
-        f"read the files with pandas.read_csv(..., decimal=',') {_GIVE}",
+        re.compile(r"\bset decimal = '.' if it stands before decimals, else set decimal = '.'"),
+        f"read the files with pandas.read_csv(..., decimal=',') or thousands='.' {_GIVE}",
+    ),
+    (
+        re.compile(r"\bset header = false"),
+        f"read the files with pandas.read_csv(..., header=None) {_GIVE}",
     ),
     (
         re.compile(r"\bset encoding = ('[^']+') or what it is in"),

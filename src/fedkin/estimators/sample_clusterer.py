@@ -166,8 +166,7 @@ class SamplePredictor(ForgettingEstimator):
         DataFrame
             One row per cluster: ``samples``, as far as clients report them; ``sentence``, what distinguishes it; and
             the columns of the tables, those that distinguish clusters most first: the mean of numbers, ordinals as
-            positions from 0 and booleans as shares of the second value; the geometric mean of columns in ``log`` or
-            ``log1p``; the mean date; the most frequent category.
+            positions from 0 and booleans as shares of the second value; the mean date; the most frequent category.
             Means are of the true values, also where values count as a limit for clustering. If few values far beyond
             hide a difference, the sentence has means within limits, and calls them ``limited``.
             ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a cluster and a
@@ -208,9 +207,9 @@ class SamplePredictor(ForgettingEstimator):
         -------
         DataFrame
             One row per cluster: ``rows``, the number of rows that it summarises, and the columns of the tables, in the
-            order of `describe`: the mean over the rows nearest to the cluster's centre at each client, geometric for
-            columns in ``log`` or ``log1p``, and rounded as its spread justifies, their mean date as a text, or their
-            most frequent category, level or truth value. It is not a real row: clients do not send cells of fewer than
+            order of `describe`: the mean over the rows nearest to the cluster's centre at each client, rounded as its
+            spread justifies, their mean date as a text, or their most frequent category, level or truth value. It is
+            not a real row: clients do not send cells of fewer than
             five rows, and a value that no client sends is missing.
 
         Raises

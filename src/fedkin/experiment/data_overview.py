@@ -10,7 +10,7 @@ import torch
 
 from fedkin.core import Client
 from fedkin.core.errors import listing
-from fedkin.core.table import LOGARITHMS, Table
+from fedkin.core.table import Table
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.schema.column_spellings import with_names
@@ -89,9 +89,6 @@ def _values(column: SchemaColumn, cells: torch.Tensor) -> str:
     if not len(cells):
         return ""
     low, high = float(cells.min()), float(cells.max())
-    if column.kind in LOGARITHMS:
-        less = 1 if column.kind == "log1p" else 0
-        low, high = math.exp(low) - less, math.exp(high) - less
     ends = [_day(end) if column.kind == "date" else _number(end) for end in (low, high)]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 

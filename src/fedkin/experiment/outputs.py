@@ -131,7 +131,7 @@ class SavedResult:
                 own = read_tables(path).get("data", {})
                 if not isinstance(own, dict):
                     raise FedkinError(f"data is {own!r} in {path}; it should be a section of options.")
-                names = ("decimal", "encoding", "sheet", "na_values", "dayfirst")
+                names = ("decimal", "encoding", "header", "sheet", "na_values", "dayfirst")
                 how = {name: own[name] for name in names if name in own}
                 how["dayfirst"] = None if how.get("dayfirst") == "none" else how.get("dayfirst")  # as TOML has None
                 try:

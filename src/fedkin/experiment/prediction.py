@@ -16,7 +16,6 @@ from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.reading.client_files import files_of_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.dataset_names import expanded
-from fedkin.data.reading.label_codes import as_called
 from fedkin.experiment.label_files import as_csv, as_objects, cluster_columns, membership_columns, row_names
 from fedkin.experiment.outputs import SavedResult, load_found
 
@@ -186,11 +185,10 @@ def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
             f"'{source}' has no labels, by which a client finds its cluster; name their column with --label."
         )
     number = {name: at for at, name in enumerate(found.classes[: found.result["module"]["classes"]])}
-    called = as_called(data.classes, list(number))
     for label in data.y.unique().tolist():
-        if called[label] not in number:
+        if data.classes[label] not in number:
             raise FedkinError(f"'{source}' has the class '{data.classes[label]}', which the run does not know.")
-    return torch.tensor([number.get(name, -1) for name in called])[data.y]  # -1 where a class has no sample
+    return torch.tensor([number.get(name, -1) for name in data.classes])[data.y]  # -1 where a class has no sample
 
 
 def _known_client(found: SavedResult, client: int | str | None) -> int:

@@ -68,14 +68,12 @@ class DataSection(BaseModel):
         Columns that hold names, even where they look like numbers.
     ordinal : dict of str to list of str
         Columns of levels, from the lowest.
-    log : list of str
-        Columns of numbers above 0 that are compared by their logarithms, so by ratios instead of differences.
-    log1p : list of str
-        The same for columns with zeros: the logarithms are those of 1 + x.
-    decimal : {".", ","}
-        Decimal separator of numbers in text.
+    decimal : {"auto", ".", ","}
+        What stands before decimals of numbers in text that can be read in two ways, as 1.234; "auto" refuses these.
     encoding : str
         Encoding of CSV files that are not UTF-8, as Python names it, such as "cp1252".
+    header : bool
+        Whether the first line of files names the columns; without, they are called 1, 2 and so on.
     sheet : list of str
         The sheet of workbooks such as ``.xlsx`` that hold several; of more than one name the first that a workbook has.
     na_values : list of str or number, or dict of str to such a list
@@ -103,10 +101,9 @@ class DataSection(BaseModel):
     id: _Name = "auto"
     categorical: Names = []
     ordinal: dict[_Name, list[_Name]] = {}
-    log: Names = []
-    log1p: Names = []
-    decimal: Literal[".", ","] = "."
+    decimal: Literal["auto", ".", ","] = "auto"
     encoding: _Name = "utf-8"
+    header: bool = True
     sheet: Names = []
     na_values: NaValues = []
     dayfirst: bool | None = None
@@ -134,9 +131,8 @@ class DataSection(BaseModel):
     def table(self) -> TableOptions:
         """Options for reading the columns of tables."""
         kinds = (self.drop, self.id, self.categorical, self.ordinal)
-        logarithmic = (self.log, self.log1p)
-        own = (*kinds, self.decimal, self.lacking, self.encoding, self.na_values, *logarithmic, self.sheet)
-        return TableOptions(*own, dayfirst=self.dayfirst)
+        own = (*kinds, self.decimal, self.lacking, self.encoding, self.na_values, self.sheet)
+        return TableOptions(*own, dayfirst=self.dayfirst, header=self.header)
 
     @property
     def preparing(self) -> PreparingOptions:

@@ -17,7 +17,7 @@ _NAMED_OPTION = re.compile(r"(?<!data\.)\b(set )?(lacking|id|label|scaling|decim
 _VALUES_OPTION = re.compile(r"\bset na_values = (\{.*?\]\})")
 _LIST_OPTION = re.compile(r"\bseveral are a list: (\w+) = \['([^\]]*)'\]")
 _IN_OPTION = re.compile(
-    r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values|log or log1p|log|log1p)"
+    r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values)"
     r"(?=[,.; ]|$)"
 )
 
@@ -114,7 +114,9 @@ def in_shell(sentence: str) -> str:
     """Return a sentence with options of tables as the shell takes them, such as ``--set data.lacking=impute``."""
     said = _LIST_OPTION.sub(_as_list, _NAMED_OPTION.sub(_as_set, sentence))
     said = _VALUES_OPTION.sub(_as_values, said)
-    said = said.replace("set dayfirst = true or false", "give --set data.dayfirst=true or --set data.dayfirst=false")
+    said = said.replace(
+        "set dayfirst = true or false", "give --set data.dayfirst=true or --set data.dayfirst=false"
+    ).replace("set header = false", "give --set data.header=false")
     return _IN_OPTION.sub(lambda found: "in " + " or ".join(f"data.{name}" for name in found[1].split(" or ")), said)
 
 

@@ -3,7 +3,6 @@
 import time
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,8 +13,6 @@ from fedkin.core.table import Column, Table
 from fedkin.data.preparing.encoding.scaling import moments, table_columns
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.preparing.preparing_options import PreparingOptions
-from fedkin.data.preparing.schema.schema import SchemaColumn
-from fedkin.data.reading.tables import frame_to_table
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 
 
@@ -198,17 +195,3 @@ def test_a_column_that_is_mostly_empty_names_no_rows():
     found = prepare(federation(*tables))
     assert found.encoding.schema.id is None
     assert not any("names the rows" in note or "different in nearly every row" in note for note in found.notes)
-
-
-def test_dashes_alone_are_values_where_others_have_signs_and_else_empty():
-    signs = frame_to_table(pd.DataFrame({"test": ["+", "-"] * 10, "age": range(20)}), "It")
-    none = frame_to_table(pd.DataFrame({"test": ["-"] * 20, "age": range(20)}), "It")
-    found = prepare(federation(signs, none))
-    assert found.encoding.schema.columns[0] == SchemaColumn("test", "category", ("+", "-"))
-    assert not any("empty" in note for note in found.notes)
-    number_there = table(number("test", *range(20)), number("age", *range(20)))
-    assert names(prepare(federation(number_there, none))) == ["age"]
-    kept = prepare(federation(number_there, none), PreparingOptions(lacking="impute"))
-    assert float(kept.encoding.mean[0]) == 9.5
-    assert kept.notes[0].startswith("20 of 80 cells are empty ('test' 20)")
-    assert names(prepare(federation(none, none))) == ["age"]

@@ -25,7 +25,6 @@ PAIN = {"pain": ["no", "much"]}
         ({"label": "none"}, []),
         ({"drop": ["ward", "name"], "decimal": ","}, ['drop = ["ward"]']),
         ({"categorical": ["ward"], "ordinal": PAIN}, ['categorical = ["ward"]', 'ordinal = {pain = ["no", "much"]}']),
-        ({"log": ["age", "dose"], "log1p": "ward"}, ['log = ["age"]', 'log1p = ["ward"]']),
         ({"na_values": [-9, "?"]}, ['na_values = [-9, "?"]']),
         ({"na_values": {"age": [-9], "weight": [0]}}, ["na_values = {age = [-9]}"]),
         ({"na_values": {"weight": [0]}, "id": "age"}, []),
@@ -47,8 +46,8 @@ def test_what_a_file_says_itself_is_what_counts_there() -> None:
 
 def test_that_a_value_is_none_does_not_say_what_the_others_are() -> None:
     own = TableOptions(na_values={"age": [0]})
-    assert lines_lacking({"log": ["age"]}, TABLE, own, None, None) == ['log = ["age"]']
-    assert lines_lacking({"log": ["age"]}, TABLE, TableOptions(log1p="age"), None, None) == []
+    assert lines_lacking({"categorical": ["age"]}, TABLE, own, None, None) == ['categorical = ["age"]']
+    assert lines_lacking({"categorical": ["age"]}, TABLE, TableOptions(drop="age"), None, None) == []
 
 
 def test_labels_that_a_site_finds_by_their_name_are_none_if_the_experiment_says_so() -> None:

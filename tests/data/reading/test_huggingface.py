@@ -119,7 +119,8 @@ def test_integers_of_a_table_are_features_not_labels(tmp_path):
             {"a": [1.0, float("inf")]},
             None,
             {},
-            "Column 'a' of '{}' has 1 infinite values in 2 rows.",
+            "Column 'a' of '{}' has 1 infinite values in 2 rows; empty these cells, or set na_values = "
+            '{{a = ["inf", "-inf"]}}.',
         ),
         (
             {"a": [1, 2], "label": [0, None]},

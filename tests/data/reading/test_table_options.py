@@ -14,8 +14,6 @@ def test_lists_become_tuples_and_levels_texts():
     )
     assert options.named == {"a": "drop", "b": "categorical", "c": "ordinal"}
     assert TableOptions(id="n").named == {"n": "id"}
-    assert TableOptions(log="dose", log1p=["visits"]).named == {"dose": "log", "visits": "log1p"}
-    assert TableOptions(log="dose").log == ("dose",)
     assert TableOptions(drop="age", categorical="ward").named == {"age": "drop", "ward": "categorical"}
 
 
@@ -29,7 +27,7 @@ def test_lists_become_tuples_and_levels_texts():
             "na_values['a'] has {'b': 1}; it should have texts and numbers, such as 'unknown' or -9.",
         ),
         ({"id": 3}, "id is 3; it should be the name of a column, 'auto' or 'none'."),
-        ({"decimal": ";"}, "decimal is ';'; allowed: '.' and ','."),
+        ({"decimal": ";"}, "decimal is ';'; allowed: '.', ',' and 'auto'."),
         ({"encoding": "cp12"}, "encoding is 'cp12'; it should name one of text, such as 'utf-8' or 'cp1252'."),
         ({"encoding": "rot13"}, "encoding is 'rot13'; it should name one of text, such as 'utf-8' or 'cp1252'."),
         ({"encoding": None}, "encoding is None; it should name one of text, such as 'utf-8' or 'cp1252'."),
@@ -40,14 +38,7 @@ def test_lists_become_tuples_and_levels_texts():
             {"ordinal": {"a": ["x", "y"]}, "categorical": ["a"]},
             "Column 'a' is both in categorical and in ordinal; it can be in one.",
         ),
-        ({"log": 3}, "log is 3; it should be a list of names."),
-        ({"log": "a", "categorical": "a"}, "Column 'a' is both in categorical and in log; it can be in one."),
-        (
-            {"log1p": "a", "ordinal": {"a": ["x", "y"]}},
-            "Column 'a' is both in ordinal and in log1p; it can be in one.",
-        ),
-        ({"log": "ab", "log1p": ["ab"]}, "Column 'ab' is both in log and in log1p; it can be in one."),
-        ({"log": "a", "id": "a"}, "Column 'a' is both in log and the id; it can be one."),
+        ({"header": 3}, "header is 3; allowed: true and false."),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given, sentence):

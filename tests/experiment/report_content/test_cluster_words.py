@@ -210,19 +210,6 @@ def test_a_client_with_nearly_all_samples_has_nearly_all_of_every_cluster():
     assert "Nearly all samples of cluster 1 come from 0: where" in remarks(profile(counts=named, members=apart))[0]
 
 
-def test_of_logarithms_it_is_said_what_stands_for_a_mean():
-    kinds = ("log", "category", "boolean", "log", "log1p")
-    columns = tuple(SchemaColumn(own.name, kind, own.categories) for own, kind in zip(COLUMNS, kinds, strict=True))
-    said = remarks(profile(columns=columns))
-    assert said[:2] == [
-        "Means of columns 'age', 'noise' are geometric means, and ranges one standard deviation of the logarithms to "
-        "either side.",
-        "Means of column 'visit' are geometric means of 1 + x, less 1, and ranges one standard deviation of the "
-        "logarithms to either side.",
-    ]
-    assert not any("geometric" in text for text in remarks(profile()))
-
-
 def test_samples_that_others_may_have_hide_no_cluster_of_one_client():
     """Withheld samples, five here, may be in any cluster: of small ones they could be more than a twentieth."""
     members = {0: [53, 42, 0, 0, 0], 1: [50, 56, 0, 0, 0], 2: [0, 0, 65, 49, 31]}

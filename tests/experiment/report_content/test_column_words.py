@@ -1,11 +1,9 @@
-import math
-
 import pytest
 import torch
 
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema.schema import SchemaColumn
-from fedkin.experiment.report_content.column_words import _how_often, contrasted, described
+from fedkin.experiment.report_content.column_words import _how_often, described
 
 
 def test_words_of_shares_are_true():
@@ -50,30 +48,6 @@ def test_a_column_of_one_value_distinguishes_nothing_whatever_rounding_makes_of_
 
 def test_a_small_difference_between_large_values_is_one():
     assert numbers([1e9 - 1, 1e9 + 1] * 9, [1e9 + 9, 1e9 + 11] * 9).effect > 0.9
-
-
-def test_logarithms_are_shown_as_the_numbers_they_are_of():
-    low, high = [3.0, 4.0, 5.0] * 30, [6.0, 7.0, 8.0] * 30  # exp(4) is 55 and exp(7) is 1097
-    column = numbers(low, high, name="amount", kind="log")
-    assert column.cells == ["55 (24 to 120)", "1,100 (480 to 2,500)"]
-    assert column.values == pytest.approx([math.exp(4), math.exp(7)])
-    assert column.typical == ["55", "1,100"]
-    assert column.typical_values() == [55.0, 1100.0]
-    assert [phrase for _, phrase in column.phrases] == [
-        "low amount (geometric mean 55 against 240)", "high amount (geometric mean 1,100 against 240)",
-    ]  # fmt: skip
-    assert (column.effect, column.shifts) == (numbers(low, high).effect, numbers(low, high).shifts)
-
-
-def test_zeros_are_shown_beside_numbers_of_which_the_logarithm_is_taken_after_1_is_added():
-    column = numbers([0.0] * 30, [math.log1p(99.0), math.log1p(101.0)] * 15, name="visits", kind="log1p")
-    assert column.cells == ["0 (0 to 0)", "100.00 (99.00 to 101.0)"]
-    assert column.values == pytest.approx([0.0, 99.995], rel=1e-5)
-
-
-def test_two_clusters_are_contrasted_by_geometric_means():
-    (_, phrase), *_ = contrasted(profile([3.0, 5.0] * 9, [6.0, 8.0] * 9, name="amount", kind="log"))
-    assert phrase == "lower amount (geometric mean 55 against 1,100)"
 
 
 def numbers(*clusters, **options):

@@ -22,7 +22,6 @@ from fedkin.data.inputs.torch_datasets import read_loader, read_torch_dataset, r
 from fedkin.data.reading.dataset import LABEL_NAMES
 from fedkin.data.reading.huggingface import is_hub_dataset, is_transformed, read_rows
 from fedkin.data.reading.label_columns import label_of
-from fedkin.data.reading.python_forms import given_instead
 from fedkin.data.reading.tables import as_frame
 
 FORMS = (
@@ -91,7 +90,7 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
 
 def is_pair(value: Any, any_labels: bool = False) -> bool:
     """Return whether a value is a pair of samples and their labels; `any_labels` accepts anything as the labels."""
-    if not isinstance(value, list | tuple) or len(value) != 2 or given_instead(value) is not None:
+    if not isinstance(value, list | tuple) or len(value) != 2:
         return False
     first, second = value
     if not (is_form(first) or dimensions(first) > 1):
@@ -166,8 +165,6 @@ def _are_items(value: Any) -> bool:
 
 def _check_array(value: Any, where: str, label: str | None) -> None:
     """Check that a value is an array or a list of rows."""
-    if (instead := given_instead(value)) is not None:
-        raise FedkinError(f"{where} is {instead}.")
     several = isinstance(value, list | tuple) or hasattr(value, "__array__") or issparse(value)
     if not several or (isinstance(value, tuple) and len(value) > 2 and any(dimensions(one) > 1 for one in value)):
         got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"of type {type(value).__name__}"

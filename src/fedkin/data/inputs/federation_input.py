@@ -22,7 +22,6 @@ from fedkin.data.inputs.client_input import (
 )
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.dataset import NO_LABELS
-from fedkin.data.reading.python_forms import given_instead
 from fedkin.data.reading.tables import as_frame
 
 COLLECTIONS = (
@@ -213,7 +212,7 @@ def _named(clients: Mapping[Any, Any]) -> dict[str, Any]:
 def _is_row(value: Any) -> bool:
     """Return whether a value is a number or a list of numbers, rather than a client's data."""
     array_like = isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__")
-    another = is_form(value) or is_pair(value) or given_instead(value) is not None
+    another = is_form(value) or is_pair(value)
     return array_like and not another and dimensions(value) < 2
 
 

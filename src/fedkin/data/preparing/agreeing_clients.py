@@ -11,7 +11,6 @@ import torch
 
 from fedkin.core.errors import refuse
 from fedkin.core.table import Kind, Table
-from fedkin.data.preparing.agreeing_thousands import thousands_at_some
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, ColumnReport, reports_of, too_long
 from fedkin.data.preparing.schema.schema import disagreements, reports_by_name
 from fedkin.data.reading.client_files import load_clients
@@ -46,7 +45,7 @@ def check_kinds(sites: Sequence[Dataset], options: TableOptions = NO_OPTIONS) ->
     """
     tables = {site.name: site.table for site in sites if site.table is not None and len(site.table)}
     refuse([text for name, table in tables.items() for text in too_long(table, MIN_MEMBERS, name)])
-    refuse([*_percentages_at_some(tables), *thousands_at_some(tables)])
+    refuse(_percentages_at_some(tables))
     kinds: dict[str, set[Kind]] = {}
     for table in tables.values():
         for column in table.columns:

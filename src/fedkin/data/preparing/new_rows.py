@@ -15,7 +15,7 @@ from fedkin.data.preparing.encoding.encoding import OTHER, TableEncoding, aligne
 from fedkin.data.preparing.notes.column_notes import as_written, spelt_as
 from fedkin.data.preparing.schema.column_spellings import with_names
 from fedkin.data.preparing.schema.schema import SchemaColumn
-from fedkin.data.reading.values.text_values import as_known
+from fedkin.data.reading.cells import as_known
 
 _ROWS, _FAR, _VERY_FAR = 3, 4.0, 20.0
 """Standard deviations from the mean of the clients' rows: all of at least so many rows are farther than the first, or

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import MAX_NUMBER
-from fedkin.core.table import LOGARITHMS, Column, Kind, Table
+from fedkin.core.table import Column, Table
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparing.array_ranges import note_on_new_arrays
 from fedkin.data.preparing.encoding.encoding import TableEncoding
@@ -25,7 +25,6 @@ from fedkin.data.reading.client_files import read_file
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.image_ranges import as_in_fit
-from fedkin.data.reading.logarithms import on_their_scale
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
@@ -176,10 +175,10 @@ class Preparation:
             assert self.scaling is not None
             numbers = x if columns is None else plain_numbers(Table(tuple(columns), x.double()), where)
             return self.scaling.apply(numbers)
-        table = self._as_table(x, where) if columns is None else Table(tuple(columns), x.double())
+        table = self._as_table(x) if columns is None else Table(tuple(columns), x.double())
         return self.encoding.apply(table, where, donors, self.centres)
 
-    def _as_table(self, x: Tensor, where: str) -> Table:
+    def _as_table(self, x: Tensor) -> Table:
         """Return the table that an array without names is, after checking that numbers alone will do."""
         assert self.encoding is not None
         known = self.encoding.schema.columns
@@ -188,9 +187,7 @@ class Preparation:
                 f"The samples have shape {tuple(x.shape)} and no names of columns, but the model was made for the "
                 f"columns {', '.join(column.name for column in known[:10])}; give a DataFrame or a file with these."
             )
-        kinds: list[Kind] = ["number" if column.kind in LOGARITHMS else column.kind for column in known]
-        columns = [Column(own.name, kind, own.categories) for own, kind in zip(known, kinds, strict=True)]
-        return on_their_scale(Table(tuple(columns), x.double()), self.reading, where)
+        return Table(tuple(Column(own.name, own.kind, own.categories) for own in known), x.double())
 
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""

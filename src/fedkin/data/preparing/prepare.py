@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
 from fedkin.core.errors import RefusalError, listing, refuse
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, objection, one_of
-from fedkin.core.table import LOGARITHMS, MAX_CATEGORIES, Kind
+from fedkin.core.table import MAX_CATEGORIES
 from fedkin.data.preparing.array_ranges import notes_on_arrays
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding.client_sums import sums_of_columns
@@ -258,7 +258,6 @@ def _notes_on_kept(
     at = [place for place, column in enumerate(columns) if column.kind in ("number", "date")]
     names = [columns[place].name for place in at]
     numbers, dates = ([column.name for column in columns if column.kind == kind] for kind in ("number", "date"))
-    logs: dict[str, Kind] = {column.name: column.kind for column in columns if column.kind in LOGARITHMS}
     places = {name: place for place, name in enumerate(agreed)}
     own = {client: found[[places[name] for name in names]] for client, found in squares.items()}
     return [
@@ -268,7 +267,6 @@ def _notes_on_kept(
         *note_on_persons(column.name for column in columns if column.kind == "category"),
         *note_on_coded_numbers(numbers, replies),
         *notes_on_ranges(names, replies, dates, sums.mean[at], own),
-        *notes_on_ranges([*logs], replies, logs=logs),
         *notes_on_codes(names, sums.mean[at], replies, own),
         *notes_on_other_scales(numbers, replies),
     ]

@@ -20,7 +20,6 @@ from fedkin.core.table import Table
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels, usual_label
 from fedkin.data.reading.disk_store import is_on_disk
 from fedkin.data.reading.label_columns import label_of
-from fedkin.data.reading.python_forms import given_instead
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.reading.tables import LARGEST, as_frame, frame_to_dataset, frame_to_table
 
@@ -218,8 +217,6 @@ def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
             raise FedkinError(f"{where} is a tensor of {form}; give its numbers as a dense one.") from error
     if issparse(value):
         raise FedkinError(f"{where} is a sparse matrix; give it as an array, by its method toarray().")
-    if (instead := given_instead(value)) is not None:
-        raise FedkinError(f"{where} is {instead}.")
     if isinstance(value, Iterator | Mapping | Set | str | bytes) or value is None:
         what = type(value).__name__
         raise FedkinError(f"{where} is of type {what}; give its samples as an array, a list of rows or a DataFrame.")

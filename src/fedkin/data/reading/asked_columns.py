@@ -12,11 +12,10 @@ from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.reading.table_options import TableOptions
 
 COLUMN_KEYS = (
-    "label", "drop", "id", "categorical", "ordinal", "log", "log1p", "decimal", "encoding", "sheet", "na_values",
-    "dayfirst",
+    "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "header", "sheet", "na_values", "dayfirst",
 )  # fmt: skip
 """Keys of an experiment's ``[data]`` that a site's own file has, too, and that describe its columns."""
-_NAMED = ("drop", "categorical", "ordinal", "log", "log1p", "na_values")
+_NAMED = ("drop", "categorical", "ordinal", "na_values")
 """Those among them that name columns, of which a site must not be ignorant."""
 
 
@@ -39,8 +38,8 @@ def lines_lacking(
         lines.append(f"label = {toml_text(NO_LABELS)}")
     elif label in table.names:
         lines.append(f"label = {toml_text(label)}" if named is None else f"drop = {toml_text([label])}")
-    known = {*options.drop, options.id, *options.categorical, *options.ordinal, *options.logarithmic}
-    for key in ("drop", "categorical", "log", "log1p"):
+    known = {*options.drop, options.id, *options.categorical, *options.ordinal}
+    for key in ("drop", "categorical"):
         if unknown := [name for name in getattr(wanted, key) if name in names - known]:
             lines.append(f"{key} = {toml_text(unknown)}")
     if levels := {name: own for name, own in wanted.ordinal.items() if name in names - known}:

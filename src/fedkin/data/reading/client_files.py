@@ -17,7 +17,6 @@ from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB, expanded, missing
 from fedkin.data.reading.huggingface import decode_images
 from fedkin.data.reading.image_ranges import mixed_images
-from fedkin.data.reading.label_codes import with_one_code
 from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
@@ -28,26 +27,18 @@ READERS = {".npz": read_npz, **dict.fromkeys((".csv", ".tsv", ".parquet", *WORKB
 """Functions that read a file, by its suffix."""
 
 SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
-UNREAD_TABLES = (".txt", ".dat", ".dta", ".sav", ".feather", ".numbers")
-_SURE_CLIENTS = (".dta", ".sav", ".feather", ".numbers", ".csv.zip", ".tsv.zip")
-"""Ends of the names of tables that hardly lie beside clients' files for another purpose."""
-OTHER_TABLES = (*UNREAD_TABLES, ".json", ".jsonl", ".gz", ".zip")
+OTHER_TABLES = (
+    ".txt", ".dat", ".data", ".dta", ".sav", ".feather", ".numbers", ".xlsb", ".json", ".jsonl", ".gz", ".zip"
+)  # fmt: skip
 """Ends of the names of files that could be tables, in formats that are not read."""
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _ADVICE = {
-    (".txt", ".data", ".dat"): "; if its first line names its columns, call it .csv",
-    (".numbers",): "; save its sheet as .xlsx or .csv",
+    (".txt", ".data", ".dat"): "; call it .csv, if it is text",
+    (".numbers", ".xlsb"): "; save its sheet as .xlsx or .csv",
     (".npy",): "; save it as .npz, with an array x, and labels y",
     (".gz", ".zip", ".bz2", ".xz"): "; unpack it",
-    (
-        ".json",
-        ".jsonl",
-        ".feather",
-        ".dta",
-        ".sav",
-        ".sas7bdat",
-    ): "; read it with pandas, and give its DataFrame or save it as .parquet",
 }
+_WITH_PANDAS = "; read it with pandas, and give its DataFrame or save it as .parquet"
 """What to do with a table of a kind that is not read, by its suffix."""
 
 
@@ -105,7 +96,6 @@ def load_clients(
         raise ClientsError(_with_advice(said_once(fractions_once(problems)), clients, label), read)
     if label is None and (features := no_labels_after_all(clients)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
-    clients = with_one_code(clients)
     classes = in_order(name for client in clients for name in client.classes)
     return [client.with_classes(classes) for client in clients]
 
@@ -171,14 +161,8 @@ def _files_in(source: str) -> list[Path]:
         return [folder / name for name in folders]
     if not paths:
         raise FedkinError(
-            f"'{source}' has no {', '.join(READERS)} files; one per client is needed{held_instead(folder)}."
-        )
-    if unread := [name for name in ignored_in(folder) if name.lower().endswith(_SURE_CLIENTS)]:
-        files, them = ("a table", "it") if len(unread) == 1 else ("tables", "them")
-        ways = dict.fromkeys(_advice(Path(name).suffix) for name in unread)
-        raise FedkinError(
-            f"'{source}' also has {listing(unread, 3)}, {files} in a format that fedkin does not read{''.join(ways)}, "
-            f"or move {them} elsewhere if {'it is' if them == 'it' else 'they are'} no client's."
+            f"'{source}' has no {', '.join(READERS)} files; one per client is needed, and it "
+            f"{f'holds only {listing(sorted(shown_in(folder)), 3)}' if shown_in(folder) else 'is empty'}."
         )
     return paths
 
@@ -206,33 +190,19 @@ def _read_images(folder: Path) -> Dataset:
     return Dataset(folder.name, decode_images(files, f"'{folder}'"), None, [])
 
 
-def held_instead(folder: Path) -> str:
-    """Return what a folder without data files holds instead, as the end of an error message."""
-    there = sorted(shown_in(folder))
-    return f", and it holds only {listing(there, 3)}" if there else ", and it is empty"
-
-
 def ignored_in(source: object) -> list[str]:
-    """Return files in a folder of clients' files that could hold a client's data but have an unsupported format."""
-    if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
-        return []
-    names = shown_in(folder)
-    folders = [name for name in names if ending_of(name) in READERS and not (folder / name).is_file()]
-    others = [name for name in names if name.lower().endswith(OTHER_TABLES) and ending_of(name) not in READERS]
-    return sorted([*folders, *others])
+    """Return what in a folder of clients' files could hold a client's data and is not read.
 
-
-def folders_of_tables(source: object) -> list[str]:
-    """Return the subfolders of a folder of clients' files that hold such files themselves, and are not read.
-
-    Runs and what belongs to a site, which have a TOML file, are none.
+    That is files in an unsupported format, and subfolders with files; runs and what belongs to a site, which have a
+    TOML file, are none.
     """
     if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
         return []
     found = []
     for name in sorted(shown_in(folder)):
-        own = {ending_of(one) for one in shown_in(folder / name)} if (folder / name).is_dir() else set()
-        if own & READERS.keys() and ".toml" not in own:
+        inside = {ending_of(one) for one in shown_in(folder / name)} if (folder / name).is_dir() else set()
+        is_other = (folder / name).is_dir() if ending_of(name) in READERS else name.lower().endswith(OTHER_TABLES)
+        if is_other or (inside & READERS.keys() and ".toml" not in inside):
             found.append(name)
     return found
 
@@ -246,8 +216,10 @@ def not_read(source: str, more: str = "") -> FedkinError:
 
 
 def _advice(suffix: str) -> str:
-    """Return what to do with a table in a format that is not read, as the end of a sentence."""
-    return next((way for suffixes, way in _ADVICE.items() if suffix.lower() in suffixes), "")
+    """Return what to do with a file in a format that is not read, as the end of a sentence."""
+    is_table = suffix.lower() in (".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat")
+    known = (way for suffixes, way in _ADVICE.items() if suffix.lower() in suffixes)
+    return next(known, _WITH_PANDAS if is_table else "")
 
 
 def holds_clients(source: str) -> list[str]:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, refuse
 from fedkin.core.table import Column, Table
-from fedkin.data.reading.columns import ALONE
 from fedkin.data.reading.dataset import in_order
 
 
@@ -29,8 +28,6 @@ def united(tables: Sequence[Table], where: Sequence[str]) -> list[Table]:
             else:
                 own.append((table.columns[table.names.index(column.name)], table.of(column.name), place))
         filled = [(one, place) for one, values, place in own if not values.isnan().all()] or [(column, where[0])]
-        if len({one.kind for one, _ in filled}) > 1:  # dashes alone are empty cells then
-            filled = [each for each in filled if each[0].categories != ALONE]
         kinds = {one.kind for one, _ in filled}
         if len(kinds) > 1:
             found = " and ".join(f"{one.kind} in {place}" for one, place in filled)
@@ -55,8 +52,6 @@ def _recoded(table: Table, column: Column) -> Tensor:
     own, values = table.columns[table.names.index(column.name)], table.of(column.name)
     if own.categories == column.categories or column.kind == "boolean" or not own.is_coded:
         return values
-    if own.categories == ALONE and column.kind != "category":
-        return torch.full_like(values, torch.nan)
     unknown = [name for name in own.categories if name not in column.categories]
     if unknown:
         raise FedkinError(f"Column '{column.name}' holds '{unknown[0]}' in one place, which others do not know.")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
-from fedkin.data.reading.values.text_values import composed
+from fedkin.data.reading.cells import composed
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""
@@ -62,8 +62,6 @@ class Dataset:
         Columns of the source that were dropped by name.
     label : str or None
         The column of a table that was taken for its labels.
-    written : tuple of str
-        The labels as they were written, where others are taken for them, as yes for 1.
     na_values : frozenset of (str, str or float)
         Values named for empty cells that some cell held, each with its column, or "" if it was named for all.
     """
@@ -76,7 +74,6 @@ class Dataset:
     clusters: tuple[Tensor, list[str]] | None = None
     left_out: tuple[str, ...] = ()
     label: str | None = None
-    written: tuple[str, ...] = ()
     na_values: frozenset[tuple[str, str | float]] = frozenset()
 
     def __len__(self) -> int:

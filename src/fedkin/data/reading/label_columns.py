@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
-from fedkin.data.reading.columns import read_column, read_number
+from fedkin.data.reading.cells import MISSING, AmbiguousError, as_numbers, composed
+from fedkin.data.reading.columns import read_column
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, usual_label
-from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import TableOptions
 
 if TYPE_CHECKING:
@@ -23,36 +24,49 @@ _ONCE_OR_TWICE = 3
 """Fewer rows to each of many numbers than this are too few for classes."""
 
 
-def label_of(
-    frame: pd.DataFrame, label: str | None, features: Collection[str | None] = (), decimal: str = "."
-) -> str | None:
+def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | None] = ()) -> str | None:
     """Return the column of a DataFrame's labels: `label`; without it the first of a usual name that can hold labels.
 
-    ``None`` if there is none such, or `label` is "none". `features` are none, and `decimal` stands in numbers in text.
+    ``None`` if there is none such, or `label` is "none". `features` are none.
     """
     if label is not None:
         return None if label == NO_LABELS else label
-    names = [name for name in map(str, frame.columns) if name not in features]
+    columns = [str(name) for name in frame.columns]
+    names = [name for name in columns if name not in features]
     while (found := usual_label(names)) is not None:
-        if names.count(found) > 1 or _can_be_labels(frame.iloc[:, list(map(str, frame.columns)).index(found)], decimal):
+        if names.count(found) > 1 or _can_be_labels(frame.iloc[:, columns.index(found)]):
             return found
         names.remove(found)
     return None
 
 
-def _can_be_labels(cells: pd.Series, decimal: str) -> bool:
+def _can_be_labels(cells: pd.Series) -> bool:
     """Return whether a column holds neither fractions nor dates, which are no classes."""
     try:
-        column, values = read_column(cells, "", "", TableOptions(decimal=decimal))
-    except DecimalCommaError:
+        column, values = read_column(cells, "", "", TableOptions(dayfirst=True))
+    except AmbiguousError:
         return False
     except FedkinError:  # of cells that are unlike the others, which may still be classes
         return True
     if column.kind == "number":
-        column, values = read_number("", values)
-        filled = values[np.isfinite(values)]
-        return column.kind == "number" and not (filled % 1).any()
+        return not (values[np.isfinite(values)] % 1).any() and not column.percent
     return column.kind != "date"
+
+
+def label_cells(cells: pd.Series) -> npt.NDArray[Any]:
+    """Return the labels in a column: texts that are numbers as such, and ``None`` for empty cells."""
+    if cells.dtype.kind in "biufmM" or not all(isinstance(cell, str) for cell in cells.dropna()):
+        return np.asarray(cells.to_numpy())
+    texts = cells.astype(object).where(cells.notna(), "").map(lambda cell: composed(cell).strip())
+    texts = texts.where(~texts.str.lower().isin(MISSING), None).astype(object)
+    try:
+        numbers = as_numbers(texts.dropna().unique())
+    except AmbiguousError:
+        numbers = None
+    if numbers is None:
+        return np.asarray(texts.where(texts.notna(), None).to_numpy(dtype=object))
+    known = dict(zip(texts.dropna().unique(), numbers, strict=True))
+    return np.array([known.get(text, np.nan) for text in texts], dtype=np.float64)
 
 
 def too_many_labels(classes: int, rows: int) -> bool:

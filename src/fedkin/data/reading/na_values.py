@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from fedkin.core.errors import listing
 from fedkin.core.options import toml_text
-from fedkin.data.reading.columns import MISSING
+from fedkin.data.reading.cells import MISSING, NONE, composed
 from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.table_options import NONE, TableOptions
-from fedkin.data.reading.values.text_values import composed
+from fedkin.data.reading.table_options import TableOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +33,7 @@ def without_na_values(frame: pd.DataFrame, options: TableOptions) -> pd.DataFram
         return frame
     frame = frame.copy()
     for at, given in wanted.items():
-        frame.isetitem(at, _emptied(frame.iloc[:, at], given, options.decimal))
+        frame.isetitem(at, _emptied(frame.iloc[:, at], given))
     return frame
 
 
@@ -46,12 +45,12 @@ def values_of_other_columns(frame: pd.DataFrame, where: str, options: TableOptio
     """
     problems = []
     for value in options.na_values_of.get("", ()):
-        if (number := _cell_number(value, ".")) is None:
+        if (number := _cell_number(value)) is None:
             continue
         codes, values = [], {}
         for at, name in enumerate(frame.columns):
             counts = frame.iloc[:, at].value_counts()
-            numbers = np.array([_cell_number(cell, options.decimal) for cell in counts.index], np.float64)
+            numbers = np.array([_cell_number(cell) for cell in counts.index], np.float64)
             cells = int(counts.to_numpy()[numbers == number].sum())
             others = np.unique(numbers[np.isfinite(numbers) & (numbers != number)])
             if cells and len(others):
@@ -75,10 +74,10 @@ def _is_code(number: float, others: NDArray[np.float64]) -> bool:
     return number < 0 <= others[0] or not others[0] - step <= number <= others[-1] + step
 
 
-def _emptied(cells: pd.Series, given: Sequence[str | float], decimal: str) -> pd.Series:
+def _emptied(cells: pd.Series, given: Sequence[str | float]) -> pd.Series:
     from pandas import CategoricalDtype
 
-    gone = _equal(cells.dropna().unique(), given, decimal)
+    gone = _equal(cells.dropna().unique(), given)
     if isinstance(cells.dtype, CategoricalDtype):
         return cells.cat.remove_categories(gone)
     return cells.mask(cells.isin(gone)) if gone else cells
@@ -89,21 +88,21 @@ def _cell_text(value: Any) -> str:
     return text.removesuffix(" 00:00:00")  # of a date
 
 
-def _cell_number(value: Any, decimal: str) -> float | None:
+def _cell_number(value: Any) -> float | None:
     """Return a cell's number; ``None`` if it is none, as truth values are."""
     if isinstance(value, bool | np.bool_):
         return None
     try:
-        return float(value.replace(decimal, ".") if isinstance(value, str) else value)
+        return float(value.replace(",", ".") if isinstance(value, str) else value)
     except (TypeError, ValueError):
         return None
 
 
-def _equal(distinct: Iterable[Any], given: Sequence[str | float], decimal: str) -> list[Any]:
+def _equal(distinct: Iterable[Any], given: Sequence[str | float]) -> list[Any]:
     """Return the distinct values of cells that are one of those `given`."""
-    numbers = {number for value in given if (number := _cell_number(value, ".")) is not None}
+    numbers = {number for value in given if (number := _cell_number(value)) is not None}
     texts = {_cell_text(value) for value in given}
-    return [value for value in distinct if _cell_text(value) in texts or _cell_number(value, decimal) in numbers]
+    return [value for value in distinct if _cell_text(value) in texts or _cell_number(value) in numbers]
 
 
 def na_values_in(frame: pd.DataFrame, options: TableOptions) -> frozenset[tuple[str, str | float]]:
@@ -116,7 +115,7 @@ def na_values_in(frame: pd.DataFrame, options: TableOptions) -> frozenset[tuple[
         sought = {(column, value) for column in ("", composed(name)) for value in options.na_values_of.get(column, ())}
         if sought := sought - held:
             distinct = frame.iloc[:, at].dropna().unique()
-            held |= {one for one in sought if _equal(distinct, [one[1]], options.decimal)}
+            held |= {one for one in sought if _equal(distinct, [one[1]])}
     return frozenset(held)
 
 

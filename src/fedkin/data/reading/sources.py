@@ -13,12 +13,10 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.files import ending_of
 from fedkin.core.table import Table
-from fedkin.data.reading.client_files import OTHER_TABLES, READERS, holds_clients, not_read, read_file
+from fedkin.data.reading.client_files import READERS, holds_clients, not_read, read_file
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB, below_fedkin_data, expanded, missing
-from fedkin.data.reading.folders_without_clients import only_folders_of_tables, only_other_tables
 from fedkin.data.reading.huggingface import read_huggingface
-from fedkin.data.reading.logarithms import on_their_scale
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
@@ -98,8 +96,6 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         return _read_kept(str(below_fedkin_data(name) or name), source, label, split, cluster, options)
     path = expanded(source)
     if path.is_dir():
-        if (sentence := only_other_tables(path) or only_folders_of_tables(source)) is not None:
-            raise FedkinError(sentence)
         try:
             return _read_kept(str(path), source, label, split, cluster, options)
         except TableError:
@@ -109,8 +105,6 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
                 raise FedkinError(
                     f"'{source}' holds no files; one ({', '.join(READERS)}) per client is needed."
                 ) from error
-            if (sentence := only_other_tables(path, OTHER_TABLES)) is not None:
-                raise FedkinError(sentence) from error
             raise type(error)(f"{error}{_of_clients(source)}") from error
     if ending_of(path) in READERS:
         _only_train(source, split)
@@ -143,7 +137,6 @@ def _table(name: str, x: Any, y: Any, classes: list[str], features: list[str], o
     dropped = [feature for feature in features if feature in options.drop]
     kept = [at for at, feature in enumerate(features) if feature not in dropped]
     table = replace(Table.of_numbers(_float(x)[:, kept], [features[at] for at in kept]), id=options.id)
-    table = on_their_scale(table, options, f"'{name}'")
     return Dataset(name, table.values, torch.from_numpy(y).long(), classes, table, left_out=tuple(dropped))
 
 

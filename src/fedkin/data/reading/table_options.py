@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any, Literal
 
 from fedkin.core.errors import FedkinError, unknown_name
 
 AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""
-
-NONE = "None"
-"""Word of an empty cell that is a level beside a few others of a category, as in None, Mild, Severe."""
 
 NA_VALUES = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
 """What `TableOptions.na_values` may be, for sentences; written as TOML."""
@@ -25,18 +21,17 @@ class TableOptions:
 
     Columns to `drop` are left out, also as labels. `id` names rows, and stays in the table; "auto" has it recognised,
     and "none" says that there is none. Values of `categorical` columns are names, also where they look like numbers or
-    dates; `ordinal` has by column its levels in order, from the lowest. Of `log` columns, which hold numbers above 0,
-    logarithms are taken, and of `log1p` columns, which may hold 0, those of 1 + x. `decimal` stands before the decimals
-    of numbers in text, and `encoding` is that of CSV files that are not UTF-8, by a name that Python knows, such as
-    "cp1252". Of a workbook the first of the names in `sheet` that it has is read, by default its only sheet. `lacking`
-    is whether columns that some clients lack are left out or imputed, so whether they have to agree.
+    dates; `ordinal` has by column its levels in order, from the lowest. `decimal` stands before the decimals of numbers
+    in text where they can be read in two ways, as 1.234; "auto" refuses such columns. `encoding` is that of CSV files
+    that are not UTF-8, by a name that Python knows, such as "cp1252", and `header` is whether their first line names
+    the columns. Of a workbook the first of the names in `sheet` that it has is read, by default its only sheet.
+    `lacking` is whether columns that some clients lack are left out or imputed, so whether they have to agree.
     `dayfirst` is whether the day is before the month in dates such as 03/04/2024 where no date of the column shows it.
     `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
     which "" stands for all columns.
 
-    In `signed` columns "-" is a value though none may be "+", in `nones` "None" is, `numbers` hold such, `truths` truth
-    values by the clients' words for false and true, and `features` are no labels whatever they are called, as the
-    clients' schema knows of new rows.
+    As the clients' schema knows of new rows, `features` are no labels whatever they are called, and `levels` has by
+    column the clients' categories and words for false and true, which are values whatever they are.
 
     Raises FedkinError if a value is of another type.
     """
@@ -45,29 +40,27 @@ class TableOptions:
     id: str = AUTO
     categorical: str | Sequence[str] = ()
     ordinal: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    decimal: str = "."
+    decimal: str = AUTO
     lacking: Literal["drop", "impute"] = "drop"
     encoding: str = "utf-8"
     na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
-    log: str | Sequence[str] = ()
-    log1p: str | Sequence[str] = ()
     sheet: str | Sequence[str] = ()
     dayfirst: bool | None = None
-    signed: Sequence[str] = ()
-    nones: Sequence[str] = ()
+    header: bool = True
     features: Sequence[str] = ()
-    numbers: Sequence[str] = ()
-    truths: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for option in ("drop", "categorical", "log", "log1p", "sheet"):
+        for option in ("drop", "categorical", "sheet"):
             given = getattr(self, option)
             object.__setattr__(self, option, (given,) if isinstance(given, str) else _names(given, option))
         object.__setattr__(self, "id", NO_ID if self.id is None else self.id)
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
-        if self.decimal not in (".", ","):
-            raise FedkinError(f"decimal is {self.decimal!r}; allowed: '.' and ','.")
+        if self.decimal not in (AUTO, ".", ","):
+            raise FedkinError(f"decimal is {self.decimal!r}; allowed: '.', ',' and 'auto'.")
+        if not isinstance(self.header, bool):
+            raise FedkinError(f"header is {self.header!r}; allowed: true and false.")
         if not isinstance(self.dayfirst, bool | None):
             raise FedkinError(f"dayfirst is {self.dayfirst!r}; allowed: true and false.")
         if not _is_encoding(self.encoding):
@@ -83,34 +76,21 @@ class TableOptions:
         object.__setattr__(self, "ordinal", levels)
         every = self.na_values if isinstance(self.na_values, Mapping) else {"": self.na_values}
         object.__setattr__(self, "na_values", {str(name): _values(given, name) for name, given in every.items()})
-        for one, other in combinations(("categorical", "ordinal", "log", "log1p"), 2):
-            if both := sorted(set(getattr(self, one)) & set(getattr(self, other))):
-                raise FedkinError(f"Column '{both[0]}' is both in {one} and in {other}; it can be in one.")
-        if self.id in self.logarithmic:
-            raise FedkinError(f"Column '{self.id}' is both in {self.logarithmic[self.id]} and the id; it can be one.")
+        if both := sorted(set(self.categorical) & set(self.ordinal)):
+            raise FedkinError(f"Column '{both[0]}' is both in categorical and in ordinal; it can be in one.")
 
     @property
     def named(self) -> dict[str, str]:
         """Return every column that an option names, with the option's name."""
         named = dict.fromkeys(self.drop, "drop") | dict.fromkeys(self.categorical, "categorical")
-        named |= dict.fromkeys(self.ordinal, "ordinal") | self.logarithmic
+        named |= dict.fromkeys(self.ordinal, "ordinal")
         named |= dict.fromkeys(filter(None, self.na_values_of), "na_values")
         return named if self.id in (AUTO, NO_ID) else named | {self.id: "id"}
 
     @property
-    def logarithmic(self) -> dict[str, Literal["log", "log1p"]]:
-        """Return every column of which logarithms are taken, with the kind of these."""
-        found: dict[str, Literal["log", "log1p"]] = {}
-        return found | dict.fromkeys(self.log, "log") | dict.fromkeys(self.log1p, "log1p")
-
-    @property
     def no_labels(self) -> tuple[str, ...]:
         """Return the columns that are not taken for labels, whatever they are called."""
-        return (*self.drop, *self.logarithmic, *self.features)
-
-    def kept(self, column: str) -> tuple[str, ...]:
-        """Return words that are values of a column though they stand for an empty cell elsewhere."""
-        return (*self.ordinal.get(column, ()), *([NONE] if column in self.nones else []))
+        return (*self.drop, *self.features)
 
     def na_of(self, column: str) -> tuple[str | float, ...]:
         """Return the values that stand for an empty cell of a column."""
@@ -127,6 +107,7 @@ class TableOptions:
         """Return the options that new rows of the same source are read by, as plain values: all but columns' kinds."""
         na_values = {name: list(values) for name, values in self.na_values_of.items() if values}
         how: dict[str, Any] = {"decimal": self.decimal, "encoding": self.encoding, "sheet": list(self.sheet)}
+        how |= {} if self.header else {"header": False}
         how |= {} if self.dayfirst is None else {"dayfirst": self.dayfirst}
         return how | {"na_values": na_values}
 

@@ -19,16 +19,14 @@ from fedkin.core.files import check_room, ending_of
 from fedkin.core.options import toml_text
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
-from fedkin.data.reading.columns import read_column, read_number
-from fedkin.data.reading.csv.csv_files import read_csv
-from fedkin.data.reading.csv.csv_points import with_points
+from fedkin.data.reading.cells import EXACT, POINT, AmbiguousError, as_plain_numbers, composed, decimal_in
+from fedkin.data.reading.columns import distinct_texts, read_column
+from fedkin.data.reading.csv_files import SEPARATORS, check_columns, read_csv
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, LackingLabelsError, encode_labels
-from fedkin.data.reading.label_columns import label_of
-from fedkin.data.reading.logarithms import logarithms
+from fedkin.data.reading.label_columns import label_cells, label_of
 from fedkin.data.reading.na_values import na_values_in, values_of_other_columns, without_na_values
-from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
+from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
-from fedkin.data.reading.values.text_values import composed
 from fedkin.data.reading.workbook import WORKBOOKS, read_sheet
 
 if TYPE_CHECKING:
@@ -52,15 +50,13 @@ def read_table(
     column.
     """
     where = f"'{path}'"
-    if (ending := ending_of(path)) != ".parquet":
-        sheet = read_sheet(path, where, options.sheet, options.decimal) if ending in WORKBOOKS else None
-        frame = read_csv(path, where, options.decimal, options.encoding, options.kept, options.categorical, sheet)
-        options = replace(options, decimal=frame.attrs["decimal"])
-        if options.decimal == ",":
-            frame = with_points(frame, where, {label, cluster, options.id, *options.named})
-    else:
+    if (ending := ending_of(path)) == ".parquet":
         frame = _read_parquet(path, where)
-    taken = label_of(frame, label, {cluster, *options.no_labels}, options.decimal)
+    elif ending in WORKBOOKS:
+        frame = read_sheet(path, where, options.sheet, options.header)
+    else:
+        frame = read_csv(path, where, options.encoding, options.header)
+    taken = label_of(frame, label, {cluster, *options.no_labels})
     return frame_to_dataset(frame, path.name, where, taken, cluster, options, label is None)
 
 
@@ -83,18 +79,18 @@ def frame_to_dataset(
     label = None if label == NO_LABELS else label
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
     dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))
-    frame = frame.drop(columns=dropped)
+    frame = frame.drop(columns=dropped) if dropped else frame
     coded, wanted = {}, [column for column in (label, cluster) if column is not None]
     problems = [str(no_column(where, column, frame.columns)) for column in wanted if column not in frame.columns]
     named = dict.fromkeys(column for column in wanted if list(frame.columns).count(column) == 1)
     for column in named:
         try:
-            coded[column] = encode_labels(frame[column].to_numpy(), f"Column '{column}' of {where}")
+            coded[column] = encode_labels(label_cells(frame[column]), f"Column '{column}' of {where}")
         except LackingLabelsError as error:
             problems.append(error.if_found if found and column == label else str(error))
         except FedkinError as error:
             problems.append(str(error))
-    rest = frame.drop(columns=list(named))
+    rest = frame.drop(columns=list(named)) if named else frame
     table = frame_to_table(rest, where, options, problems, tuple(dropped))
     y, classes = coded[label] if label is not None else (None, [])
     clusters = None if cluster is None else coded[cluster]
@@ -121,29 +117,25 @@ def frame_to_table(
     frame = without_na_values(frame, options)
     names = [composed(name) for name in frame.columns]
     rows = len(frame)
+    check_columns(len(names), where)
     if nameless := [at for at, name in enumerate(names) if name.strip() in _NAMELESS]:
         raise all_problems([*found, *(f"Column {at + 1} of {mid_sentence(where)} has no name." for at in nameless)])
     twice = [name for name, count in Counter(names).items() if count > 1]
-    found += [f"{where} has more than one column '{name}'; each needs a name of its own." for name in twice]
-    frame = frame.iloc[:, [at for at, name in enumerate(names) if name not in twice]]
+    found += [
+        f"{where} has more than one column '{name}'; each needs a name of its own, so rename all but one."
+        for name in twice
+    ]
+    if twice:
+        frame = frame.iloc[:, [at for at, name in enumerate(names) if name not in twice]]
+    if len(names) == 1 and (sign := next((sign for sign in SEPARATORS if sign in names[0]), None)):
+        found.append(f"{where} has one column alone, '{names[0]}'; read the file with sep={sign!r}.")
     if rows == 0 or not names:
         found.append(f"{where} is empty ({rows} rows, {len(names)} columns of features).")
         raise TableError(
             found, ReadSoFar(Table((), torch.zeros(0, 0, dtype=torch.float64)), frozenset(names), left_out)
         )
     columns, values, unread = _read(frame, where, options, found)
-    for at in np.flatnonzero(np.isinf(values).any(0)).tolist():
-        infinite = int(np.isinf(values[:, at]).sum())
-        found.append(f"{_column(columns[at], where)} has {infinite} infinite values in {rows} rows.")
-    for at, largest in _beyond_sums(values):
-        large = abs(largest) > 1
-        size = f"numbers such as {largest!r}, too large" if large else f"no number above {largest:.0e}, too small"
-        form = toml_text({columns[at].name: [largest]})
-        missing = f"if that stands for a missing value, set na_values = {form}; else " if large else ""
-        found.append(
-            f"{_column(columns[at], where)} has {size} to add up; {missing}write them in another unit, or name "
-            "the column in categorical, if they are codes, or in drop."
-        )
+    found += _too_large(columns, values, where)
     if unread:
         kept = [at for at, column in enumerate(columns) if column.name not in unread]
         columns, values = [columns[at] for at in kept], values[:, kept]
@@ -153,95 +145,113 @@ def frame_to_table(
     return table
 
 
-def _column(column: Column, where: str) -> str:
-    return f"Column '{column.name}' of {mid_sentence(where)}"
-
-
 def _read(
     frame: pd.DataFrame, where: str, options: TableOptions, found: list[str]
 ) -> tuple[list[Column], npt.NDArray[np.float64], list[str]]:
-    """Return a DataFrame's columns, their values, and names of unreadable ones, whose problems are added to `found`."""
+    """Return a DataFrame's columns, their values, and names of unreadable ones, whose problems are added to `found`.
+
+    Where a column's numbers are all such as 1.234, the sign of decimals is that of the other columns; in a file whose
+    cells are separated by commas points stand before decimals.
+    """
     values = np.empty(frame.shape)
     columns = [Column(composed(name)) for name in frame.columns]
     plain = _plain_numbers(frame, options)
     values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
-    unread, commas = [], {}
+    unread: list[str] = []
+    special = {*options.categorical, *options.ordinal}
+    texts = frame.fillna("").to_numpy(dtype=object).T if "separator" in frame.attrs else ()  # of a CSV file
     for at in np.flatnonzero(~plain).tolist():
-        name = columns[at].name
+        is_text = len(texts) > 0 and columns[at].name not in special
+        if is_text and (numbers := as_plain_numbers(texts[at].tolist())) is not None:
+            values[:, at] = numbers
+            continue
+        name, cells = columns[at].name, frame.iloc[:, at]
         try:
-            columns[at], values[:, at] = read_column(frame.iloc[:, at], name, where, options)
+            try:
+                columns[at], values[:, at] = read_column(cells, name, where, options)
+            except AmbiguousError as error:
+                options = replace(options, decimal=_decimal_of(frame, error))
+                columns[at], values[:, at] = read_column(cells, name, where, options)
         except FedkinError as error:
             unread.append(name)
             values[:, at] = np.nan
-            if isinstance(error, DecimalCommaError):
-                commas[name] = error
-            elif not options.features or name in options.features:  # of new rows only what is compared has to be read
+            if not options.features or name in options.features:  # of new rows only what is compared has to be read
                 found.append(str(error))
-    kinds, are_new = options.logarithmic, bool(options.features)
-    written = frame.attrs.get("written", {})
-    for at, column in enumerate(columns):
-        if column.name in kinds and column.name not in unread:
-            kind, here = kinds[column.name], _column(column, where)
-            try:
-                columns[at], values[:, at] = logarithms(column, values[:, at], kind, here, are_new)
-            except FedkinError as error:
-                unread.append(column.name)
-                values[:, at] = np.nan
-                found.append(str(error))
-        elif column.kind == "number" and column.name not in unread:
-            found_kind, values[:, at] = read_number(column.name, values[:, at])
-            columns[at] = replace(
-                found_kind, percent=column.percent, written=column.written or written.get(column.name, "")
-            )
-    if commas:
-        found.append(decimal_commas(commas, mid_sentence(where)))
     return columns, values, unread
 
 
-def _beyond_sums(values: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
-    """Return columns whose sum overflows what may be sent, or whose squares underflow to 0.
+def _decimal_of(frame: pd.DataFrame, error: AmbiguousError) -> str:
+    """Return the sign before decimals of all columns of texts in which it can be read in one way; else raise `error`.
 
-    With each is the number farthest from 0, without a sign where it is small.
+    In a file whose cells are separated by commas it is the point where numbers have such.
     """
+    if frame.attrs.get("separator") == "," and error.sign == POINT:
+        return POINT
+    found = {decimal_in(distinct_texts(cells)) for _, cells in frame.items() if cells.dtype.kind not in "biufmM"}
+    found.discard(None)
+    sign = found.pop() if len(found) == 1 else None
+    if sign is None:
+        raise error
+    return sign
+
+
+def _too_large(columns: Sequence[Column], values: npt.NDArray[np.float64], where: str) -> list[str]:
+    """Return a sentence on each column whose numbers are infinite, or whose sum overflows or squares underflow."""
+    found = []
     with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.where(np.isfinite(values), values, 0.0)
-        widest = np.abs(finite).max(0)
-        large, small = widest > LARGEST, (widest > 0) & (widest < _SMALLEST)
-    farthest = [
-        (at, float(finite[np.abs(finite[:, at]).argmax(), at])) for at in np.flatnonzero(large | small).tolist()
-    ]
-    return [(at, value if large[at] else abs(value)) for at, value in farthest]
+        infinite = np.isinf(values)
+        widest = np.where(np.isfinite(values), np.abs(values), 0.0).max(0)
+    for at in np.flatnonzero(infinite.any(0)).tolist():
+        form = toml_text({columns[at].name: ["inf", "-inf"]})
+        found.append(
+            f"Column '{columns[at].name}' of {mid_sentence(where)} has {int(infinite[:, at].sum())} infinite values in "
+            f"{len(values)} rows; empty these cells, or set na_values = {form}."
+        )
+    for at in np.flatnonzero((widest > LARGEST) | ((widest > 0) & (widest < _SMALLEST))).tolist():
+        size = "numbers too large" if widest[at] > 1 else f"no number above {_SMALLEST:.0e}, too small"
+        found.append(
+            f"Column '{columns[at].name}' of {mid_sentence(where)} has {size} to add up; write them in another unit, "
+            "name those that stand for a missing value in na_values, or name the column in categorical, if they are "
+            "codes, or in drop."
+        )
+    return found
 
 
 def as_frame(value: Any) -> pd.DataFrame | None:
-    """Return a pandas DataFrame unchanged, and one with ``to_pandas`` converted; ``None`` for anything else."""
+    """Return a DataFrame of pandas unchanged, and one of polars, Arrow and others converted; ``None`` for the rest."""
+    if not hasattr(value, "columns") and not hasattr(value, "column_names"):
+        return None
     if "pandas" in sys.modules:
         import pandas as pd
 
         if isinstance(value, pd.DataFrame):
             return value
+    import narwhals
+
+    if narwhals.dependencies.is_into_dataframe(value):
+        return narwhals.from_native(value, eager_only=True).to_pandas()
     if hasattr(value, "to_pandas") and hasattr(value, "columns"):
         converted = value.to_pandas()
         return converted if hasattr(converted, "iloc") else None
     return None
 
 
-def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> npt.NDArray[np.bool_]:
     """Return which columns hold NumPy numbers that float64 holds exactly, unless an option names them otherwise."""
     special = {*options.categorical, *options.ordinal}
-    plain = [
-        isinstance(kind, np.dtype) and kind.kind in "iuf" and kind.itemsize <= 8 and str(name) not in special
-        for name, kind in frame.dtypes.items()
-    ]
-    found = np.array(plain, dtype=bool)
+    dtypes = list(frame.dtypes)
+    able = {kind: isinstance(kind, np.dtype) and kind.kind in "iuf" and kind.itemsize <= 8 for kind in set(dtypes)}
+    plain = np.array([able[kind] for kind in dtypes], dtype=bool)
+    if special:
+        plain &= [composed(name) not in special for name in frame.columns]
     long = [
-        is_plain and kind.kind in "iu" and kind.itemsize == 8
-        for is_plain, kind in zip(plain, frame.dtypes, strict=True)
+        bool(is_plain and kind.kind in "iu" and kind.itemsize == 8)
+        for is_plain, kind in zip(plain, dtypes, strict=True)
     ]
     if any(long):
         integers = frame.iloc[:, long].to_numpy()
-        found[long] = (integers.max(0) <= 2**53) & (integers.min(0) >= -(2**53))
-    return found
+        plain[long] = (integers.max(0) <= EXACT) & (integers.min(0) >= -EXACT) if len(integers) else True
+    return plain
 
 
 def _read_parquet(path: Path, where: str) -> pd.DataFrame:
@@ -251,7 +261,9 @@ def _read_parquet(path: Path, where: str) -> pd.DataFrame:
 
     try:
         about = parquet.read_metadata(path)
-        check_room(where, max(about.num_rows * about.num_columns * 8, _unpacked_bytes(about)))
+        check_columns(about.num_columns, where)
+        unpacked = sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))
+        check_room(where, max(about.num_rows * about.num_columns * 8, unpacked))
         frame = pd.read_parquet(path)
         named = [name for name in frame.index.names if name is not None and name not in frame.columns]
         return frame.reset_index(named) if named else frame  # they are columns of the file
@@ -266,7 +278,3 @@ def _read_parquet(path: Path, where: str) -> pd.DataFrame:
         if "magic bytes not found" in reason:
             reason = "it is damaged, or no Parquet file"
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error
-
-
-def _unpacked_bytes(about: Any) -> int:
-    return sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))

@@ -1,28 +1,26 @@
-"""Reading of workbooks, such as ``.xlsx``: a sheet becomes the CSV that a spreadsheet would save of it."""
+"""Reading of workbooks, such as ``.xlsx``, with calamine: a sheet becomes a DataFrame of its cells."""
 
 from __future__ import annotations
 
-import csv
 import functools
 import io
 import re
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import FedkinError, listing, require
 from fedkin.core.files import check_room
+from fedkin.data.reading.csv_files import with_names
 
 if TYPE_CHECKING:
+    import pandas as pd
     from python_calamine import CalamineWorkbook
 
-WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 """Ends of the names of workbooks that are read."""
-_SHEET = re.compile(r"/?xl/worksheets/[^/]*\.xml", re.IGNORECASE)
 _FILLED = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\br=["']([A-Z]{1,3})(\d{1,7})["'][^>]*(?<!/)>""")
 _ODS_ROW = re.compile(
     rb"""<table:table-row(?:[^>]*?number-rows-repeated="(\d{1,9})")?[^>]*(?<!/)>(.*?)</table:table-row>""", re.DOTALL
@@ -32,38 +30,28 @@ _ODS_CELL = re.compile(
 )
 """Cells of sheets that hold something, with where they are, or how often they stand there."""
 _CELL_BYTES = 100
-"""Bytes of a cell: 24 in the reader, and an object of Python's and its text in CSV."""
-_WHOLE = 2**53
+"""Bytes of a cell: 24 in the reader, and an object of Python's."""
 _LISTED = 5
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """Cells of a sheet as CSV, separated by commas.
-
-    `numbers` are the positions of columns that hold no text below the first row: how their numbers are written says
-    nothing about the person who entered them.
-    """
-
-    text: str
-    numbers: frozenset[int]
-
-
-def read_sheet(path: Path, where: str, names: Sequence[str] = (), decimal: str = ".") -> Sheet:
+def read_sheet(path: Path, where: str, names: Sequence[str] = (), header: bool = True) -> pd.DataFrame:
     """Read a sheet of a workbook: the first of `names` that it has, or by default the only one that holds anything.
 
-    Empty rows and columns around the cells are left out, and so are hidden sheets, unless named. Formulas have the
-    value they had when the file was saved, none if no program has computed them; errors such as ``#DIV/0!`` are empty
-    cells. Numbers are written with `decimal`, dates as 2024-03-01, and truth values as TRUE and FALSE.
+    Cells are numbers, texts, truth values, dates and times as the workbook has them. Empty rows and columns around them
+    are left out, and so are hidden sheets, unless named; a `header` is as for `read_csv`. Formulas have the value they
+    had when the file was saved, none if no program has computed them; errors such as ``#DIV/0!`` are empty cells.
 
     Raises FedkinError if the file cannot be read, has no such sheet, or several to choose from.
     """
     require(f"Reading {where}", "python_calamine", "excel")
+    import pandas as pd
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError
 
     kind = path.suffix.lower()
     try:
         content = path.read_bytes()
+        if zipfile.is_zipfile(io.BytesIO(content)) and b"xl/workbook.bin" in content:  # .xlsb, called otherwise
+            raise FedkinError(f"{where} is a binary workbook; open it in a spreadsheet, and save it as .xlsx or .csv.")
         _check_extent(content, where)
         rows = _chosen(CalamineWorkbook.from_filelike(io.BytesIO(content)), where, names)
     except PasswordError as error:
@@ -75,11 +63,8 @@ def read_sheet(path: Path, where: str, names: Sequence[str] = (), decimal: str =
             f"{where} cannot be read as {kind} (it is damaged, or no workbook); open it in a spreadsheet, and save it "
             "as .xlsx or .csv."
         ) from error
-    columns = list(zip(*rows[1:], strict=True))
-    numbers = frozenset(at for at, cells in enumerate(columns) if not any(_is_text(cell) for cell in cells))
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_written(cell, decimal) for cell in row] for row in rows)
-    return Sheet(text.getvalue(), numbers)
+    called = [str(name) for name in rows[0]] if header else [str(at + 1) for at in range(len(rows[0]))]
+    return with_names(pd.DataFrame(rows[1:] if header else rows, columns=called, dtype=object), where)
 
 
 def _check_extent(content: bytes, where: str) -> None:
@@ -93,10 +78,8 @@ def _check_extent(content: bytes, where: str) -> None:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             check_room(where, sum(member.file_size for member in archive.infolist()))
             for name in archive.namelist():
-                if _SHEET.fullmatch(name):
-                    check_room(where, _CELL_BYTES * _cells_between(archive.read(name)))
-                elif name == "content.xml":
-                    check_room(where, _CELL_BYTES * _repeated_cells(archive.read(name)))
+                count = _repeated_cells if name == "content.xml" else _cells_between
+                check_room(where, _CELL_BYTES * count(archive.read(name)))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
         return  # of which the reader has more to say
 
@@ -122,49 +105,26 @@ def _repeated_cells(sheet: bytes) -> int:
 
 def _chosen(book: CalamineWorkbook, where: str, names: Sequence[str]) -> list[list[Any]]:
     """Return the rows of the sheet that is named, or of the only one that holds anything."""
+    from python_calamine import SheetTypeEnum, SheetVisibleEnum
+
+    def rows_of(name: str) -> list[list[Any]]:
+        return book.get_sheet_by_name(name).to_python(skip_empty_area=True)
+
     if names:
         named = next((name for name in names if name in book.sheet_names), None)
         if named is None:
             there = listing([f"'{name}'" for name in book.sheet_names], _LISTED) or "none"
-            asked = " or ".join(f"'{name}'" for name in names)
-            raise FedkinError(f"{where} has no sheet {asked}; it has {there}.")
-        return _rows(book, named)
-    filled = {name: rows for name in _shown(book) if (rows := _rows(book, name))}
+            wanted = " or ".join(f"'{name}'" for name in names)
+            raise FedkinError(f"{where} has no sheet {wanted}; it has {there}.")
+        if not (rows := rows_of(named)):
+            raise FedkinError(f"Sheet '{named}' of {where} is empty.")
+        return rows
+    shown = (SheetTypeEnum.WorkSheet, SheetVisibleEnum.Visible)
+    visible = [sheet.name for sheet in book.sheets_metadata if (sheet.typ, sheet.visible) == shown]
+    filled = {name: rows for name in visible if (rows := rows_of(name))}
     if len(filled) > 1:
         sheets = listing([f"'{name}'" for name in filled], _LISTED)
         raise FedkinError(f"{where} has {len(filled)} sheets, {sheets}; set sheet = '{next(iter(filled))}' or another.")
     if not filled:
         raise FedkinError(f"{where} has no sheet that holds anything.")
     return next(iter(filled.values()))
-
-
-def _shown(book: CalamineWorkbook) -> list[str]:
-    """Return the names of sheets of cells that are not hidden."""
-    from python_calamine import SheetTypeEnum, SheetVisibleEnum
-
-    kept = (SheetTypeEnum.WorkSheet, SheetVisibleEnum.Visible)
-    return [sheet.name for sheet in book.sheets_metadata if (sheet.typ, sheet.visible) == kept]
-
-
-def _rows(book: CalamineWorkbook, name: str) -> list[list[Any]]:
-    """Return a sheet's cells, from the first that holds anything."""
-    return book.get_sheet_by_name(name).to_python(skip_empty_area=True)
-
-
-def _is_text(cell: object) -> bool:
-    return isinstance(cell, str) and bool(cell.strip())
-
-
-def _written(cell: Any, decimal: str) -> str:
-    """Return a cell as a spreadsheet would save it in CSV."""
-    if isinstance(cell, bool):
-        return str(cell).upper()
-    if isinstance(cell, int | float):
-        whole = float(cell).is_integer() and abs(cell) <= _WHOLE
-        return str(int(cell)) if whole else repr(float(cell)).replace(".", decimal)
-    if isinstance(cell, datetime):
-        return str(cell.date()) if cell.time() == datetime.min.time() else cell.isoformat(" ")
-    if isinstance(cell, timedelta):
-        hours, seconds = divmod(round(cell.total_seconds()), 3600)
-        return f"{hours}:{seconds // 60:02}:{seconds % 60:02}"
-    return cell.isoformat() if isinstance(cell, date) else str(cell)

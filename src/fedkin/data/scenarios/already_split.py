@@ -16,9 +16,9 @@ from fedkin.data.population import Population
 from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
 from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
-from fedkin.data.preparing.notes.column_notes import note_on_written_labels, notes_on_labels, notes_on_spelt_labels
+from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.client_column import clients_in_one
-from fedkin.data.reading.client_files import folders_of_tables, ignored_in
+from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.label_columns import (
     check_are_classes,
@@ -102,11 +102,6 @@ class ClientFiles:
                 *note_on_unheld(sites, self.table),
                 *guesses,
                 *(note_on_many_classes(sites[0].classes, rows) if labelled else []),
-                *(
-                    note_on_written_labels({site.name: site.written for site in sites}, sites[0].classes)
-                    if labelled
-                    else []
-                ),
                 *notes_on_labels(classes),
                 *on_cells,
                 *hints_on_cells(tables),
@@ -117,18 +112,14 @@ class ClientFiles:
 
 
 def _ignored(data: object) -> list[str]:
-    """Return sentences on files in an unsupported format, and on subfolders, that could hold a client's data."""
-    said = []
-    if found := ignored_in(data):
-        are = "is no file" if len(found) == 1 else "are no files"
-        said.append(
-            f"{listing(found, _LISTED)} {are} that fedkin reads, and no client's; save tables as .csv or .parquet."
-        )
-    if folders := folders_of_tables(data):
-        what = "Folder {} holds files that are" if len(folders) == 1 else "Folders {} hold files that are"
-        quoted = listing([f"'{name}'" for name in folders], _LISTED)
-        said.append(f"{what.format(quoted)} not read, as clients' files stand side by side; move those of clients up.")
-    return said
+    """Return a sentence on files in an unsupported format, and on subfolders, that could hold a client's data."""
+    if not (found := ignored_in(data)):
+        return []
+    what = "It is" if len(found) == 1 else "They are"
+    return [
+        f"{listing(found, _LISTED)} in '{data}' {'is' if len(found) == 1 else 'are'} not read. {what} no client's "
+        "unless saved as .csv or .parquet beside the others."
+    ]
 
 
 def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:

@@ -14,7 +14,6 @@ from flwr.serverapp import Grid
 from fedkin.core import FedkinError
 from fedkin.core.errors import listing
 from fedkin.core.replies import is_name, is_text
-from fedkin.data.reading.label_codes import as_called
 from fedkin.engines.flower_engine.transport import HELLO, REFUSED, TYPE, content, in_one_line, push, read
 from fedkin.secure_aggregation.signatures import public_text
 
@@ -220,8 +219,7 @@ class Roster:
         kind = next(iter(self.members.values())).kind
         if member.kind != kind:
             raise FedkinError(f"Site '{member.name}' has {member.described}, unlike those that take part.")
-        called = as_called(member.classes, self.classes) if self.classes else []
-        if unknown := [name for name in called if name not in self.classes]:
+        if unknown := [name for name in member.classes if self.classes and name not in self.classes]:
             raise FedkinError(f"Site '{member.name}' has the class '{unknown[0]}', which the run does not know.")
 
     def there(self) -> set[str]:

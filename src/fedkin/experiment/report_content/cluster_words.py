@@ -8,7 +8,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import listing
 from fedkin.data.population import client_name, short_names
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.experiment.measure_titles import join_words
@@ -65,7 +64,6 @@ def remarks(
     called = dict(enumerate(short_names(names)))
     return (
         explaining
-        + _on_logarithms(profile)
         + _of_one_client(profile, names)
         + _not_reported(profile)
         + [
@@ -73,18 +71,6 @@ def remarks(
             for client, reason in profile.missing.items()
         ]
     )
-
-
-def _on_logarithms(profile: ClusterProfile) -> list[str]:
-    """Say of which columns means are geometric, and what stands beside them."""
-    said = []
-    for kind, what in (("log", "geometric means"), ("log1p", "geometric means of 1 + x, less 1")):
-        if names := [f"'{column.name}'" for column in profile.columns if column.kind == kind]:
-            said.append(
-                f"Means of {'column' if len(names) == 1 else 'columns'} {listing(names, _COLUMNS)} are {what}, and "
-                "ranges one standard deviation of the logarithms to either side."
-            )
-    return said
 
 
 def _not_reported(profile: ClusterProfile) -> list[str]:

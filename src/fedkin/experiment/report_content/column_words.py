@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedkin.core.table import LOGARITHMS, Kind
+from fedkin.core.table import Kind
 from fedkin.data.preparing.encoding.encoding import OTHER
 from fedkin.data.preparing.encoding.statistics import count_lengths
 from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema.schema import SchemaColumn
-from fedkin.data.reading.logarithms import original
 from fedkin.experiment.report_content.column_moments import Moments
 from fedkin.experiment.report_content.column_writer import ColumnWriter, true_level
 
@@ -139,7 +138,7 @@ def _numbers(profile: ClusterProfile, moments: Moments, limited: Moments, at: in
             written, usual, how = (*within, _LIMITED if (written, usual) != within else "")
         stands = _one_against_rest(n[cluster], total, shift) if is_far and written != usual else 0.0
         phrases.append((stands, _phrase(column, shift > 0, write.sides(written, usual, how), own, mean)))
-    values: list[float | str | None] = [None if math.isnan(own) else original(own, column.kind) for own in means]
+    values: list[float | str | None] = [None if math.isnan(own) else own for own in means]
     if column.kind == "date":
         values = [None if own is None else write(float(own)) for own in values]
     typical = _typical_numbers(profile, moments, at, write)
@@ -162,7 +161,7 @@ def _typical_numbers(profile: ClusterProfile, moments: Moments, at: int, write: 
 
 def _value_of(text: str, kind: Kind) -> float | str | bool:
     """Return the value that was written as a text: of a number with the digits that it was rounded to."""
-    if kind in ("number", *LOGARITHMS):
+    if kind == "number":
         return float(text.replace(",", ""))
     return text == "true" if kind == "boolean" and text in ("false", "true") else text
 

@@ -7,9 +7,8 @@ import math
 import re
 from collections.abc import Sequence
 
-from fedkin.core.table import LOGARITHMS, MEASURED
+from fedkin.core.table import MEASURED
 from fedkin.data.preparing.schema.schema import SchemaColumn
-from fedkin.data.reading.logarithms import original, slope
 
 _SMALLEST, _LARGEST = -4, 8
 """Exponents of a column's spread between which its numbers are written out, and not as powers of ten."""
@@ -54,16 +53,13 @@ class ColumnWriter:
         return written.replace(",", "") if self.is_year else written
 
     def rounded(self, value: float, spread: float) -> str:
-        """Round a value, or the number whose logarithm it is, to the digits that a standard deviation justifies."""
-        return _rounded(original(value, self.kind), slope(value, self.kind) * spread)
+        """Round a value to the digits that a standard deviation justifies."""
+        return _rounded(value, spread)
 
     def after(self, value: float, scatter: float) -> str:
         """Return what stands after a mean in a cell: how values scatter, or which truth value is counted."""
         digits = self.digits_of(scatter)
         scatter = scatter if digits > 0 else 0.0
-        if self.kind in LOGARITHMS:
-            low, high = (self.rounded(end, digits) for end in (value - scatter, value + scatter))
-            return f" ({low} to {high})"
         if self.kind == "boolean":
             return f" {true_level(self.levels)}"
         if self.kind not in MEASURED:
@@ -71,8 +67,8 @@ class ColumnWriter:
         return f" ± {_rounded(scatter, digits)}{' days' if self.kind == 'date' else ''}"
 
     def sides(self, written: str, usual: str, how: str = "") -> str:
-        """Return two means in brackets, and what they are if they are not the usual ones."""
-        return f"({'geometric mean ' if self.kind in LOGARITHMS else ''}{written} against {usual}{how})"
+        """Return two means in brackets."""
+        return f"({written} against {usual}{how})"
 
     def digits_of(self, scatter: float) -> float:
         """Return the standard deviation that justifies the digits of a mean of values with `scatter`."""

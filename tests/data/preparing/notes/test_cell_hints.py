@@ -19,7 +19,7 @@ def hints(**columns):
 @pytest.mark.parametrize(
     "cells",
     [
-        ["0:30", "1:45", "0:15", "7:00"], ["7h 20m", "45m", "2h", "3h"],
+        ["0:30", "1:45", "0:15", "7:00"], ["1 days 08:00:00", "0 days 08:00:00"] * 2,
         pd.to_timedelta(["00:30:00", None, "01:00:00", "02:00:00"]),
         pd.Series(pd.to_timedelta([None, "00:30:00", "01:00:00", "02:00:00"]), dtype=object),
     ],

@@ -7,10 +7,8 @@ from fedkin.data.preparing.notes.category_notes import notes_on_categories
 from fedkin.data.preparing.notes.column_notes import (
     has_no_common,
     note_on_apart,
-    note_on_written_labels,
     notes_on_codes,
     notes_on_labels,
-    notes_on_sites_labels,
     rounded,
     spelt_alike,
     wrong_truths,
@@ -242,16 +240,6 @@ def test_labels_that_differ_in_spelling_alone_are_mentioned():
         "them alike if they are the same."
     ]
     assert notes_on_labels({"north": ["ill", "well"], "south": ["0", "1"]}) == []
-
-
-def test_truth_values_as_labels_that_sites_write_differently_are_told():
-    assert notes_on_sites_labels({"north": ["no", "yes"], "south": ["0", "1"]}) == [
-        "Labels 0/1 at client south count as no/yes."
-    ]
-    assert notes_on_sites_labels({"north": ["no", "yes"], "south": ["yes"], "west": []}) == []
-    assert note_on_written_labels({"a": [], "b": ["0", "1"], "c": ["0", "1"], "d": ["False"]}, ["no", "yes"]) == [
-        "Labels 0/1 at clients b, c and False at client d count as no/yes."
-    ]
 
 
 def test_a_single_cell_beside_a_constant_is_no_code():

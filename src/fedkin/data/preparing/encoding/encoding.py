@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing, mid_sentence, refuse
-from fedkin.core.table import IN_WORDS, LOGARITHMS, Column, Kind, Table
+from fedkin.core.table import IN_WORDS, Column, Table
 from fedkin.data.preparing.encoding.outliers import unlimited
 from fedkin.data.preparing.notes.column_notes import spelt_as
 from fedkin.data.preparing.preparing_options import Imputation
 from fedkin.data.preparing.schema.column_spellings import with_names
 from fedkin.data.preparing.schema.schema import Schema, SchemaColumn, columns_of, plain
+from fedkin.data.reading.cells import as_known
 from fedkin.data.reading.columns import ALONE
-from fedkin.data.reading.values.text_values import as_known
 
 OTHER = "other"
 """What a category that the schema does not name is called."""
@@ -165,7 +165,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
             problems += _no_truths(values[:, position], column, where)
             continue
         if not own.is_coded or column.kind not in ("category", "ordinal"):
-            wanted = f"{IN_WORDS[column.kind]}{_on_their_scale(own.kind, column.kind)}"
+            wanted = f"{IN_WORDS[column.kind]}"
             problems.append(_other_kind(column, where, IN_WORDS[own.kind], _such_as(own, column), wanted))
             continue
         index = {name: float(code) for code, name in enumerate(column.categories)}
@@ -211,13 +211,6 @@ def _no_truths(values: Tensor, column: SchemaColumn, where: str) -> list[FedkinE
         return []
     ends = f" from {float(known.min()):.15g} to {float(known.max()):.15g}"
     return [_other_kind(column, where, "numbers", ends, "truth values")]
-
-
-def _on_their_scale(own: Kind, kind: Kind) -> str:
-    """Return what to do with a column of numbers that is not on the scale of the schema's."""
-    if not {own, kind} <= {"number", *LOGARITHMS}:
-        return ""
-    return f", so name it in {kind}, too" if kind in LOGARITHMS else f", so do not name it in {own}"
 
 
 def _such_as(own: Column, column: SchemaColumn) -> str:

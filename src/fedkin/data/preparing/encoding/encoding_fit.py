@@ -9,11 +9,10 @@ from torch import Tensor
 
 from fedkin.core import Federation
 from fedkin.core.errors import listing
-from fedkin.core.table import LOGARITHMS, MAX_CATEGORIES, MEASURED
+from fedkin.core.table import MAX_CATEGORIES, MEASURED
 from fedkin.data.preparing.encoding.column_scales import constant, in_unit, note_on_unit, scale_of
 from fedkin.data.preparing.encoding.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding.outliers import NO_LIMITS, Limits, find_limits, note_on_outliers
-from fedkin.data.preparing.encoding.skewed_columns import note_on_skewed
 from fedkin.data.preparing.encoding.statistics import ColumnSums, histograms_of, medians
 from fedkin.data.preparing.preparing_options import Imputation, PreparingOptions
 from fedkin.data.preparing.schema.schema import Schema, SchemaColumn, are_numbers
@@ -44,7 +43,6 @@ def fitted_encoding(
     limits, outliers = NO_LIMITS, list[str]()
     if scaling == "auto" and mode in ("standard", "common"):
         limits, outliers = _limits(fed, columns, sums, ~shared)
-    skewed = [] if scaling == "none" else note_on_skewed(columns, sums, limits)
     center, spread = limits.within(sums.mean, spread)
     means, scales = [], []
     for at in range(len(columns)):
@@ -68,7 +66,7 @@ def fitted_encoding(
     imputes = options.lacking == "impute"
     encoding = TableEncoding(schema, mode, low, high, fill, mean, scale, other, indicated, imputes, options.imputation)
     in_one_unit = note_on_unit([f"'{column.name}'" for column in columns], shared, ~constant(sums.mean, sums.spread))
-    return encoding, [*_notes(columns, sums, encoding), *in_one_unit, *outliers, *skewed]
+    return encoding, [*_notes(columns, sums, encoding), *in_one_unit, *outliers]
 
 
 def _limits(
@@ -108,7 +106,7 @@ def _mode(columns: Sequence[SchemaColumn], scaling: str, sums: ColumnSums) -> tu
         return "none", torch.ones_like(sums.spread), shared
     if sums.low is None or sums.high is None:
         return "standard", torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread), shared
-    numbers = all(column.kind in ("number", *LOGARITHMS) for column in columns)
+    numbers = all(column.kind == "number" for column in columns)
     if scaling == "auto" and numbers and in_unit(sums.low, sums.high):
         return "unit", sums.spread, shared
     scale, shared = scale_of(scaling if numbers else "standard", sums.low, sums.high, sums.spread)

@@ -12,7 +12,6 @@ from fedkin.core.errors import listing
 from fedkin.core.table import Table
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.notes.ordered_levels import in_usual_order
-from fedkin.data.reading.values.durations import is_duration
 
 _NAMED = 8
 """Columns that a hint names."""
@@ -42,7 +41,7 @@ def hints_on_cells(tables: Mapping[str, Table]) -> list[str]:
 def _on_hours(tables: Mapping[str, Table]) -> list[str]:
     """Return a hint on columns of times or durations, which are numbers of hours in all that is said of them."""
     columns = [column for table in tables.values() for column in table.columns]
-    names = dict.fromkeys(one.name for one in columns if one.kind == "number" and is_duration(one.written))
+    names = dict.fromkeys(one.name for one in columns if one.kind == "number" and one.written)
     if not names:
         return []
     quoted = listing([f"'{name}'" for name in names], _NAMED)

@@ -17,8 +17,7 @@ from fedkin.data.preparing.notes.alike_columns import notes_on_alike_columns
 from fedkin.data.preparing.notes.equal_rows import are_copies, row_hashes
 from fedkin.data.preparing.notes.missing_codes import notes_on_missing_codes
 from fedkin.data.preparing.notes.rising_columns import notes_on_rising_columns
-from fedkin.data.reading.logarithms import as_numbers
-from fedkin.data.reading.table_options import NONE
+from fedkin.data.reading.cells import NONE
 
 _REPEATED = 3
 """Copies of rows from which on they are no slips."""
@@ -37,7 +36,6 @@ Values = npt.NDArray[np.float64]
 
 def notes_on_cells(tables: Mapping[str, Table]) -> list[str]:
     """Return notes on the tables of clients, which are given by name."""
-    tables = {client: as_numbers(table) for client, table in tables.items()}
     return [
         *_on_copies(tables),
         *_on_sums(tables),

@@ -14,10 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from fedkin.core.errors import listing
-from fedkin.core.table import LOGARITHMS, Kind
+from fedkin.core.table import Kind
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
-from fedkin.data.reading.label_codes import as_called, common_classes
-from fedkin.data.reading.logarithms import original
 
 NAMED, _PARTS, COLUMNS = 5, 3, 8
 """Clients that a note names, notes on clients that are apart from the others in one column, and columns of a note."""
@@ -89,26 +87,6 @@ def notes_on_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
     return notes
 
 
-def notes_on_sites_labels(by_site: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return notes on labels of distant sites, by name: how truth values are called, and as `notes_on_labels` does."""
-    classes = common_classes(by_site)
-    called = {name: as_called(own, classes) for name, own in by_site.items()}
-    written = {name: own for name, own in by_site.items() if list(own) != called[name]}
-    return [*note_on_written_labels(written, classes), *notes_on_labels(called)]
-
-
-def note_on_written_labels(written: Mapping[str, Sequence[str]], classes: Sequence[str]) -> list[str]:
-    """Return a note on truth values as labels that some clients, given by name, write otherwise than `classes`."""
-    groups: dict[str, list[str]] = {}
-    for client, own in written.items():
-        if own:
-            groups.setdefault("/".join(own), []).append(client)
-    if not groups:
-        return []
-    said = " and ".join(f"{own} at {clients_in_words(names)}" for own, names in groups.items())
-    return [f"Labels {said} count as {'/'.join(classes)}."]
-
-
 def notes_on_spelt_labels(by_client: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a note on labels, by client, that are different spellings of one."""
     alike = spelt_alike(dict.fromkeys(name for own in by_client.values() for name in own))
@@ -134,16 +112,15 @@ def spelt_where(group: Sequence[str], by_client: Mapping[str, Sequence[str]]) ->
 
 
 def as_written(value: float, kind: Kind) -> str:
-    """Return a value as it stands in the table, or nearly: the day of a date, and the number of a logarithm."""
+    """Return a value as it stands in the table: of a date the day."""
     if kind == "date":
         return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
-    value = float(f"{original(value, kind):.12g}") if kind in LOGARITHMS else value
     return f"{value:.15g}"
 
 
 def rounded(value: float, kind: Kind) -> str:
     """Return a number of four digits with thousands apart, or the day of a date."""
-    return as_written(value, kind) if kind == "date" else f"{float(f'{original(value, kind):.4g}'):,.15g}"
+    return as_written(value, kind) if kind == "date" else f"{float(f'{value:.4g}'):,.15g}"
 
 
 def _connected(known: Mapping[str, set[str]]) -> list[list[str]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fedkin.core.errors import listing
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.column_reports import names_rows
-from fedkin.data.reading.values.text_values import EXACT
+from fedkin.data.reading.cells import EXACT
 
 _ROWS, _NAMED = 20, 8
 """Filled cells of a client from which on a column says something, and columns that a note names."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedkin.core.errors import listing
-from fedkin.core.table import LOGARITHMS
 from fedkin.data.preparing.column_reports import ColumnReport
-from fedkin.data.reading.values.text_values import LEADING_ZERO, NUMBER
+from fedkin.data.reading.cells import LEADING_ZERO, NUMBER
 
 
 def kinds_in_words(reports: Mapping[int, ColumnReport], names: Mapping[int, str]) -> str:
@@ -15,11 +14,7 @@ def kinds_in_words(reports: Mapping[int, ColumnReport], names: Mapping[int, str]
     having: dict[str, list[int]] = {kind: [] for kind in sorted({own.kind for own in reports.values()})}
     for client, own in reports.items():
         having[own.kind].append(client)
-    called: dict[str, str] = {kind: f"number on a logarithmic scale ({kind})" for kind in LOGARITHMS}
-    return "; ".join(
-        f"{called.get(kind, kind)}{_such_as(reports, kind)} at {listed_clients(own, names)}"
-        for kind, own in having.items()
-    )
+    return "; ".join(f"{kind}{_such_as(reports, kind)} at {listed_clients(own, names)}" for kind, own in having.items())
 
 
 def advice_on_kinds(reports: Mapping[int, ColumnReport]) -> str:
@@ -30,9 +25,6 @@ def advice_on_kinds(reports: Mapping[int, ColumnReport]) -> str:
         return "Numbers with leading zeros are codes, so name {it} in categorical, or in drop."
     if kinds == {"category", "ordinal"}:
         return "Name {its} levels in ordinal, from the lowest to the highest, or write {it} in one way."
-    if kinds <= {"number", *LOGARITHMS}:
-        named = [kind for kind in LOGARITHMS if kind in kinds]
-        return f"Name {{it}} in {' or '.join(named)} at all clients{', or at none' if 'number' in kinds else ''}."
     if "number" in kinds and kinds <= {"category", "ordinal", "number"}:
         return (
             "Write {it} in one way, as numbers if {its} values have an order; name {it} in categorical only if {its} "

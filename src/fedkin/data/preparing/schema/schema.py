@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, refuse, unknown_name
-from fedkin.core.table import LOGARITHMS, MEASURED, Kind
+from fedkin.core.table import MEASURED, Kind
 from fedkin.data.preparing.column_reports import ColumnReport
 from fedkin.data.preparing.notes.column_notes import has_no_common, spelt_alike
 from fedkin.data.preparing.schema.kind_words import advice_on_kinds, kinds_in_words, listed_clients, sentences_on_kinds
@@ -27,11 +27,11 @@ from fedkin.data.preparing.schema.schema_notes import (
     notes_on_truths,
 )
 from fedkin.data.preparing.schema.unit_names import note_on_units_in_names
-from fedkin.data.reading.columns import ALONE, POSITIVE
+from fedkin.data.reading.cells import POSITIVE, merged_wholes
+from fedkin.data.reading.columns import ALONE
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.id_columns import is_called_id
-from fedkin.data.reading.table_options import AUTO, NO_ID, NONE, TableOptions
-from fedkin.data.reading.values.text_values import merged_wholes
+from fedkin.data.reading.table_options import AUTO, NO_ID, TableOptions
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
@@ -100,14 +100,11 @@ class Schema:
         """Options by which a new table is read with columns of the same kinds."""
         categorical = [column.name for column in self.columns if column.kind == "category"]
         ordinal = {column.name: column.categories for column in self.columns if column.kind == "ordinal"}
-        signed = [column.name for column in self.columns if column.kind == "category" and "-" in column.categories]
-        nones = [column.name for column in self.columns if column.kind == "category" and NONE in column.categories]
-        log, log1p = ([column.name for column in self.columns if column.kind == kind] for kind in LOGARITHMS)
         features = [column.name for column in self.columns]
-        kinds = TableOptions(id=self.id or AUTO, categorical=categorical, ordinal=ordinal, log=log, log1p=log1p)
-        numbers = [column.name for column in self.columns if column.kind == "number" and not column.may_be_truth]
-        truths = {column.name: column.categories for column in self.columns if column.kind == "boolean"}
-        return replace(kinds, signed=signed, nones=nones, features=features, numbers=numbers, truths=truths)
+        levels = {column.name: column.categories for column in self.columns if column.kind in ("category", "boolean")}
+        return TableOptions(
+            id=self.id or AUTO, categorical=categorical, ordinal=ordinal, features=features, levels=levels
+        )
 
 
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:

@@ -1,1 +1,0 @@
-"""CSV files as programs and people write them."""

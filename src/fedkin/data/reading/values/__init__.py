@@ -1,1 +1,0 @@
-"""Numbers, dates, times and units as people write them in text."""
