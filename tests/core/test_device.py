@@ -54,6 +54,13 @@ def test_what_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch, whe
         check_compiler(torch.device(where))
 
 
+def test_a_processor_without_vectors_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedkin.core.device.which", lambda name: name)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+    with pytest.raises(FedkinError, match="needs a processor with vectors"):
+        check_compiler(torch.device("cpu"))
+
+
 @pytest.fixture
 def torch_as_it_was() -> Iterator[None]:
     """Put torch's settings of the whole process back."""

@@ -211,6 +211,10 @@ def check_compiler(where: torch.device) -> None:
         raise FedkinError("'engine.compile' needs Triton on an NVIDIA GPU, which is not installed.")
     if where.type == "cpu" and not any(map(which, (os.environ.get("CXX", "g++"), "clang++"))):
         raise FedkinError("'engine.compile' needs a C++ compiler on a processor, and neither g++ nor clang++ is here.")
+    if where.type == "cpu" and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        raise FedkinError(
+            "'engine.compile' needs a processor with vectors that torch knows, such as AVX2; leave it out."
+        )
     if where.type not in ("cpu", "cuda"):
         raise FedkinError(f"'engine.compile' is for an NVIDIA GPU and for processors, not for '{where}'.")
 
