@@ -37,7 +37,7 @@ def test_a_run_for_programs_and_a_quiet_one(capsys: pytest.CaptureFixture[str], 
 
 
 def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from fedkin.experiment.config import config_of, load_config
+    from fedkin.experiment.config import load_config
 
     assert fedkin("run", "kfed", "--clusters", "7", "--dry-run") == 0
     shown = capsys.readouterr().out

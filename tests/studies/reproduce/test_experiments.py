@@ -15,8 +15,8 @@ from fedkin.studies.reproduce.entry import (
     measure_of,
     names_of_entries,
     plan_of,
+    printed,
 )
-from fedkin.studies.reproduce.entry_table import printed
 from fedkin.studies.reproduce.measures import check
 
 PAPERS = {

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.entry_table import Figure, PaperVerdict, at_least, is_better, judged, over_seeds, printed
+from fedkin.studies.reproduce.entry import Figure, printed
+from fedkin.studies.reproduce.entry_table import PaperVerdict, at_least, is_better, judged, over_seeds
 
 
 def test_the_interval_is_students() -> None:

@@ -28,11 +28,46 @@ from fedkin.experiment.option_models import flat
 from fedkin.experiment.registry import DEFAULT_METHOD, file_name
 from fedkin.experiment.sections import STRICT
 
+_PRINTED = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 ScaleName = Literal["quick", "paper"]
 Settings = dict[str, Any]
 """Keys of an experiment such as ``method.local_epochs``, and their values."""
 Better = Annotated[str, Field(pattern=r"^(higher|lower|near:-?[0-9.]+)$")]
 """Which figures are the better ones: higher, lower, or nearer to a number."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Mean over seeds, with its confidence interval.
+
+    `half` is that of the 95 % interval of the mean, by Student's t; ``None`` for a single seed, or where none was
+    printed. `seeds` is the number of values that were averaged; 0 if unknown. `rounding` is the largest rounding error
+    of a printed value; 0 for a measured one.
+    """
+
+    value: float
+    half: float | None = None
+    seeds: int = 0
+    rounding: float = 0.0
+
+    def shown(self, digits: int) -> str:
+        """Format the figure for a table, such as ``"0.894 ± 0.031"``."""
+        text = f"{self.value:.{digits}f}"
+        return text if self.half is None else f"{text} ± {self.half:.{digits}f}"
+
+
+def printed(text: str) -> Figure | None:
+    """Parse a figure as a paper prints it; ``None`` for an empty text or a dash.
+
+    Raises FedkinError if it is neither a number nor a number with an interval.
+    """
+    if text.strip() in ("", "-", "–"):
+        return None
+    match = _PRINTED.fullmatch(text.strip())
+    if not match:
+        raise FedkinError(f"'{text}' is not a figure; it should be like '0.894', '0.894 ± 0.031' or ''.")
+    places = len(match[1].partition(".")[2])
+    return Figure(float(match[1]), None if match[2] is None else float(match[2]), rounding=0.5 * 10.0**-places)
 
 
 class EntryLine(BaseModel):
@@ -242,7 +277,6 @@ def load_entry(path: Path) -> PaperEntry:
 
 
 def _check_names(entry: PaperEntry, path: Path) -> None:
-    from fedkin.studies.reproduce.entry_table import printed
     from fedkin.studies.reproduce.measures import check
 
     rows, columns = [row.name for row in entry.rows], [column.name for column in entry.columns]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -13,11 +12,19 @@ from typing import Any, Literal, TypeVar
 
 from scipy.stats import t
 
-from fedkin.core import FedkinError
 from fedkin.core.errors import hint, listing, nearest
 from fedkin.experiment.run_folder import is_finished
 from fedkin.report.result_tables import MEANINGS
-from fedkin.studies.reproduce.entry import EntryLine, EntryRow, PaperClaim, Plan, PlannedCell, measure_of
+from fedkin.studies.reproduce.entry import (
+    EntryLine,
+    EntryRow,
+    Figure,
+    PaperClaim,
+    Plan,
+    PlannedCell,
+    measure_of,
+    printed,
+)
 from fedkin.studies.reproduce.measures import COSTS, FinishedRun, measured, number_of
 
 PaperVerdict = Literal["", "within", "higher", "lower", "unsure", "near", "above", "below"]
@@ -30,28 +37,6 @@ CONFIDENCE = 0.95
 _EQUAL = 1e-9
 """By how much figures differ at most that are equal but for arithmetic."""
 
-_PRINTED = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Mean over seeds, with its confidence interval.
-
-    `half` is that of the 95 % interval of the mean, by Student's t; ``None`` for a single seed, or where none was
-    printed. `seeds` is the number of values that were averaged; 0 if unknown. `rounding` is the largest rounding error
-    of a printed value; 0 for a measured one.
-    """
-
-    value: float
-    half: float | None = None
-    seeds: int = 0
-    rounding: float = 0.0
-
-    def shown(self, digits: int) -> str:
-        """Format the figure for a table, such as ``"0.894 ± 0.031"``."""
-        text = f"{self.value:.{digits}f}"
-        return text if self.half is None else f"{text} ± {self.half:.{digits}f}"
-
 
 def over_seeds(values: Sequence[float]) -> Figure | None:
     """Return the mean of values and its 95 % interval; ``None`` without values."""
@@ -61,20 +46,6 @@ def over_seeds(values: Sequence[float]) -> Figure | None:
         return Figure(values[0], None, 1)
     half = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return Figure(mean(values), half, len(values))
-
-
-def printed(text: str) -> Figure | None:
-    """Parse a figure as a paper prints it; ``None`` for an empty text or a dash.
-
-    Raises FedkinError if it is neither a number nor a number with an interval.
-    """
-    if text.strip() in ("", "-", "–"):
-        return None
-    match = _PRINTED.fullmatch(text.strip())
-    if not match:
-        raise FedkinError(f"'{text}' is not a figure; it should be like '0.894', '0.894 ± 0.031' or ''.")
-    places = len(match[1].partition(".")[2])
-    return Figure(float(match[1]), None if match[2] is None else float(match[2]), rounding=0.5 * 10.0**-places)
 
 
 def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> PaperVerdict:

@@ -9,7 +9,8 @@ from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import pluralize
 from fedkin.report.result_tables import MEANINGS
 from fedkin.report.step_tables import MIN_STEPS
-from fedkin.studies.reproduce.entry_table import SIGNS, Checked, EntryTable, Figure, PaperVerdict, Result
+from fedkin.studies.reproduce.entry import Figure
+from fedkin.studies.reproduce.entry_table import SIGNS, Checked, EntryTable, PaperVerdict, Result
 from fedkin.studies.time_budget import duration
 
 COUNTED: dict[str, tuple[PaperVerdict, ...]] = {
