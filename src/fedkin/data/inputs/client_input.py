@@ -17,10 +17,11 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.errors import FedkinError, no_column
+from fedkin.core.files import ending_of
 from fedkin.data.inputs.dataset_items import SAMPLE_KEYS, read_items
 from fedkin.data.inputs.torch_datasets import read_loader, read_torch_dataset, reads_all
 from fedkin.data.reading.dataset import LABEL_NAMES
-from fedkin.data.reading.huggingface import is_hub_dataset, is_transformed, read_rows
+from fedkin.data.reading.huggingface import IMAGES, decode_images, is_hub_dataset, is_transformed, read_rows
 from fedkin.data.reading.label_columns import label_of
 from fedkin.data.reading.tables import as_frame
 
@@ -79,6 +80,15 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
     if is_record(value):
         own, labels = (next(key for key in keys if key in value) for keys in (SAMPLE_KEYS, LABEL_NAMES))
         return ClientInput(client_input(value[own], where).x, value[labels])
+    if are_files_or_pictures(value):
+        if not isinstance(value[0], str | Path):
+            return ClientInput(*read_items(value, len(value), where))
+        if not all(ending_of(path) in IMAGES for path in value):
+            raise FedkinError(
+                f"{where} is a list of texts; give numbers made of them, as by an encoder, or paths of images "
+                f"({', '.join(IMAGES)})."
+            )
+        return ClientInput(decode_images([{"bytes": None, "path": str(path)} for path in value], where))
     if _are_items(value):
         raise FedkinError(
             f"{where} holds pairs (x, y), one for each sample; give a torch Dataset of them, or one pair of all "
@@ -86,6 +96,13 @@ def client_input(value: Any, where: str, label: str | None = None, seek_labels: 
         )
     _check_array(value, where, label)
     return ClientInput(value)
+
+
+def are_files_or_pictures(value: Any) -> bool:
+    """Return whether a value is a list of pictures of Pillow's, or of texts, such as paths of images."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return isinstance(value[0], str | Path) or hasattr(value[0], "getbands")
 
 
 def is_pair(value: Any, any_labels: bool = False) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from fedkin.core.errors import FedkinError, listing, refuse, unknown_name
 from fedkin.data.inputs.client_input import (
     ClientInput,
+    are_files_or_pictures,
     client_input,
     dimensions,
     is_form,
@@ -131,6 +132,8 @@ def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
         clients = _by_group(clients)
     if isinstance(clients, Mapping) and not is_record(clients):
         return _named(clients)
+    if isinstance(clients, list) and clients and all(map(_is_group, clients)):
+        return _named(dict(clients))
     if isinstance(clients, np.ndarray) and clients.dtype == object and clients.ndim == 1:
         clients = list(clients)
     takes = f"{entrance} takes {COLLECTIONS}"
@@ -148,6 +151,11 @@ def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
         also = ", or clients of one dimension, which x.reshape(-1, 1) makes (n, 1)" if rows else ""
         raise FedkinError(f"{takes}; got a single table{also}.")
     return list(clients)
+
+
+def _is_group(value: Any) -> bool:
+    """Return whether a value is a pair of a name and a table, as ``list(table.groupby(...))`` has them."""
+    return isinstance(value, tuple) and [as_frame(part) is None for part in value] == [True, False]
 
 
 def is_grouped(value: Any) -> bool:
@@ -212,7 +220,7 @@ def _named(clients: Mapping[Any, Any]) -> dict[str, Any]:
 def _is_row(value: Any) -> bool:
     """Return whether a value is a number or a list of numbers, rather than a client's data."""
     array_like = isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__")
-    another = is_form(value) or is_pair(value)
+    another = is_form(value) or is_pair(value) or are_files_or_pictures(value)
     return array_like and not another and dimensions(value) < 2
 
 

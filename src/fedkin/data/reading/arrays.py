@@ -29,6 +29,9 @@ _PIECE = 1000
 """Samples that are looked at together."""
 _FEWEST_BITS = 10
 """Bits of a column's range that float32 has to keep: in less than a thousandth of it no cluster is told apart."""
+_WITH_LABELS = {"x": "y", "x_train": "y_train", "train_images": "train_labels"}
+_SAMPLES = (*_WITH_LABELS, "images", "data")
+"""Names of the samples' array in a file of several, the first that exists, and of the labels beside it."""
 _SHAPES = "(n, features) or (n, channels, height, width)"
 
 
@@ -158,7 +161,10 @@ def read_npz(
     except FedkinError:
         raise
     except Exception as error:  # whatever zipfile, zlib and NumPy's reader of headers raise over damaged bytes
-        raise FedkinError(f"{where} cannot be read as .npz; it must hold plain numeric arrays.") from error
+        raise FedkinError(
+            f"{where} cannot be read as .npz; it must hold plain numeric arrays, as numpy.savez(path, x=..., y=...) "
+            "saves them, and no Python objects such as a dict."
+        ) from error
     for wanted in (label, cluster):
         if wanted not in (None, NO_LABELS) and wanted not in arrays:
             raise unknown_name(f"array of labels in {where}", wanted, arrays)
@@ -166,9 +172,12 @@ def read_npz(
         label = usual_label(name for name in arrays if name != cluster)
     label = None if label == NO_LABELS else label
     wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, cluster)]
-    if "x" not in arrays and len(wide) != 1:
+    samples = next((name for name in _SAMPLES if name in arrays), wide[0] if len(wide) == 1 else None)
+    if samples is None:
         raise FedkinError(f"{where} holds the arrays {', '.join(arrays) or 'none'}; name the samples' array 'x'.")
-    x = as_tensor(arrays["x" if "x" in arrays else wide[0]], where)
+    if label is None and samples in _WITH_LABELS and _WITH_LABELS[samples] in arrays:
+        label = _WITH_LABELS[samples]
+    x = as_tensor(arrays[samples], where)
     coded = {name: _coded(arrays, name, len(x), where) for name in (label, cluster) if name is not None}
     y, classes = coded[label] if label is not None else (None, [])
     return Dataset(path.name, x, y, classes, clusters=None if cluster is None else coded[cluster])

@@ -15,7 +15,7 @@ from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB, expanded, missing
-from fedkin.data.reading.huggingface import decode_images
+from fedkin.data.reading.huggingface import IMAGES, decode_images
 from fedkin.data.reading.image_ranges import mixed_images
 from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
@@ -31,7 +31,6 @@ OTHER_TABLES = (
     ".txt", ".dat", ".data", ".dta", ".sav", ".feather", ".numbers", ".xlsb", ".json", ".jsonl", ".gz", ".zip"
 )  # fmt: skip
 """Ends of the names of files that could be tables, in formats that are not read."""
-_IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _ADVICE = {
     (".txt", ".data", ".dat"): "; call it .csv, if it is text",
     (".numbers", ".xlsb"): "; save its sheet as .xlsx or .csv",
@@ -181,7 +180,7 @@ def folders_of_images(source: str | Path) -> list[str]:
 
 
 def _images_in(folder: Path) -> list[str]:
-    return sorted(name for name in shown_in(folder) if ending_of(name) in _IMAGES)
+    return sorted(name for name in shown_in(folder) if ending_of(name) in IMAGES)
 
 
 def _read_images(folder: Path) -> Dataset:

@@ -20,6 +20,8 @@ from fedkin.data.reading.tables import frame_to_table
 if TYPE_CHECKING:
     import pandas as pd
 
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+"""Ends of the names of files with an image."""
 _GREY = ("1", "L", "LA")
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
 
@@ -107,7 +109,7 @@ def _decode(file: dict[str, Any] | None, row: int, where: str) -> npt.NDArray[np
                 )
             mode = "L" if image.mode in _GREY else "RGB"
             pixels = np.asarray(image if image.mode == mode else image.convert(mode))
-    except (OSError, SyntaxError) as error:
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise FedkinError(f"{where} has an image that cannot be decoded in row {row}.") from error
     return pixels[..., None] if pixels.ndim == 2 else pixels
 

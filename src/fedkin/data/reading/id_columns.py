@@ -8,15 +8,16 @@ _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|pid|seqn|seqno|barcode|rownames|level_\d|unnamed: 0)"
     r"|^(patient|subject|participant|person|respondent|case|encounter|pupil|student|customer|employee|donor|household|visitor"
     r"|specimen|sample|record|animal|ticket|invoice|claim)|subjid|(patient|subject|study|case|row)(id|no|number)|nummer|nr"
-    r")$|[a-z](I[dD]|No|Number|Nr|Key|Code)$"
+    r")$|[a-z](I[dD]|No|Number|Nr|Key|Code)$|^[A-Z]{2,}[BDEGHJKNS]ID$"
 )
+"""In capitals alone, as WARDID, letters stand before ID that hardly any word in -id has, such as SOLID or THYROID."""
 _NUMBER_NAME = re.compile(
     r"(?i:(^|[_\W])(konto|account|iban|phone|telephone|telefon|tel|fax|imei|ean|gtin|isbn|serial)$)|[a-z](Phone|Account)$"
 )
 """Names of numbers that name something, of a row or of what it is about, but are no id that results go by."""
 _WHOSE_NAME = re.compile(
     r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn)|^(patient|subject|participant|person|respondent)"
-    r"|subjid|(patient|subject|study|case)(id|no|number))$|[a-z]I[dD]$"
+    r"|subjid|(patient|subject|study|case)(id|no|number))$|[a-z]I[dD]$|^[A-Z]{2,}[BDEGHJKNS]ID$"
 )
 """Names of ids that may come again, as a patient's in every visit."""
 _WHICH_NAME = re.compile(r"(?i:[^\W_][_\W](no|nr|key))$|[a-z](No|Nr|Key)$")

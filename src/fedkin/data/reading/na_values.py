@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +49,8 @@ def values_of_other_columns(frame: pd.DataFrame, where: str, options: TableOptio
             continue
         codes, values = [], {}
         for at, name in enumerate(frame.columns):
+            if not _is_hashable(frame.iloc[:, at]):
+                continue
             counts = frame.iloc[:, at].value_counts()
             numbers = np.array([_cell_number(cell) for cell in counts.index], np.float64)
             cells = int(counts.to_numpy()[numbers == number].sum())
@@ -77,10 +79,15 @@ def _is_code(number: float, others: NDArray[np.float64]) -> bool:
 def _emptied(cells: pd.Series, given: Sequence[str | float]) -> pd.Series:
     from pandas import CategoricalDtype
 
-    gone = _equal(cells.dropna().unique(), given)
+    gone = _equal(cells.dropna().unique(), given) if _is_hashable(cells) else []
     if isinstance(cells.dtype, CategoricalDtype):
         return cells.cat.remove_categories(gone)
     return cells.mask(cells.isin(gone)) if gone else cells
+
+
+def _is_hashable(cells: pd.Series) -> bool:
+    """Return whether a column's cells are single values; those with lists and the like are refused later."""
+    return cells.dtype != object or all(isinstance(cell, Hashable) for cell in cells)
 
 
 def _cell_text(value: Any) -> str:
@@ -113,7 +120,7 @@ def na_values_in(frame: pd.DataFrame, options: TableOptions) -> frozenset[tuple[
     held: set[tuple[str, str | float]] = set()
     for at, name in enumerate(frame.columns):
         sought = {(column, value) for column in ("", composed(name)) for value in options.na_values_of.get(column, ())}
-        if sought := sought - held:
+        if (sought := sought - held) and _is_hashable(frame.iloc[:, at]):
             distinct = frame.iloc[:, at].dropna().unique()
             held |= {one for one in sought if _equal(distinct, [one[1]])}
     return frozenset(held)
