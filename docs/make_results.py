@@ -1,4 +1,4 @@
-"""Writes the tables of ``docs/results`` and ``docs/compare.md`` from the data: ``python docs/make_results.py``.
+"""Writes what was measured into the pages, from ``docs/results/data``: ``python docs/make_results.py``.
 
 A page marks where a table stands, by its name in the page's data, and which columns or rows if not all are shown:
 
@@ -18,8 +18,8 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "results"
-DATA = FOLDER / "data"
+DOCS = Path(__file__).parent
+DATA = DOCS / "results" / "data"
 _TABLE = re.compile(r"(<!-- table (\S+?)((?:; \w+: [^;]+?)*) -->\n).*?(?=<!-- /table -->)", re.DOTALL)
 
 Line = dict[str, str]
@@ -27,7 +27,8 @@ Line = dict[str, str]
 
 def pages() -> dict[Path, str]:
     """The pages with tables, as their data have them now."""
-    return {page: filled(page) for page in [FOLDER.parent / "compare.md", *sorted(FOLDER.glob("*.md"))]}
+    marked = [page for page in sorted(DOCS.rglob("*.md")) if "<!-- table " in page.read_text()]
+    return {page: filled(page) for page in marked}
 
 
 def filled(page: Path) -> str:
