@@ -200,6 +200,10 @@ class Method(ABC, Generic[S]):
         """Whether messages are differentially private for one sample, so that no sample may change others before."""
         return self.is_private()
 
+    def encodes_samples(self) -> bool:
+        """Whether samples are turned into embeddings first, for which they are taken as they are."""
+        return False
+
     def without(self, state: S, clients: Collection[int]) -> S | None:
         """Return a finished run's `state` before the last step, with the contributions of `clients` removed.
 

@@ -42,7 +42,7 @@ from fedkin.estimators.parameters import (
     with_attributes,
     with_parameters,
 )
-from fedkin.experiment.config import checked_method
+from fedkin.experiment.config import checked_method, preparing_for
 from fedkin.experiment.registry import check_declared
 from fedkin.experiment.terminal import Bar, Quiet
 
@@ -189,7 +189,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             identity = "none" if self.id is None else self.id
             preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
             with python_advice():
-                preparation = prepare(fed, preparing.of(private=method.guards_samples()), names)
+                preparation = prepare(fed, preparing_for(method, preparing), names)
             if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
                 preparation = dataclasses.replace(preparation, reach=ends_of([one.x for one in clients if len(one)]))
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}

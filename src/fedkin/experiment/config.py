@@ -38,6 +38,7 @@ from fedkin.experiment.sections import (
 
 if TYPE_CHECKING:
     from fedkin.data.population import Population
+    from fedkin.data.preparing.preparing_options import PreparingOptions
 
 _SECTIONS: dict[str, Any] = {
     "engine": EngineSection, "federation": FederationSection, "evaluation": EvaluationSection,
@@ -164,6 +165,13 @@ def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
         raise sentence_of(error, model, values, dict.fromkeys(values, f"in {display_name(made)}"), depth=1) from error
     others = {name: value for name, value in values.items() if name not in plain}
     return built(made, checked, **others)
+
+
+def preparing_for(method: Method[Any], options: PreparingOptions) -> PreparingOptions:
+    """Return the options by which a method's samples are prepared: for an encoder they are not scaled by default."""
+    if method.encodes_samples() and options.scaling == "auto":
+        options = replace(options, scaling="none")
+    return options.of(private=method.guards_samples())
 
 
 def apply_setting(tables: dict[str, Any], override: str) -> str:

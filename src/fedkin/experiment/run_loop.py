@@ -25,7 +25,7 @@ from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profil
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.checksums import write_sums
-from fedkin.experiment.config import Config
+from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.label_files import write_labels
 from fedkin.experiment.outputs import RESULTS, load_profile, write_clients, write_encoder, write_result
@@ -141,7 +141,7 @@ def _connect(config: Config, population: Population, fed: Federation, progress: 
 
 
 def _preparing(config: Config) -> PreparingOptions:
-    return config.data.preparing.of(private=config.method.guards_samples())
+    return preparing_for(config.method, config.data.preparing)
 
 
 class Run(Runner):

@@ -18,6 +18,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Maybe, is_count, is_name, positive, reals
+from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import extract, width_of
 from fedkin.features.kept_features import feature_batches, own_features
 from fedkin.methods.samples.sample_method import (
@@ -97,8 +98,8 @@ def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
 
 
 def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
-    """Return centroids ``(k, width)`` scaled to length 1 if the features are "unit", otherwise unchanged."""
-    if features != "unit":
+    """Return centroids ``(k, width)`` scaled to length 1 if the features are, otherwise unchanged."""
+    if features != "unit" and not is_encoder(features):
         return centroids
     return normalize(centroids, dim=1)
 
@@ -175,8 +176,9 @@ class CentroidMethod(NearestCentroidMethod):
         Clusters to find.
     features : str
         Features between which distances are measured: "raw", the samples; "unit", samples scaled to length 1, so that
-        they are compared by cosine, as for the baselines of CCFC; other names of `fedkin.features.extractors`, or a
-        dotted path to a torch module. "auto" is "unit" for images and "raw" for tables.
+        they are compared by cosine, as for the baselines of CCFC; an encoder, "rocket" for series, "timm:NAME",
+        "onnx:FILE" or "torch:FILE"; other names of `fedkin.features.extractors`, or a dotted path to a torch module.
+        "auto" is "unit" for images and "raw" for tables.
     """
 
     n_clusters: Count = 10

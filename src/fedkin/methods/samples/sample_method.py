@@ -14,6 +14,7 @@ from fedkin.core.contract import check_result
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.replies import is_count, is_number, is_shape, objection
 from fedkin.data.reading.arrays import common_shape
+from fedkin.features.encoders import is_encoder
 
 FINAL_ATTEMPTS = 5
 """Maximum number of attempts at an exchange that a run can do without, such as the last one with each client."""
@@ -90,6 +91,9 @@ class SampleMethod(Method[Any]):
         if kept is not None and tuple(kept.shape) == (len(client), int(result["n_clusters"])):
             return kept
         return cls.memberships(result, client.x)
+
+    def encodes_samples(self) -> bool:
+        return is_encoder(str(getattr(self, "features", "")))
 
     def ready(self, state: Any) -> bool:
         """Whether `result` of this state can already predict clusters."""

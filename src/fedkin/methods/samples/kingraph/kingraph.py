@@ -24,6 +24,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
+from fedkin.features.encoders import is_encoder
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
 from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated
@@ -79,13 +80,14 @@ class KinGraphMethod(SampleMethod):
         more clusters. "auto" chooses the most stable; a number is allowed only if `n_clusters` is "auto".
     features : str
         See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, "flat-gradients"
-        for tables whose columns look like the pixels of such images, see `are_flat_images`, else "raw". More than 2,048
-        features are first projected at random to 1,024.
+        for tables whose columns look like the pixels of such images, see `are_flat_images`, else "raw". An encoder is
+        "rocket" for series, "timm:NAME", "onnx:FILE" or "torch:FILE". More than 2,048 features are first projected at
+        random to 1,024.
     components : int
         Maximum number of principal components; with more features, only components that exceed noise.
     standardise : bool or "auto"
-        Whether features are first divided by their standard deviations; "auto" does so for features of tables other
-        than their columns, which are prepared already.
+        Whether features are first divided by their standard deviations; "auto" does so for embeddings, and for
+        features of tables other than their columns, which are prepared already.
     whitening : float
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
@@ -172,7 +174,7 @@ class KinGraphMethod(SampleMethod):
         shape, blocks, flat, counts = described(fed, private=self.epsilon is not None)
         common = self._common(fed, counts)
         name = named.suited(shape, flat) if self.features == "auto" else self.features
-        table = len(shape) == 1 and name != "flat-gradients"
+        table = (len(shape) == 1 and name != "flat-gradients") or is_encoder(name)
         width = named.width_of(name, shape)
         if self.epsilon is None:
             bound, standardise = None, table and name != "raw" if self.standardise == "auto" else self.standardise
