@@ -143,7 +143,11 @@ def write_inputs(folder: Path) -> None:
             "samples_per_class is 5000, but the smallest class has only 174 samples.",
         ),
         # data that cannot be used
-        ("--data infinite.csv", "Column 'a' of 'infinite.csv' has 1 infinite values in 2 rows."),
+        (
+            "--data infinite.csv",
+            "Column 'a' of 'infinite.csv' has 1 infinite values in 2 rows; empty these cells, or give --set "
+            '\'data.na_values={a=["inf", "-inf"]}\'.',
+        ),
         ("--data nan.npz", "'nan.npz' has missing or infinite values in 1 of 1 samples; all must be finite float32."),
         (
             "--data unlabelled.csv",
@@ -152,7 +156,7 @@ def write_inputs(folder: Path) -> None:
         ),
         (
             "--data headless.csv",
-            "The first line of 'headless.csv' holds numbers (3, 4, ...); it must name the columns.",
+            "The first line of 'headless.csv' holds numbers; it must name the columns, or give --set data.header=false",
         ),
         ("--scenario files --data clients", "'clients/b.csv' is empty (0 rows, 2 columns of features)."),
         (

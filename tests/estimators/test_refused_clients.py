@@ -32,8 +32,7 @@ PLAIN = "they should be integers, booleans or strings"
         ([(A, B), (A, B, B)], f"Client 1 is a tuple of 3; a client's data are {FORMS}."),
         (
             list(pd.DataFrame({"site": ["x", "y"], "a": [1, 2]}).groupby("site")),
-            "Clients 0 and 1 are a pair of a key and a table, as list(groupby) has them; give the groupby itself, or a "
-            "dict",
+            "x has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of",
         ),
         ([(A, B), object()], f"Client 1 is of type object; a client's data are {FORMS}."),
         (
@@ -45,11 +44,6 @@ PLAIN = "they should be integers, booleans or strings"
         ([(A[:2], [1, [2]])], "Client 0 has labels that do not form an array; it needs one for each of its samples."),
         ([(A, B), (A[:2], [1, np.nan])], f"Client 1 has the label nan; {PLAIN}, none missing."),
         ([(A[:2], [1, 0.25])], "Client 0 has labels that are fractions, such as 0.25; labels must be classes"),
-        (
-            [(A, B), (A[:2], [1, 0.25]), (A[:1], [0.5]), (A[:1], [1.5])],
-            "Client 1 has labels that are fractions, such as 0.25, and so have 2 more clients; labels must be classes, "
-            "for regression is not supported.",
-        ),
         (
             [(A, np.arange(100) // 2 * 500), (A[:2], [1, 2])],
             "The labels are 52 different numbers in 102 rows; labels must be classes, such as ranges of these numbers, "

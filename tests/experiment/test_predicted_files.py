@@ -55,7 +55,7 @@ def test_empty_cells_of_new_rows_take_the_values_of_the_nearest_cluster(tmp_path
     ("text", "sentence"),
     [
         ("data = 3", "data is 3 in {}; it should be a section of options."),
-        ("[data]\ndecimal = 7", "{} cannot be used: decimal is 7; allowed: '.' and ','."),
+        ("[data]\ndecimal = 7", "{} cannot be used: decimal is 7; allowed: '.', ',' and 'auto'."),
         ("[data]\nencoding = []", "{} cannot be used: encoding is []; it should name one of text, such as 'utf-8'"),
         ("[data]\nna_values = {a = {b = 1}}", "{} cannot be used: na_values['a'] has {'b': 1}; it should have texts"),
         ("[data", "{} is not a TOML file: "),
@@ -81,7 +81,7 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
     for name in ("north", "south"):
         rows = [f"{1.5 + 9 * (i % 2) + rng.normal():.2f};{rng.normal():.2f};{i % 2}" for i in range(40)]
         (tmp_path / "sites" / f"{name}.csv").write_text("a;b;ill\n" + "\n".join(rows).replace(".", ",") + "\n")
-    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "data.decimal=,", "scenario.name=files"]
+    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "scenario.name=files"]
     execute(load_config("ifca", [*data, "method.rounds=1", "method.n_clusters=2"]), tmp_path / "run")
     source = str(tmp_path / "sites" / "south.csv")
     text = prediction.predict(tmp_path / "run", source, client="south.csv")
@@ -90,14 +90,16 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
     assert len(rows_of(text)) == 41
     with pytest.raises(FedkinError, match=r"has no client west; allowed: 0 to 1, or north, south"):
         prediction.predict(tmp_path / "run", source, client="west")
-    with pytest.raises(FedkinError, match="decimal comma"):
-        prediction.predict(tmp_path / "run", source, client=1, decimal=".")
+    (tmp_path / "new.csv").write_text("a;b\n1,125;2,500\n")
+    with pytest.raises(FedkinError, match="set decimal"):
+        prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"), client=1)
     with pytest.raises(SystemExit):
-        main(["predict", str(tmp_path / "run"), source, "--client", "1", "--decimal", "."])
+        main(["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--client", "1"])
     said = capsys.readouterr().err
-    assert "give --decimal ',' (" in said
+    assert "give --decimal ','" in said
     assert "--set" not in said
     assert "data." not in said
+    assert len(rows_of(prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"), client=1, decimal=","))) == 2
 
 
 def test_a_new_clients_labels_are_in_the_column_that_the_run_names(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.client_files import read_file
-from fedkin.data.reading.dataset import Dataset, are_whole, fractions, fractions_once
+from fedkin.data.reading.dataset import Dataset, are_whole, fractions
 from fedkin.data.reading.dataset_names import expanded
 from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes, notes_on_outcomes
 from fedkin.data.reading.table_options import TableOptions
@@ -52,7 +52,7 @@ def clients_of(
     _check_all_labelled(labels, called, labels_needed)
     of_each = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
     problems = [line for own in of_each for line in raised_by(read_labels, *own)]
-    refuse(said_once(fractions_once(problems), called))
+    refuse(said_once(problems, called))
     check_kinds(read, options)
     arrays = [read_labels(*own) for own in of_each]
     classes = classes_of(arrays, called)

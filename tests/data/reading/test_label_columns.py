@@ -3,7 +3,6 @@
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.dataset import fractions, fractions_once
 from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes
 
 SALARIES = [str(91_000 + 137 * row) for row in range(371)]
@@ -37,15 +36,4 @@ def test_many_classes_of_few_rows_are_noted() -> None:
     ]
     assert note_on_many_classes(WORDS, 397) == [
         "Labels are 371 different values in 397 rows, and each is a class of its own."
-    ]
-
-
-def test_fractions_of_all_clients_are_one_problem() -> None:
-    problems = [str(fractions(f"Column 'price' of '{name}.csv'", 1.5)) for name in "abc"]
-    other = "Column 'age' of 'b.csv' has no name."
-    assert fractions_once([problems[0], other]) == [problems[0], other]
-    assert fractions_once([problems[0], other, *problems[1:]]) == [
-        "Column 'price' of 'a.csv' has labels that are fractions, such as 1.5, and so have 2 more clients; labels must "
-        "be classes, for regression is not supported.",
-        other,
     ]

@@ -13,7 +13,7 @@ from fedkin.core.errors import FedkinError, listing, raised_by
 from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
-from fedkin.data.reading.dataset import Dataset, fractions_once, in_order
+from fedkin.data.reading.dataset import Dataset, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB, expanded, missing
 from fedkin.data.reading.huggingface import IMAGES, decode_images
 from fedkin.data.reading.image_ranges import mixed_images
@@ -92,7 +92,7 @@ def load_clients(
             complete = False
     problems += _at_odds(clients, read, options, label, complete)
     if problems:
-        raise ClientsError(_with_advice(said_once(fractions_once(problems)), clients, label), read)
+        raise ClientsError(_with_advice(said_once(problems), clients, label), read)
     if label is None and (features := no_labels_after_all(clients)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
     classes = in_order(name for client in clients for name in client.classes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -162,16 +162,6 @@ def lacking_labels(where: str, missing: int, rows: int) -> LackingLabelsError:
 def fractions(where: str, example: object) -> FedkinError:
     """Return the error on labels that are fractions, such as `example`."""
     return FedkinError(f"{where} has labels that are fractions, such as {example}{_NO_CLASSES}")
-
-
-def fractions_once(problems: Sequence[str]) -> list[str]:
-    """Return problems with clients, of which those of labels that are fractions are one; see `fractions`."""
-    alike = [problem for problem in problems if problem.endswith(_NO_CLASSES)]
-    if len(alike) < 2:
-        return list(problems)
-    more = "so has 1 more client" if len(alike) == 2 else f"so have {len(alike) - 1:,} more clients"
-    one = f"{alike[0].removesuffix(_NO_CLASSES)}, and {more}{_NO_CLASSES}"
-    return [one if problem == alike[0] else problem for problem in problems if problem not in alike[1:]]
 
 
 def _is_missing(label: Any) -> bool:

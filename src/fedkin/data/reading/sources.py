@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from fedkin.data.reading.client_files import READERS, holds_clients, not_read, r
 from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB, below_fedkin_data, expanded, missing
 from fedkin.data.reading.huggingface import read_huggingface
+from fedkin.data.reading.label_columns import no_labels_after_all
 from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 
@@ -175,3 +177,25 @@ def _read_kept(
 def _only_train(source: str, split: str) -> None:
     if split != "train":
         raise SplitError(str(unknown_name(f"split of '{source}'", split, ["train"])))
+
+
+def clients_in_one(
+    source: Any, column: str, label: str | None = None, options: TableOptions = NO_OPTIONS
+) -> list[Dataset]:
+    """Load one file, and return a data set per client, in order of the names in `column`, which is then no feature.
+
+    `source`, `label` and `options` are as for `load`. Raises FedkinError if it cannot be used, is a folder, or has no
+    such column, or if a row has no name of a client.
+    """
+    if not isinstance(source, str | Path) or expanded(str(source)).is_dir():
+        raise FedkinError(
+            f"'scenario.column' is '{column}', and is for one file that has the rows of all clients; "
+            f"{f'{source!r} is a folder' if isinstance(source, str | Path) else 'here each client has its own'}."
+        )
+    whole = load(str(source), label, cluster=column, options=options)
+    if label is None and (features := no_labels_after_all([whole])):
+        whole = load(str(source), cluster=column, options=replace(options, features=[*options.features, *features]))
+    assert whole.clusters is not None
+    index, names = whole.clusters
+    whole = replace(whole, clusters=None)
+    return [replace(whole.rows(index == at), name=name) for at, name in enumerate(names)]

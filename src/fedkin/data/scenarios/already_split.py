@@ -17,7 +17,6 @@ from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_cl
 from fedkin.data.preparing.notes.cell_hints import hints_on_cells
 from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
-from fedkin.data.reading.client_column import clients_in_one
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.label_columns import (
@@ -27,6 +26,7 @@ from fedkin.data.reading.label_columns import (
     too_many_labels,
 )
 from fedkin.data.reading.na_values import note_on_unheld
+from fedkin.data.reading.sources import clients_in_one
 from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
