@@ -35,10 +35,12 @@ from fedkin.estimators.fitting import Following, HeldOut, Samples, held_out_of
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.metrics import Row, agreement_rows, sizes_of
 from fedkin.estimators.parameters import in_python, python_advice
+from fedkin.estimators.texts import with_texts_encoded
 from fedkin.estimators.training import FeaturesOrName, GivenFeatures, extractor_of
 from fedkin.experiment.client_remarks import fewer_clusters
 from fedkin.experiment.report_content.cluster_words import remarks, sentences
 from fedkin.experiment.report_content.column_words import described
+from fedkin.features.encoders import EMBEDDED
 
 # Predictions and descriptions of estimators that cluster samples: clusters of new samples, and clusters in words.
 
@@ -51,6 +53,8 @@ class SamplePredictor(ForgettingEstimator):
     """Base class that predicts clusters for samples in any form that ``fit`` takes, and describes those of tables."""
 
     _profile: ClusterProfile | None
+    _of_texts = False
+    """Whether samples were texts, which `features` has encoded."""
     _is_cut = False
     """Whether the clusters are those of a cut, which clients have not described."""
 
@@ -69,6 +73,7 @@ class SamplePredictor(ForgettingEstimator):
         FedkinError
             If the samples cannot be used, or there are no labels.
         """
+        X = self._with_texts_encoded(X)  # noqa: N806
         if not holds_several(X):
             data = data_and_labels(X, y, "The data", self._label)
             clusters = self._of_client(data.x, self._method.predict, "The data")
@@ -132,6 +137,10 @@ class SamplePredictor(ForgettingEstimator):
         """
         return self._of_each(X, self._clusters_of, "The data to predict")
 
+    def _with_texts_encoded(self, data: Any) -> Any:
+        """Return clients' data, of which those that are texts are embeddings by `features`."""
+        return with_texts_encoded(data, getattr(self, "features", None))[0]
+
     def _clusters_of(self, result: Any, x: Tensor) -> Tensor:
         """Predict the clusters of prepared samples, int64 ``(n,)``."""
         return predicted_clusters(self._method, result, x)
@@ -144,6 +153,7 @@ class SamplePredictor(ForgettingEstimator):
         Where it returns ``None``, the error is `lacking`.
         """
         check_is_fitted(self, "result_")
+        given = self._with_texts_encoded(given)
         found: NDArray[Any] | list[NDArray[Any]]
         found = of_each(given, lambda x, called: self._of_client(x, function, called, lacking), where)
         return found
@@ -294,10 +304,10 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         X : sequence, dict, str or Path, or FederatedDataset
             The clients, in a list, in a dict by name, as a table divided by ``groupby``, or as a folder with one file
             each; or a ``FederatedDataset`` of Flower's with a partitioner, or a partitioner with its data. Each is an
-            array or tensor, a DataFrame, a file, a torch ``Dataset`` or ``DataLoader``, a Hugging Face ``Dataset``, or
-            any of these with labels, such as a pair ``(x, y)``. Arrays are ``(n, features)`` or images ``(n, height,
-            width)`` or ``(n, channels, height, width)``, all finite. Tables may hold numbers, text, categories,
-            booleans and dates, and empty cells; columns are matched by name.
+            array or tensor, a DataFrame, a file, a list of texts (which `features` encodes), a torch ``Dataset`` or
+            ``DataLoader``, a Hugging Face ``Dataset``, or any of these with labels, such as a pair ``(x, y)``. Arrays
+            are ``(n, features)`` or images ``(n, height, width)`` or ``(n, channels, height, width)``, all finite.
+            Tables may hold numbers, text, categories, booleans and dates, and empty cells; columns are matched by name.
         y : str, sequence or dict, optional
             The name of a column of labels, which is then no feature, or "none" if there is none; or one array of
             labels per client, in order or by name. By default labels are in the pairs, or, as by command line, in the
@@ -324,6 +334,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
 
     def _clients(self, data: Any, y: Any = None) -> tuple[list[Client], list[str]]:
         """Build the clients, and return them with their names."""
+        data, self._of_texts = with_texts_encoded(data, getattr(self, "features", None))
         given = federation_input(data, y)
         with python_advice():
             population = ClientFiles(given.source, given.column, table=self._table_options()).build()
@@ -341,7 +352,10 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         tests = None
         if held_out is not None:
+            held_out = self._with_texts_encoded(held_out)
             tests = held_out_of(held_out, "test", "eval", names, self._read.label, self._read_labelled)
+        if self._of_texts:
+            options = {**options, "features": EMBEDDED}
         extractor = extractor_of(options["features"]) if "features" in options else None
         if extractor is not None:
             options = {**options, "features": extractor.name}

@@ -1,14 +1,15 @@
 """Encoders: pretrained networks, and random convolutions of series, that turn samples into embeddings.
 
-An encoder is named by a spec: ``"rocket"``, ``"timm:NAME"``, ``"onnx:FILE"`` or ``"torch:FILE"``. Embeddings are rows
-of length 1, which clusters compare by cosine; samples reach an encoder as they are, so their columns are not scaled
-before. A real site computes only by encoders that its own file lists.
+An encoder is named by a spec: ``"rocket"``, ``"timm:NAME"``, ``"sentence-transformers:NAME"``, ``"onnx:FILE"`` or
+``"torch:FILE"``; ``"embedded"`` is for samples that are embeddings already. Embeddings are rows of length 1, which
+clusters compare by cosine; samples reach an encoder as they are, so their columns are not scaled before. A real site
+computes only by encoders that its own file lists.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from fedkin.core.tasks import check_listed
 Encoder = Callable[[Tensor], Tensor]
 """From samples float32 ``(n, *shape)`` to float32 ``(n, width)``."""
 
-ROCKET = "rocket"
-_PREFIXES = ("timm", "onnx", "torch")
+ROCKET, EMBEDDED = "rocket", "embedded"
+TEXTS = "sentence-transformers:"
+_PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
 _BATCH = 32
 """Samples that a network encodes at once: images of 224 x 224 take some 20 MB each inside a network."""
 _KERNELS = 500
@@ -35,7 +37,7 @@ _LENGTHS = (7, 9, 11)
 
 def is_encoder(name: str) -> bool:
     """Return whether features of this name are an encoder's."""
-    return name == ROCKET or name.startswith(tuple(f"{prefix}:" for prefix in _PREFIXES))
+    return name in (ROCKET, EMBEDDED) or name.startswith(_PREFIXES)
 
 
 def encoder_of(spec: str) -> Encoder:
@@ -46,6 +48,10 @@ def encoder_of(spec: str) -> Encoder:
     """
     if spec == ROCKET:
         return rocket
+    if spec == EMBEDDED:
+        return lambda x: normalize(x.flatten(1), dim=1)
+    if spec.startswith(TEXTS):
+        raise FedkinError(f"Features '{spec}' are of texts; give each client as a list of them.")
     check_listed(spec)
     return _loaded(spec)
 
@@ -55,6 +61,27 @@ def _loaded(spec: str) -> Encoder:
     kind, _, name = spec.partition(":")
     load = {"timm": _timm, "onnx": _onnx, "torch": _torch}[kind]
     return _in_batches(load(name))
+
+
+def encode_texts(spec: str, texts: Sequence[str]) -> Any:
+    """Return the embeddings of texts, ``(n, width)``, by a network of sentence-transformers.
+
+    Its weights are downloaded once, or read from a folder that is named instead. Raises FedkinError if the library is
+    not installed, or the network cannot be loaded.
+    """
+    require(f"Features '{spec}'", "sentence_transformers", "text")
+    check_listed(spec)
+    return _text_network(spec).encode(list(texts), show_progress_bar=False)
+
+
+@lru_cache(maxsize=1)
+def _text_network(spec: str) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        return SentenceTransformer(spec.removeprefix(TEXTS))
+    except Exception as error:  # whatever the download or the name ends in
+        raise FedkinError(f"Features '{spec}' cannot be loaded: {in_short(error)}.") from error
 
 
 def _in_batches(encode: Encoder) -> Encoder:
