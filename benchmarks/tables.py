@@ -42,7 +42,7 @@ from sklearn.mixture import GaussianMixture
 
 import fedkin
 from arff_tables import arff_sources
-from fedkin.data.preparing.prepare import prepare
+from fedkin.data.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from table_sources import IMAGES, VARIANTS, Labels, generator, partition, sources, table

@@ -14,10 +14,10 @@ import fuzzing
 import hostile
 from fedkin.core import Client, Payload, Task
 from fedkin.core.table import Column, Table
-from fedkin.data.preparing.encoding.statistics import column_sums, hidden_column_sums
-from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
-from fedkin.data.preparing.profile.cluster_profile import profile_clusters
+from fedkin.data.encoding import PreparingOptions
+from fedkin.data.prepare import prepare
+from fedkin.data.profile import profile_clusters
+from fedkin.data.statistics import column_sums, hidden_column_sums
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import checked_method

@@ -4,8 +4,8 @@ import torch
 
 from fedkin.core import Client
 from fedkin.data.population import Population
-from fedkin.data.preparing.encoding.scaling import Scaling
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparation import Preparation
+from fedkin.data.scaling import Scaling
 from fedkin.experiment.config import Config
 from fedkin.experiment.report_content import view_of
 from fedkin.report import RunView

@@ -116,7 +116,7 @@ def test_an_outcome_that_is_a_feature_is_warned_of(made: Any) -> None:
     table = pd.DataFrame(x, columns=["a", "b"]).assign(target=y)
     with pytest.warns(fk.FedkinWarning, match="'target' is called like labels and is a feature"):
         made.fit([table[:20], table[20:]], y=[y[:20], y[20:]])
-    table = table.assign(species=y)
+    table = table.assign(species=np.arange(40) // 2 % 2)
     with pytest.warns(fk.FedkinWarning, match="'target' is called like labels and is a feature"):
         made.fit([table[:20], table[20:]], y="species")
 

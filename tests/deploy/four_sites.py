@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.preparation import restore_preparation
 from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy.site_app import keep
 from fedkin.engines.site import Site

@@ -11,7 +11,7 @@ from flwr.app import Message
 import planted
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.preparation import restore_preparation
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, read_site
 from fedkin.engines.flower_engine.transport import TASK, read

@@ -16,7 +16,7 @@ from four_sites import OPTIONS, config, grid
 
 import planted
 from fedkin.core import FedkinError
-from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.preparation import restore_preparation
 from fedkin.deploy import server_app
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, read_site

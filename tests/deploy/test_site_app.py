@@ -11,9 +11,9 @@ from flwr.app import Message
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.data.preparing.encoding.scaling import moments
-from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.preparation import restore_preparation
 from fedkin.data.reading.sources import load
+from fedkin.data.statistics import moments
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep, read_site
 from fedkin.engines.flower_engine.roster import Roster

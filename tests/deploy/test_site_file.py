@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.preparing.encoding.scaling import table_columns
+from fedkin.data.statistics import table_columns
 from fedkin.deploy.app_folder import make_key
 from fedkin.deploy.site_app import read_site
 from fedkin.engines.site import Request, Site

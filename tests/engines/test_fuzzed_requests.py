@@ -19,13 +19,12 @@ from fedkin.core.errors import RefusalError
 from fedkin.core.replies import failure_of
 from fedkin.core.table import Column, Kind, Table
 from fedkin.core.tasks import _TASKS
-from fedkin.data.preparing.encoding.encoding import Mode, TableEncoding
-from fedkin.data.preparing.encoding.scaling import moments, shapes, table_columns
-from fedkin.data.preparing.encoding.statistics import column_sums
-from fedkin.data.preparing.preparation import restore_preparation
-from fedkin.data.preparing.prepare import arrange_columns, encode_table
-from fedkin.data.preparing.profile.cluster_profile import cluster_cells
-from fedkin.data.preparing.schema.schema import Schema, columns_of
+from fedkin.data.encoding import Mode, TableEncoding
+from fedkin.data.preparation import restore_preparation
+from fedkin.data.prepare import arrange_columns, encode_table
+from fedkin.data.profile import cluster_cells
+from fedkin.data.schema import Schema, columns_of
+from fedkin.data.statistics import column_sums, moments, shapes, table_columns
 from fedkin.engines.site import Request, Site
 from fedkin.privacy.budget import Account
 from fuzzing import CASES, damaged_bytes, damaged_tree, fuzzed

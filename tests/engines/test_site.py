@@ -14,8 +14,8 @@ from fedkin.core.files import FileError
 from fedkin.core.replies import is_number
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import _TASKS, known_task, trusted_packages
-from fedkin.data.preparing.encoding.scaling import shapes, squares
-from fedkin.data.preparing.prepare import arrange_columns
+from fedkin.data.prepare import arrange_columns
+from fedkin.data.statistics import shapes, squares
 from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
@@ -238,13 +238,13 @@ def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:
 
 
 def test_only_tasks_of_named_packages_run() -> None:
-    assert known_task("fedkin.data.preparing.encoding.scaling.moments").name.endswith("moments")
+    assert known_task("fedkin.data.statistics.moments").name.endswith("moments")
     with (
         trusted_packages(["fedkin"]),
         pytest.raises(FedkinError, match=r"'os.path' is not from fedkin, so this client does not run it"),
     ):
         known_task("os.path.join")
-    for name in ("fedkin.data.preparing.encoding.scaling.sums", "fedkin.nothing.there", "nothing"):
+    for name in ("fedkin.data.statistics.sums", "fedkin.nothing.there", "nothing"):
         with pytest.raises(FedkinError, match="is not known here; client and server need the same version"):
             known_task(name)
 

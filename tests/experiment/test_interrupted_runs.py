@@ -15,7 +15,7 @@ import killing
 from fedkin.core import FedkinError, Payload, Task
 from fedkin.core.files import folder_lock, write_atomically
 from fedkin.core.payload import load_tree
-from fedkin.data.preparing.encoding.scaling import moments
+from fedkin.data.statistics import moments
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume

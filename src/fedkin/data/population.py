@@ -15,7 +15,7 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import ending_of, stem_of
 from fedkin.core.seeds import derive_generator
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparation import Preparation
 from fedkin.data.reading.client_files import READERS
 
 

@@ -23,9 +23,9 @@ from fedkin.core import FedkinError, Payload
 from fedkin.core.files import folder_lock, read_json, write_atomically, write_secret
 from fedkin.core.progress import Callback, Progress, RecordLine, Timing
 from fedkin.core.tasks import named_object
+from fedkin.data.checks import check_labels
 from fedkin.data.population import Population
-from fedkin.data.preparing.notes.column_notes import notes_on_labels
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
+from fedkin.data.profile import ClusterProfile
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.dataset_names import expanded
 from fedkin.deploy.app_folder import check_federated, check_sites
@@ -251,7 +251,8 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
         forgotten = [one for one in engine.forgotten if isinstance(one, int) or one in fed.names]
-        everybody = Population([], None, classes, features, fed.names, notes=tuple(notes_on_labels(by_site)))
+        spelt, apart = check_labels(by_site)
+        everybody = Population([], None, classes, features, fed.names, notes=(*spelt, *apart))
         population = everybody.forgetting(forgotten)
         run = prepare(config, folder, population, fed, progress, [attendance])
         outcome = run.finish()

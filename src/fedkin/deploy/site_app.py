@@ -17,15 +17,14 @@ from fedkin.core.device import device_named
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import make_private, read_tables, write_atomically
 from fedkin.core.options import validation_sentence
-from fedkin.data.preparing.column_reports import MIN_MEMBERS
-from fedkin.data.preparing.notes.cell_hints import hints_on_cells
-from fedkin.data.preparing.notes.cell_notes import notes_on_cells
-from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.checks import check_cells
+from fedkin.data.preparation import restore_preparation
 from fedkin.data.reading.asked_columns import lines_lacking
 from fedkin.data.reading.dataset_names import HUB, expanded
 from fedkin.data.reading.label_columns import note_on_many_classes
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions
+from fedkin.data.schema import MIN_MEMBERS
 from fedkin.engines.flower_engine.node_app import SiteDataError
 from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.site import Request, Site
@@ -127,6 +126,8 @@ NOTES = "notes.txt"
 """What looks wrong in the site's table, in its private folder."""
 _CLASSES = 5
 """Classes that `checked` names."""
+_COLUMNS = 8
+"""Columns that a sentence names."""
 
 
 def client_app() -> ClientApp:
@@ -143,9 +144,8 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
-    from fedkin.data.preparing.preparation import Preparation, encoding_of
-    from fedkin.data.preparing.schema.column_spellings import with_names
-    from fedkin.data.preparing.schema.schema_notes import note_on_unused
+    from fedkin.data.preparation import Preparation, encoding_of
+    from fedkin.data.schema import with_names
     from fedkin.experiment.checksums import write_sums
     from fedkin.experiment.label_files import label_file, labels_of
     from fedkin.experiment.measure_titles import join_words
@@ -175,8 +175,12 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         if (encoding := encoding_of(state)) is not None:
             wanted = encoding.schema.wanted
             unused = set(with_names(site.table, wanted).names).difference(name for name, _ in wanted)
-            for note in note_on_unused(request.run, [name for name in site.table.names if name in unused]):
-                print(f"fedkin: {note}", flush=True)
+            if names := [f"'{name}'" for name in site.table.names if name in unused]:
+                which = f"column{'s' * (len(names) > 1)} {listing(names, _COLUMNS)}"
+                print(
+                    f"fedkin: Run {request.run} leaves out {which} of this site; the server's log and report say why.",
+                    flush=True,
+                )
     write_sums(folder, (*FOUND, READING))
     if "result" in payload and (cluster := payload["result"]["cluster"]) >= 0:
         of = pluralize(payload["result"]["n_clusters"], "cluster")
@@ -224,8 +228,8 @@ def checked(path: Path) -> list[str]:
 def _notes(site: Site) -> list[str]:
     if site.table is None:
         return []
-    tables = {site.name: site.table}
-    return [*note_on_many_classes(site.classes, len(site.x)), *notes_on_cells(tables), *hints_on_cells(tables)]
+    labels = {} if site.y is None else {site.name: site.y.tolist()}
+    return [*note_on_many_classes(site.classes, len(site.x)), *check_cells({site.name: site.table}, labels)]
 
 
 def _say_once(notes: Sequence[str], path: Path) -> None:

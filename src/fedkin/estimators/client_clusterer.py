@@ -26,7 +26,7 @@ from fedkin.data.inputs.federation_input import (
     labels_beside,
     named_data,
 )
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparation import Preparation
 from fedkin.engines.local import one_thread
 from fedkin.estimators.clients import (
     ByClient,

@@ -14,12 +14,10 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.errors import FedkinError, mid_sentence, raised_by, refuse, unknown_name
+from fedkin.data.checks import check_cells, check_labels
 from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
 from fedkin.data.inputs.federation_input import FederationInput, as_given, holds_several, is_named, named_data
-from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
-from fedkin.data.preparing.notes.cell_hints import hints_on_cells
-from fedkin.data.preparing.notes.cell_notes import notes_on_cells
-from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
+from fedkin.data.prepare import load_agreeing_clients
 from fedkin.data.reading.alike_clients import said_once
 from fedkin.data.reading.client_files import read_file
 from fedkin.data.reading.dataset import Dataset, are_whole, fractions
@@ -53,7 +51,6 @@ def clients_of(
     of_each = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
     problems = [line for own in of_each for line in raised_by(read_labels, *own)]
     refuse(said_once(problems, called))
-    check_kinds(read, options)
     arrays = [read_labels(*own) for own in of_each]
     classes = classes_of(arrays, called)
     check_are_classes([str(name) for name in classes.tolist()], sum(map(len, read)), given.label)
@@ -72,10 +69,12 @@ def notes_on_clients(
     called = list(zip(names, clients, strict=True))
     own = {name: [str(classes[at]) for at in one.y.unique()] for name, one in called if one.y is not None}
     tables = {name: one.table for name, one in called if one.table is not None}
-    on_cells, hints = notes_on_cells(tables), hints_on_cells(tables)
+    labels = {name: one.y.tolist() for name, one in called if one.y is not None and one.table is not None}
+    spelt, apart = check_labels(own)
     many = note_on_many_classes([str(one) for one in classes], sum(len(one.x) for one in clients))
     asked = [*many, *notes_on_outcomes(list(tables.values()))]
-    return [*asked, *notes_on_labels(own), *on_cells, *hints], [*asked, *notes_on_spelt_labels(own), *on_cells]
+    questions = [*asked, *spelt, *check_cells(tables, labels)]
+    return [*apart, *questions], questions
 
 
 def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:

@@ -22,13 +22,13 @@ from fedkin.core.errors import FedkinWarning, listing
 from fedkin.core.method import OwnData, check_class
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
+from fedkin.data.encoding import PreparingOptions
 from fedkin.data.inputs.client_input import ClientInput, client_input
-from fedkin.data.preparing.array_ranges import ends_of
-from fedkin.data.preparing.preparation import Preparation
-from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
+from fedkin.data.preparation import Preparation
+from fedkin.data.prepare import prepare
+from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.fitting import FitRunner, Following
 from fedkin.estimators.metrics import Row, client_panels, figure_of, history_rows, judged_rows, sample_panels, tidy

@@ -23,7 +23,7 @@ from fedkin.core.table import Table
 from fedkin.data.inputs.client_input import ClientInput, dimensions, is_pair
 from fedkin.data.inputs.federation_input import as_given, holds_several, is_named, labels_beside, named_data
 from fedkin.data.population import Population
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparation import Preparation
 from fedkin.data.reading.client_files import holds_clients
 from fedkin.data.reading.dataset_names import expanded
 from fedkin.engines.local import LocalFederation

@@ -25,7 +25,7 @@ from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.inputs.client_input import ClientInput
 from fedkin.data.inputs.federation_input import FederationInput, federation_input, holds_several
 from fedkin.data.population import Population
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
+from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation

@@ -20,7 +20,7 @@ from fedkin.core.method import OwnData
 from fedkin.core.progress import Followers
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs.client_input import client_input
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparation import Preparation
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import ByClient
 from fedkin.estimators.estimator import FitOutcome, prepared_samples

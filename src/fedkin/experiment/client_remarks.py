@@ -9,8 +9,8 @@ import numpy as np
 
 from fedkin.core.errors import listing
 from fedkin.core.progress import RecordLine
+from fedkin.data.checks import NO_LABEL_SHARED, SPELT_LABELS
 from fedkin.data.population import short_names
-from fedkin.data.preparing.notes.column_notes import NO_LABEL_SHARED, SPELT_LABELS
 from fedkin.experiment.measure_titles import number
 from fedkin.experiment.report_content.finding_content import AS_GUESSED
 from fedkin.report.numbers import pluralize

@@ -37,8 +37,8 @@ from fedkin.experiment.sections import (
 )
 
 if TYPE_CHECKING:
+    from fedkin.data.encoding import PreparingOptions
     from fedkin.data.population import Population
-    from fedkin.data.preparing.preparing_options import PreparingOptions
 
 _SECTIONS: dict[str, Any] = {
     "engine": EngineSection, "federation": FederationSection, "evaluation": EvaluationSection,

@@ -12,9 +12,8 @@ from fedkin.core import Client
 from fedkin.core.errors import listing
 from fedkin.core.table import Table
 from fedkin.data.population import Population
-from fedkin.data.preparing.preparation import Preparation
-from fedkin.data.preparing.schema.column_spellings import with_names
-from fedkin.data.preparing.schema.schema import Schema, SchemaColumn
+from fedkin.data.preparation import Preparation
+from fedkin.data.schema import Schema, SchemaColumn, with_names
 from fedkin.report.numbers import pluralize
 from fedkin.report.text_tables import aligned
 

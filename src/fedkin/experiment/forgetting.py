@@ -14,7 +14,7 @@ from fedkin.core.files import folder_lock, read_json, write_atomically
 from fedkin.core.payload import save_tree
 from fedkin.core.progress import Progress
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparation import Preparation
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checksums import sha256_of, write_sums
 from fedkin.experiment.config import Config

@@ -17,8 +17,8 @@ from fedkin.core import Client
 from fedkin.core.files import write_atomically
 from fedkin.core.table import Table
 from fedkin.data.population import short_names
-from fedkin.data.preparing.preparation import id_of
-from fedkin.data.preparing.schema.column_spellings import with_names
+from fedkin.data.preparation import id_of
+from fedkin.data.schema import with_names
 
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 """How formulas begin; wide signs do so in some spreadsheets, too."""

@@ -17,8 +17,8 @@ from fedkin.core import FedkinError
 from fedkin.core.files import check_regular, read_tables, similar_path, write_atomically
 from fedkin.core.payload import owned, pack, unpack
 from fedkin.data.population import Population
-from fedkin.data.preparing.preparation import Preparation
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
+from fedkin.data.preparation import Preparation
+from fedkin.data.profile import ClusterProfile
 from fedkin.data.reading.dataset import NO_LABELS, Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions

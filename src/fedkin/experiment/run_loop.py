@@ -15,13 +15,12 @@ from fedkin.core.contract import clustered, result_of, used_clusters
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
 from fedkin.core.runner import Runner
+from fedkin.data.encoding import PreparingOptions
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
-from fedkin.data.preparing.notes.data_notes import short_form
-from fedkin.data.preparing.preparation import Preparation, restore_preparation
-from fedkin.data.preparing.prepare import prepare as prepare_data
-from fedkin.data.preparing.preparing_options import PreparingOptions
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile, profile_clusters
+from fedkin.data.preparation import Preparation, restore_preparation
+from fedkin.data.prepare import prepare as prepare_data
+from fedkin.data.prepare import prepare_arrivals, welcome
+from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.checksums import write_sums
@@ -127,7 +126,7 @@ def check_data(config: Config, population: Population, fed: Federation, progress
 def _prepared(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
     preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes, population.questions)
     for note in preparation.notes:
-        progress.note(short_form(note))
+        progress.note(note)
     return preparation
 
 

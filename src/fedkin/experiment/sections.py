@@ -14,7 +14,7 @@ from fedkin.secure_aggregation.signatures import public_keys
 
 if TYPE_CHECKING:
     from fedkin.core.device import Execution
-    from fedkin.data.preparing.preparing_options import PreparingOptions
+    from fedkin.data.encoding import PreparingOptions
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """How all sections are read: no other keys, and no number where a text is wanted."""
@@ -137,7 +137,7 @@ class DataSection(BaseModel):
     @property
     def preparing(self) -> PreparingOptions:
         """Options for preparing the clients' data."""
-        from fedkin.data.preparing.preparing_options import PreparingOptions
+        from fedkin.data.encoding import PreparingOptions
 
         return PreparingOptions(self.scaling, self.id, self.lacking, self.imputation, self.indicator, self.min_members)
 

@@ -14,7 +14,7 @@ from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.device import device_named
 from fedkin.core.errors import require
 from fedkin.data.population import Population
-from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.preparation import restore_preparation
 from fedkin.engines.local import cores
 from fedkin.engines.site import Request, Site, WatchedSites
 from fedkin.experiment.config import Config, config_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import client_name, short_names
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
+from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.client_remarks import CLIENTS, fewer_clusters, members, notes_on_clusters
 from fedkin.experiment.measure_titles import (
     Measure,

@@ -14,7 +14,12 @@ _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 """Characters that lines take beside and between columns, and what a column of words needs at least."""
 
 _NAMED_OPTION = re.compile(r"(?<!data\.)\b(set )?(lacking|id|label|scaling|decimal|encoding|sheet) = '([^']*)'")
-_VALUES_OPTION = re.compile(r"\bset na_values = (\{.*?\]\})")
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_SET_OPTION = re.compile(
+    rf"\bset (engine\.)?(drop|categorical|forgotten|na_values) = "
+    rf"(\[(?:{_STRING}|[^\[\]\"])*\]|\{{(?:{_STRING}|[^{{}}\"])*\}})"
+)
+_BLANK = re.compile(rf"({_STRING})|\s+")
 _LIST_OPTION = re.compile(r"\bseveral are a list: (\w+) = \['([^\]]*)'\]")
 _IN_OPTION = re.compile(
     r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values)"
@@ -113,7 +118,7 @@ def _min_width(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
 def in_shell(sentence: str) -> str:
     """Return a sentence with options of tables as the shell takes them, such as ``--set data.lacking=impute``."""
     said = _LIST_OPTION.sub(_as_list, _NAMED_OPTION.sub(_as_set, sentence))
-    said = _VALUES_OPTION.sub(_as_values, said)
+    said = _SET_OPTION.sub(_as_value, said)
     said = said.replace(
         "set dayfirst = true or false", "give --set data.dayfirst=true or --set data.dayfirst=false"
     ).replace("set header = false", "give --set data.header=false")
@@ -125,9 +130,10 @@ def _as_list(found: re.Match[str]) -> str:
     return f"""several are a list: --set 'data.{found[1]}=["{names}"]'"""
 
 
-def _as_values(found: re.Match[str]) -> str:
-    values = found[1].replace(" = [", "=[").replace("], ", "],")  # without blanks it stays on one line of the terminal
-    return f"give --set {shlex.quote(f'data.na_values={values}')}"
+def _as_value(found: re.Match[str]) -> str:
+    section, name, value = found.groups()
+    value = _BLANK.sub(lambda part: part[1] or "", value)  # without blanks it stays on one line of the terminal
+    return f"give --set {shlex.quote((section or 'data.') + f'{name}={value}')}"
 
 
 def _as_set(found: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.data.preparing.prepare import prepare
+from fedkin.data.prepare import prepare
 from fedkin.data.reading.sources import load
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.nn.descent import Descent, descend

@@ -10,7 +10,7 @@ import torch
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparation import Preparation
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.image_ranges import as_in_fit, mixed_images
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.preparing.encoding.scaling import standardise
+from fedkin.data.scaling import standardise
 from fedkin.data.scenarios.drift import Arrivals, DriftSwap
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.scenarios.planted import LabelFlip, Rotation

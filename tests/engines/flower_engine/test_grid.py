@@ -9,8 +9,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 
 from fedkin.core import Client, FedkinError, task
 from fedkin.core.payload import pack
-from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.encoding import PreparingOptions
+from fedkin.data.prepare import prepare
 from fedkin.data.reading.dataset import in_order
 from fedkin.engines.flower_engine import grid as grid_module
 from fedkin.engines.flower_engine.grid import FlowerFederation

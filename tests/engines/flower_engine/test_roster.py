@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from flwr.app import Context, Error, Message
 
 from fedkin.core import FedkinError
-from fedkin.data.preparing.encoding.scaling import moments
+from fedkin.data.statistics import moments
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import NOWHERE, Member, Roster

@@ -52,7 +52,7 @@ def test_a_payload_that_is_no_dictionary_is_refused():
 
 def test_a_message_of_another_kind_is_refused_by_the_site(tmp_path: Path):
     nodes = nodes_of([Site("a", tmp_path, torch.ones(4, 3))])
-    request = Request("f00d", 0, 5, 1, 0, "fedkin.data.preparing.encoding.scaling.moments").to_json()
+    request = Request("f00d", 0, 5, 1, 0, "fedkin.data.statistics.moments").to_json()
     numbers = nodes.push_messages([Message(content(kind="walk", request=request), nodes.node(0), TYPE)])
     (reply,) = nodes.pull_messages(list(numbers))
     assert read(reply.content).text("refusal") == "Messages of kind 'walk' are not known here."

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import torch
 
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
-from fedkin.data.preparing.schema.schema import SchemaColumn
+from fedkin.data.profile import ClusterProfile
+from fedkin.data.schema import SchemaColumn
 from fedkin.experiment.report_content.cluster_words import contrasts, descriptions, remarks, sentences
 from fedkin.experiment.report_content.column_words import described
 

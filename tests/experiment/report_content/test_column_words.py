@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
-from fedkin.data.preparing.schema.schema import SchemaColumn
+from fedkin.data.profile import ClusterProfile
+from fedkin.data.schema import SchemaColumn
 from fedkin.experiment.report_content.column_words import _how_often, described
 
 

@@ -9,7 +9,7 @@ import torch
 
 import planted
 from fedkin.core import Client
-from fedkin.data.preparing.prepare import prepare
+from fedkin.data.prepare import prepare
 from fedkin.data.reading.tables import frame_to_table
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry

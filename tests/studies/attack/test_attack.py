@@ -11,8 +11,8 @@ import torch
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.data.preparing.encoding.scaling import Scaling
-from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparation import Preparation
+from fedkin.data.scaling import Scaling
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import execute

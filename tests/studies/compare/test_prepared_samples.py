@@ -4,8 +4,8 @@ import torch
 
 from fedkin.core import Client
 from fedkin.core.table import Column, Table
+from fedkin.data.encoding import PreparingOptions
 from fedkin.data.population import Population
-from fedkin.data.preparing.preparing_options import PreparingOptions
 from fedkin.studies.compare.prepared_samples import numbers_of, prepared_samples
 
 COLUMNS = (Column("age"), Column("town", "category", ("Bonn", "Ulm")))

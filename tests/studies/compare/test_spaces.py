@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.encoding import PreparingOptions
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.studies.compare import spaces
 from fedkin.studies.compare.criteria import cohesion

@@ -12,11 +12,9 @@ import torch
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
+from fedkin.data.checks import check_cells, check_labels
 from fedkin.data.population import Population
-from fedkin.data.preparing.agreeing_clients import check_kinds, load_agreeing_clients
-from fedkin.data.preparing.notes.cell_hints import hints_on_cells
-from fedkin.data.preparing.notes.cell_notes import notes_on_cells
-from fedkin.data.preparing.notes.column_notes import notes_on_labels, notes_on_spelt_labels
+from fedkin.data.prepare import load_agreeing_clients
 from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.label_columns import (
@@ -71,7 +69,6 @@ class ClientFiles:
             if self.column is None
             else clients_in_one(self.data, self.column, self.label, self.table)
         )
-        check_kinds(sites, self.table)
         labelled, rows = all(site.y is not None for site in sites), sum(map(len, sites))
         if labelled and self.label is not None:
             check_are_classes(sites[0].classes, rows, sites[0].label)
@@ -80,7 +77,8 @@ class ClientFiles:
                 f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
             )
         tables = {site.name: site.table for site in sites if site.table is not None}
-        classes, on_cells = _classes_at(sites, labelled), notes_on_cells(tables)
+        spelt, apart = check_labels(_classes_at(sites, labelled))
+        questions = (*spelt, *check_cells(tables, _labels_at(sites)))
         guesses = [*notes_on_outcomes(list(tables.values())), *_label_notes(sites, self.label, labelled)]
         clients, tests = [], []
         for i, site in enumerate(sites):
@@ -102,11 +100,10 @@ class ClientFiles:
                 *note_on_unheld(sites, self.table),
                 *guesses,
                 *(note_on_many_classes(sites[0].classes, rows) if labelled else []),
-                *notes_on_labels(classes),
-                *on_cells,
-                *hints_on_cells(tables),
+                *apart,
+                *questions,
             ),
-            questions=(*notes_on_spelt_labels(classes), *on_cells),
+            questions=questions,
             guesses=tuple(guesses),
         )
 
@@ -150,6 +147,11 @@ def _classes_at(sites: Sequence[Dataset], labelled: bool) -> dict[str, list[str]
     own = {site.name: [site.classes[at] for at in site.y.unique()] for site in sites if site.y is not None}
     many = too_many_labels(len(sites[0].classes), sum(map(len, sites)))
     return own if labelled and not many else {}
+
+
+def _labels_at(sites: Sequence[Dataset]) -> dict[str, list[str]]:
+    """Return the label of each row of the clients with labels, by name."""
+    return {site.name: [site.classes[at] for at in site.y.tolist()] for site in sites if site.y is not None}
 
 
 def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:

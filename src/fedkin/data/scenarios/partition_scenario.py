@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,8 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
-from fedkin.core.table import Table
+from fedkin.data.checks import check_cells
 from fedkin.data.population import Population
-from fedkin.data.preparing.notes.cell_hints import hints_on_cells
-from fedkin.data.preparing.notes.cell_notes import notes_on_cells
 from fedkin.data.reading.arrays import check_same_shape
 from fedkin.data.reading.client_files import READERS, holds_clients
 from fedkin.data.reading.common_columns import united
@@ -192,12 +190,8 @@ def populate(
         tests=held if any(len(y) for _, y in held) else [],
         clusters=clusters,
         common_test=data.test if change is None else None,
-        notes=() if data.table is None else _notes({data.name: data.table}),
+        notes=() if data.table is None else tuple(check_cells({data.name: data.table}, {data.name: data.y.tolist()})),
     )
-
-
-def _notes(tables: Mapping[str, Table]) -> tuple[str, ...]:
-    return (*notes_on_cells(tables), *hints_on_cells(tables))
 
 
 def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedkin.data.population import client_name, short_names
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
+from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.report_content.column_words import DescribedColumn, contrasted, described
 from fedkin.report.cluster_descriptions import ClusterDescriptions

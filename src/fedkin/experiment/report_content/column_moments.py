@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from fedkin.data.preparing.encoding.column_scales import constant
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
+from fedkin.data.profile import ClusterProfile
+from fedkin.data.scaling import constant
 
 
 class Moments:

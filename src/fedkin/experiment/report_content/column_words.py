@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from fedkin.core.table import Kind
-from fedkin.data.preparing.encoding.encoding import OTHER
-from fedkin.data.preparing.encoding.statistics import count_lengths
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
-from fedkin.data.preparing.schema.schema import SchemaColumn
+from fedkin.data.encoding import OTHER
+from fedkin.data.profile import ClusterProfile
+from fedkin.data.schema import SchemaColumn
+from fedkin.data.statistics import count_lengths
 from fedkin.experiment.report_content.column_moments import Moments
 from fedkin.experiment.report_content.column_writer import ColumnWriter, true_level
 

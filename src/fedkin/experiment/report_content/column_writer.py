@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from fedkin.core.table import MEASURED
-from fedkin.data.preparing.schema.schema import SchemaColumn
+from fedkin.data.schema import SchemaColumn
 
 _SMALLEST, _LARGEST = -4, 8
 """Exponents of a column's spread between which its numbers are written out, and not as powers of ten."""

@@ -10,8 +10,8 @@ import numpy as np
 from fedkin.core.method import display_name
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population, client_name
-from fedkin.data.preparing.preparation import Preparation
-from fedkin.data.preparing.profile.cluster_profile import ClusterProfile
+from fedkin.data.preparation import Preparation
+from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.config import Config
 from fedkin.experiment.measure_titles import (
     MEASURES,

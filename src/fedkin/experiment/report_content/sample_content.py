@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedkin.core import Client
 from fedkin.data.population import Population, client_name
-from fedkin.data.preparing.encoding.scaling import Scaling
+from fedkin.data.scaling import Scaling
 from fedkin.experiment.measure_titles import join_words
 from fedkin.report import ClusterPictures, ClusterTable, Profiles
 

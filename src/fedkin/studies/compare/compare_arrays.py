@@ -19,7 +19,7 @@ from fedkin.core.aliases import checked_keywords
 from fedkin.core.errors import require
 from fedkin.core.files import folder_lock, make_private, read_json, stem_of, write_atomically, write_secret
 from fedkin.data.inputs.federation_input import federation_input
-from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.prepare import load_agreeing_clients
 from fedkin.data.reading.columns import as_text
 from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
 from fedkin.data.reading.dataset_names import expanded

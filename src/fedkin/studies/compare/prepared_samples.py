@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedkin.core import Client
+from fedkin.data.encoding import PreparingOptions
 from fedkin.data.population import Population
-from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
+from fedkin.data.prepare import prepare
 from fedkin.engines.local import LocalFederation
 
 Block = tuple[str, int, int]

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
+from fedkin.data.blocks import blocks_of, common_blocks
 from fedkin.data.population import Population
-from fedkin.data.preparing.profile.discrete_blocks import blocks_of, common_blocks
 from fedkin.features.extractors import extract, suited
 from fedkin.features.flat_images import are_flat_images
 from fedkin.features.shared_variation import shared_basis

@@ -30,7 +30,7 @@ from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_json, write_atomically
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.seeds import derive_generator
-from fedkin.data.preparing.prepare import prepare
+from fedkin.data.prepare import prepare
 from fedkin.engines.local import one_thread
 from fedkin.experiment.config import Config
 from fedkin.experiment.measure_titles import TRAINING, phase_of

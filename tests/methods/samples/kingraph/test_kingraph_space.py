@@ -8,9 +8,9 @@ import torch
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand, pooled
 from fedkin.core import Client, FedkinError
-from fedkin.data.preparing.prepare import prepare
-from fedkin.data.preparing.preparing_options import PreparingOptions
-from fedkin.data.preparing.profile.discrete_blocks import common_blocks
+from fedkin.data.blocks import common_blocks
+from fedkin.data.encoding import PreparingOptions
+from fedkin.data.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod

@@ -24,7 +24,7 @@ from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.replies import doubles, is_count, positive, reals, whole
 from fedkin.core.seeds import draw_seed
-from fedkin.data.preparing.encoding.fixed_point import SCALED_UNITS, of_digits, to_digits
+from fedkin.data.statistics import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (
     SPACE,

@@ -31,7 +31,7 @@ from fedkin.core.replies import (
     reals,
     whole,
 )
-from fedkin.data.preparing.profile.discrete_blocks import UNKNOWN, blocks_of, common_blocks
+from fedkin.data.blocks import UNKNOWN, blocks_of, common_blocks
 from fedkin.data.reading.arrays import common_shape
 from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images

@@ -1,0 +1,97 @@
+"""Which columns of clients' rows are discrete: categories, truth values, and numbers with few values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client
+from fedkin.core.replies import MAX_COUNT
+from fedkin.data.preparation import encoding_of
+from fedkin.data.schema import aligned
+
+_FEW_VALUES, _MIN_ROWS = 3, 20
+"""Maximum number of different values in a discrete column of numbers, and minimum number of rows from which a client
+can tell. Four values or more, such as answers from 1 to 5, are near enough to a continuous column."""
+
+_LOOKED_AT = 1_000
+"""Rows, about, in which different values are counted."""
+
+_WIDEST = 2_000
+"""Columns of an array up to which they are looked at."""
+
+CONTINUOUS, UNKNOWN = -1, -2
+"""What stands for a column that is not discrete, and for one of which a client cannot tell."""
+
+
+def common_blocks(own: Iterable[Tensor], width: int) -> Tensor:
+    """Return which columns are discrete, from the `blocks_of` all clients; those of another width do not count.
+
+    Discrete are categories, truth values, indicators of empty cells or, in arrays, of categories, and numbers of which
+    no client with 20 or more has more than three different values. Return int64 ``(width,)``: the same number, at least
+    0, for the columns that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a
+    row; 0 if samples are no rows.
+    """
+    blocks = torch.stack([torch.full((width,), UNKNOWN), *(each for each in own if len(each) == width)])
+    known = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
+    return torch.where((blocks == CONTINUOUS).any(0) | (known == MAX_COUNT), CONTINUOUS, known)
+
+
+def blocks_of(client: Client) -> Tensor:
+    """Return which columns of a client's prepared rows are discrete as far as it can tell, int64 ``(width,)``.
+
+    Columns of one discrete column have the same number, at least 0; -1 stands for a continuous column and -2 for one
+    of which it cannot tell. Empty if samples are no rows.
+    """
+    if client.x.ndim != 2:
+        return torch.zeros(0, dtype=torch.int64)
+    encoding = encoding_of(client.state)
+    if client.table is None or encoding is None:
+        return _blocks_of_array(client.x)
+    columns = encoding.schema.columns
+    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    blocks = torch.empty(client.x.shape[1], dtype=torch.int64)
+    for at, (column, (_, start, end)) in enumerate(zip(columns, encoding.blocks, strict=True)):
+        blocks[start:end] = start
+        if column.kind not in ("category", "boolean"):
+            blocks[start] = _block_of(values[:, at], start)
+            blocks[start + 1 : end] = start + 1  # an indicator of empty cells
+    return blocks
+
+
+def _block_of(values: Tensor, number: int) -> int:
+    """Return `number` if a column of numbers is discrete; empty cells are NaN."""
+    values = values[~values.isnan()]
+    if len(values) < _MIN_ROWS:
+        return UNKNOWN
+    return number if len(values[:: max(1, len(values) // _LOOKED_AT)].unique()) <= _FEW_VALUES else CONTINUOUS
+
+
+def _blocks_of_array(x: Tensor) -> Tensor:
+    """Return the blocks of an array, in which categories may be indicators already."""
+    if not len(x) or x.shape[1] > _WIDEST:
+        return torch.full((x.shape[1],), UNKNOWN)
+    blocks = torch.tensor([_block_of(own, at) for at, own in enumerate(x.T)])
+    low, high = x.amin(0), x.amax(0)
+    ones = (x == high) & (high > low)
+    may_be = (blocks >= 0) & (ones | (x == low)).all(0)
+    start = 0
+    while start < x.shape[1]:
+        end = _end_of_indicators(ones, may_be, start)
+        blocks[start:end] = start
+        start = max(end, start + 1)
+    return torch.where((blocks >= 0) & (high == low), UNKNOWN, blocks)
+
+
+def _end_of_indicators(ones: Tensor, may_be: Tensor, start: int) -> int:
+    """Return where columns side by side end of which every row has exactly one; `start` if there are none."""
+    rows = torch.zeros(len(ones), dtype=torch.int64)
+    for at in range(start, len(may_be)):
+        rows = rows + ones[:, at]
+        if not may_be[at] or int(rows.amax()) > 1:
+            break
+        if int(rows.amin()) == 1:
+            return at + 1
+    return start

@@ -1,0 +1,260 @@
+"""How the preparation of a federation's data is repeated on new samples and when a run resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError
+from fedkin.core.payload import from_bytes, owned, to_bytes
+from fedkin.core.replies import MAX_NUMBER
+from fedkin.core.table import Column, Table
+from fedkin.data.checks import check_new_arrays, check_new_rows
+from fedkin.data.encoding import TableEncoding
+from fedkin.data.inputs.client_input import ClientInput, client_input
+from fedkin.data.reading.arrays import as_dataset, plain_numbers
+from fedkin.data.reading.client_files import read_file
+from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.dataset_names import expanded
+from fedkin.data.reading.image_ranges import as_in_fit
+from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
+from fedkin.data.scaling import Scaling, restore_scaling
+
+STATE = "preparation"
+"""Where a client's state has the encoding of its table, uint8."""
+
+
+_ABOVE_ONE = 1.5
+"""Mean from which on numbers are surely not in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Preparation that turns samples as read into samples as methods see them.
+
+    Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
+    are those on what looks wrong in the data and is used as it is. `files` are options of
+    `TableOptions` by which files of new samples are read, such as ``decimal``, where the clients' were read by them.
+    `reach`, float64 ``(2, columns)``, or ``(2, channels)`` of images, has the ends of all clients' values, rounded
+    outwards, where these are known; `centres` are those of clusters of tables, float64 ``(k, width)``, from which empty
+    cells of new rows are imputed. Neither is sent to any client.
+    """
+
+    scaling: Scaling | None = None
+    encoding: TableEncoding | None = None
+    notes: list[str] = field(default_factory=list)
+    questions: tuple[str, ...] = ()
+    files: Mapping[str, Any] = field(default_factory=dict)
+    reach: Tensor | None = None
+    centres: Tensor | None = None
+
+    def for_clients(self) -> Self:
+        """Return the preparation without what is known of other clients: notes, ends of values and clusters."""
+        return replace(self, notes=[], questions=(), reach=None, centres=None)
+
+    def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
+        """Return the preparation with these notes on how data were read before its own."""
+        return replace(self, notes=[*notes, *self.notes], questions=(*questions, *self.questions))
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether values beyond the limits of some column count as these."""
+        if self.encoding is not None:
+            return bool((self.encoding.high < MAX_NUMBER).any())
+        return self.scaling is not None and bool(self.scaling.limits)
+
+    @property
+    def mode(self) -> str:
+        """Mode of scaling, ``"standard"``, ``"common"``, ``"unit"`` or ``"none"``: see `Scaling`, `TableEncoding`."""
+        one = self.scaling if self.encoding is None else self.encoding
+        assert one is not None
+        return one.mode
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a sample as methods see it."""
+        return (len(self.encoding.mean),) if self.encoding is not None else self.scaling.shape if self.scaling else ()
+
+    @property
+    def id(self) -> str | None:
+        """Name of the tables' column that identifies rows, if there is one."""
+        return None if self.encoding is None else self.encoding.schema.id
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of prepared tables; empty for arrays."""
+        return [] if self.encoding is None else self.encoding.names
+
+    @property
+    def reading(self) -> TableOptions:
+        """Options by which a new table is read with columns of the same kinds."""
+        own = NO_OPTIONS if self.encoding is None else self.encoding.schema.reading
+        return replace(own, **self.files)
+
+    def apply(self, x: Any, where: str = "The data given") -> Tensor:
+        """Prepare new samples as in training: the float32 tensor ``(n, *shape)`` that models take.
+
+        Parameters
+        ----------
+        x : array-like
+            One client's samples in any form that ``fit`` takes: a DataFrame, an array, a tensor, a file and so on, not
+            prepared yet. Labels in them are ignored, and so are columns that the clients' tables did not have. `x`
+            itself is not changed.
+        where : str
+            What to call the samples, at the beginning of error messages.
+
+        Returns
+        -------
+        Tensor
+            float32 ``(n, *shape)``. Empty cells have the value of the cluster that is nearest by the others, or
+            where no samples are clustered the median or most frequent value of all clients.
+
+        Raises
+        ------
+        FedkinError
+            If `x` is in no such form, is of another shape than in training, lacks a column or holds something else in
+            it, or is a table with names where the clients had arrays and cannot be one of numbers.
+        """
+        data, where = self.read_again(client_input(x, where), where)
+        return self.prepared(data.x, None if data.table is None else data.table.columns, where)
+
+    def read_again(self, given: ClientInput, where: str, labels: Sequence[str] = ()) -> tuple[Dataset, str]:
+        """Read one client's new samples with columns of the same kinds, and say what to call them.
+
+        They are called `where`, or by their file; `labels` are columns of a table to leave out. Raises FedkinError if
+        they cannot be used.
+        """
+        left_out = [*labels, *([] if given.label is None else [given.label])]
+        reading = replace(self.reading, drop=[*self.reading.drop, *left_out])
+        if isinstance(given.x, str | Path):
+            where, data = f"'{given.x}'", read_file(expanded(str(given.x)), options=reading)
+        else:
+            data = as_dataset(given.x, where, where, options=reading)
+        return self.in_form_of_fit(data, where), where
+
+    def in_form_of_fit(self, data: Dataset, where: str) -> Dataset:
+        """Return new samples, just read, with images in the form of those of fit: bytes, or bytes divided by 255.
+
+        `where` names them. Raises FedkinError if they are bytes, and the others were in [0, 1].
+        """
+        if self.scaling is None or data.table is not None or (ends := self._ends()) is None:
+            return data
+        return replace(data, x=as_in_fit(data.x, ends, where))
+
+    def _ends(self) -> tuple[float, float] | None:
+        """Return the ends of all numbers of arrays; about, or ``None``, where only their scale is known."""
+        if self.reach is not None:
+            return float(self.reach[0].min()), float(self.reach[1].max())
+        if self.scaling is None or self.scaling.mode in ("none", "common"):
+            return None
+        largest = float(self.scaling.mean.max())
+        return (0.0, 1.0) if self.scaling.mode == "unit" else (0.0, 255.0) if largest > _ABOVE_ONE else None
+
+    def prepared(
+        self,
+        x: Tensor,
+        columns: Sequence[Column] | None = None,
+        where: str = "The table",
+        donors: Table | None = None,
+    ) -> Tensor:
+        """Prepare samples that were read, float32 ``(n, *shape)``; `x` itself is not changed.
+
+        `x` is as it was read: an array, or the values of a table, see `fedkin.core.table.Table`, with its `columns`;
+        without these, it must be numbers in the order of the original table's columns. `where` names the source, at the
+        beginning of error messages; `donors` are rows of the same client that empty cells are imputed from. Raises
+        FedkinError if samples are of another shape, the table lacks a column, or a table is given where arrays were.
+        """
+        if self.encoding is None:
+            assert self.scaling is not None
+            numbers = x if columns is None else plain_numbers(Table(tuple(columns), x.double()), where)
+            return self.scaling.apply(numbers)
+        table = self._as_table(x) if columns is None else Table(tuple(columns), x.double())
+        return self.encoding.apply(table, where, donors, self.centres)
+
+    def _as_table(self, x: Tensor) -> Table:
+        """Return the table that an array without names is, after checking that numbers alone will do."""
+        assert self.encoding is not None
+        known = self.encoding.schema.columns
+        if any(column.kind == "category" for column in known) or x.ndim != 2 or x.shape[1] != len(known):
+            raise FedkinError(
+                f"The samples have shape {tuple(x.shape)} and no names of columns, but the model was made for the "
+                f"columns {', '.join(column.name for column in known[:10])}; give a DataFrame or a file with these."
+            )
+        return Table(tuple(Column(own.name, own.kind, own.categories) for own in known), x.double())
+
+    def of(self, client: Client) -> Tensor:
+        """Return a client's data prepared; they must not have been prepared yet."""
+        if client.table is None or self.encoding is None:
+            return self.prepared(
+                client.x, None if client.table is None else client.table.columns, f"Client {client.id}"
+            )
+        return self.encoding.apply(client.table, f"Client {client.id}", client.table)
+
+    def notes_on(self, data: Dataset, where: str) -> list[str]:
+        """Return what checks find of new samples that are unlike the clients': rows, or arrays far beyond or within."""
+        if self.encoding is None:
+            known = self.reach is not None and data.table is None
+            return [*check_new_arrays(data.x, self.reach, where)] if known and self.reach is not None else []
+        return [] if data.table is None else [*check_new_rows(data.table, self.encoding, where, self.reach)]
+
+    def read(self, source: str) -> Tensor:
+        """Read samples by name or path, see `fedkin.data.reading.sources.load`, and prepare them.
+
+        Raises FedkinError if there are none, they do not fit, or `source` is no text.
+        """
+        if not isinstance(source, str):
+            raise FedkinError(
+                f"read takes a name or a path, not a {type(source).__name__}; apply(x) takes DataFrames and arrays."
+            )
+        data = self.in_form_of_fit(load(source, options=self.reading, must_have=False), f"'{source}'")
+        return self.prepared(data.x, None if data.table is None else data.table.columns, f"'{source}'")
+
+    def tree(self) -> dict[str, Any]:
+        """Return the fields, ready for `fedkin.core.payload.pack`."""
+        said = {"notes": self.notes, **({"questions": list(self.questions)} if self.questions else {})}
+        reach = {} if self.reach is None else {"reach": self.reach}
+        if self.encoding is None:
+            assert self.scaling is not None
+            return {"scaling": self.scaling.tree(), **said, **reach}
+        return {"table": self.encoding.tree(), **said, **reach}
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """Return the preparation that `tree` was made of."""
+        said, asked, reach = list(tree["notes"]), tuple(tree.get("questions", ())), tree.get("reach")
+        if "table" in tree:
+            return cls(None, TableEncoding.from_tree(tree["table"]), said, asked, reach=reach)
+        return cls(Scaling.from_tree(tree["scaling"]), None, said, asked, reach=reach)
+
+
+def remember(client: Client, encoding: TableEncoding) -> None:
+    """Encode a client's table, and keep the encoding in its state."""
+    content = to_bytes(owned(encoding.tree()))
+    client.state[STATE] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    restore_preparation(client)
+
+
+def encoding_of(state: Mapping[str, Tensor]) -> TableEncoding | None:
+    """Return the encoding of a client's table from its state; ``None`` if there is none."""
+    return TableEncoding.from_tree(from_bytes(state[STATE].numpy().tobytes())) if STATE in state else None
+
+
+def id_of(state: Mapping[str, Tensor]) -> str | None:
+    """Return the column that names a client's rows, from the encoding in its state; ``None`` if there is none."""
+    encoding = encoding_of(state)
+    return None if encoding is None else encoding.schema.id
+
+
+def restore_preparation(client: Client) -> None:
+    """Prepare a client's freshly loaded data by the encoding or scaling in its state, if any; for resuming."""
+    encoding = encoding_of(client.state)
+    if encoding is not None and client.table is not None:
+        client.x = encoding.apply(client.table, "The client's table", client.table)  # a site does not know its id
+    else:
+        restore_scaling(client)

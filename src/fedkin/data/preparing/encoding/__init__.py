@@ -1,1 +1,0 @@
-"""Encoding, imputing and scaling of columns by sums over clients."""

@@ -1,1 +1,0 @@
-"""What clusters are like in original units, by sums over clients."""

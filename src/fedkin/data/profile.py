@@ -1,0 +1,405 @@
+"""Profile of clusters in original units: sums over clients' tables, by cluster and column.
+
+Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
+each category occurs. These are of the true values; where some lie beyond the limits of a column with outliers, the same
+sums of limited values say beside them what tells clusters apart, see `counted_values`. A cluster with fewer than
+`min_members` values in a column at a client is not reported there.
+Since the server knows the number of rows and may know the column's total, and could subtract, some values of the
+client's largest cluster are withheld, too, so that either none or at least `min_members` values are missing. The same
+is reported of the rows in the middle of each cluster, by the same rule, see `typical_cells`: their means are a typical
+sample, which is no client's row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, Payload, client_task, task
+from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
+from fedkin.data.encoding import TableEncoding
+from fedkin.data.preparation import encoding_of
+from fedkin.data.scaling import limited
+from fedkin.data.schema import MIN_MEMBERS, SchemaColumn, aligned, are_numbers, columns_of, plain
+from fedkin.data.statistics import UNIT, UNITS, are_columns, count_lengths, of_digits, to_digits, unit_of
+from fedkin.secure_aggregation.client_tasks import Term
+from fedkin.secure_aggregation.sums import summed
+
+_FRACTIONS = ("sum", "squares", "typical_sum")
+"""Sums that are no whole numbers."""
+_LIMITED = ("limited_sum", "limited_squares")
+"""Sums of limited values, which secure sums are without, as they are without limits."""
+_MAX_CLUSTERS = 2**15
+_LARGEST_SQUARE = 1e20
+"""Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
+_ATTEMPTS = 3
+"""At reaching clients that have not replied; a run can do without them."""
+_COMPARED = 1000
+"""Rows of a cluster among which the medoid is found."""
+_FRACTION, _MAX_ROWS = 10, 50
+"""One row in ten of a cluster is taken, and at most so many."""
+_TENSORS = (
+    "samples", "filled", "around", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts",
+    *_LIMITED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClusterProfile:
+    """Profile of clusters: sums over clients by cluster and column.
+
+    By cluster, `samples`, int64 ``(k,)``, are as many as clients report, see `reportable`. By cluster and column, ``(k,
+    columns)``, `filled`, int64, counts cells that are not empty; `sum` and `squares`, float64, are of values as
+    `fedkin.core.table.Column` has them, booleans and levels being positions, and of squared distances from `around`,
+    float64 ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs,
+    one column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike,
+    of the rows in the middle of the clusters alone; empty if unknown. `limited_sum` and `limited_squares` are `sum` and
+    `squares` of values within limits; empty if there are no limits.
+
+    `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
+    are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is
+    not known. `min_members` are samples of one client below which it reports nothing of
+    a cluster, and names no category.
+    """
+
+    columns: tuple[SchemaColumn, ...]
+    samples: Tensor
+    filled: Tensor
+    around: Tensor
+    sum: Tensor
+    squares: Tensor
+    counts: Tensor
+    typical_filled: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+    typical_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    typical_counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+    limited_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    limited_squares: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    members: dict[int, Tensor] = field(default_factory=dict)
+    missing: dict[int, str] = field(default_factory=dict)
+    rows: int = 0
+    min_members: int = MIN_MEMBERS
+
+    @property
+    def withheld(self) -> int:
+        """The samples that are in no sum, as far as that is known."""
+        return max(0, self.rows - int(self.samples.sum()))
+
+    def counts_of(self, column: int) -> Tensor:
+        """Return the frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
+        return self.counts[:, self._spans[column]]
+
+    def typical_counts_of(self, column: int) -> Tensor:
+        """Return the same frequencies of the rows in the middle of the clusters."""
+        return self.typical_counts[:, self._spans[column]]
+
+    @cached_property
+    def _spans(self) -> list[slice]:
+        """Begin and end of each column's frequencies in `counts`."""
+        return [slice(*ends) for ends in pairwise(accumulate(count_lengths(self.columns), initial=0))]
+
+    @cached_property
+    def has_limits(self) -> bool:
+        """Whether some values lie beyond limits, so that sums of limited values are others."""
+        return bool(self.limited_sum.numel()) and not torch.equal(self.limited_sum, self.sum)
+
+    @property
+    def within_limits(self) -> Self:
+        """The profile of limited values."""
+        return replace(self, sum=self.limited_sum, squares=self.limited_squares) if self.has_limits else self
+
+    @cached_property
+    def has_typical(self) -> bool:
+        """Whether any sums of the rows in the middle of the clusters are known."""
+        return bool(self.typical_filled.any())
+
+    def centres(self, encoding: TableEncoding) -> Tensor:
+        """Return the clusters' means as `encoding` has rows, float64 ``(k, width)``; NaN where clients report none."""
+        limited = self.within_limits
+        centres = torch.full((len(self.samples), len(encoding.mean)), torch.nan, dtype=torch.float64)
+        for at, (column, (_, start, _)) in enumerate(zip(self.columns, encoding.blocks, strict=True)):
+            if column.kind == "category":
+                counts = self.counts_of(at)[:, : len(column.categories) + int(encoding.other[at])].double()
+                means = counts / counts.sum(1, keepdim=True)
+            else:
+                means = (limited.sum[:, at] / self.filled[:, at])[:, None]
+            centres[:, start : start + means.shape[1]] = means
+        return centres if encoding.mode == "none" else (centres - encoding.mean) / encoding.scale
+
+    def tree(self) -> dict[str, Any]:
+        """Return the fields, ready for `fedkin.core.payload.pack`."""
+        tensors = {name: getattr(self, name) for name in _TENSORS}
+        members = {str(client): own for client, own in self.members.items()}
+        missing = {str(client): reason for client, reason in self.missing.items()}
+        return {
+            "columns": plain(self.columns),
+            "members": members,
+            "missing": missing,
+            "rows": self.rows,
+            "min_members": self.min_members,
+            **tensors,
+        }
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """Return the profile that `tree` was made of."""
+        fields: dict[str, Any] = {name: value for name, value in tree.items() if isinstance(value, Tensor)}
+        members = {int(client): own for client, own in tree["members"].items()}
+        missing = {int(client): reason for client, reason in tree["missing"].items()}
+        fields |= {name: int(tree[name]) for name in ("rows", "min_members") if name in tree}
+        return cls(columns_of(tree), members=members, missing=missing, **fields)
+
+
+_QUESTION: Expected = {
+    "columns": are_columns, "n_clusters": counts_to(_MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
+    "min_members": counts_to(MAX_COUNT),
+}  # fmt: skip
+
+
+@client_task(
+    takes=_QUESTION,
+    holds={
+        "rows": whole(1), "members": whole("clusters"), "filled": whole("clusters", "columns"),
+        "sum": doubles("clusters", "columns"), "squares": doubles("clusters", "columns", minimum=0),
+        "counts": whole("clusters", None), "typical_filled": whole("clusters", "columns"),
+        "typical_sum": doubles("clusters", "columns"), "typical_counts": whole("clusters", None),
+        "limited_sum": doubles("clusters", "columns"),
+        "limited_squares": doubles("clusters", "columns", minimum=0),
+    },
+    may_be_empty=True,
+)  # fmt: skip
+def cluster_cells(client: Client, payload: Payload) -> Payload:
+    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters.
+
+    Limits are those of the table's encoding, which the client keeps; no server can vary them.
+    """
+    clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
+    if client.table is None or clusters is None or len(clusters) != len(client.table):
+        return {}
+    columns = columns_of(payload)
+    minimum = max(MIN_MEMBERS, int(payload["min_members"]), client.min_members)
+    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    reported = reportable(clusters, ~values.isnan(), k, minimum)
+    everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, minimum)
+    member = (clusters[None] == torch.arange(k)[:, None]).double()
+    numbers = reported & are_numbers(columns)
+    typical = typical_cells(client.x, clusters, reported, k, minimum)
+    counted, typical = counted_values(
+        values, _within_limits(client, values, columns), clusters, numbers, typical, minimum
+    )
+
+    def squares(of: Tensor) -> Tensor:
+        away = ((of - payload["around"]) / payload["unit"]).square().clamp(max=_LARGEST_SQUARE)
+        return member @ torch.where(numbers, away, 0.0)
+
+    return {
+        "rows": torch.tensor([len(values)]),
+        "members": (member @ everyone.double())[:, 0].long(),
+        "filled": (member @ reported.double()).long(),
+        "sum": member @ torch.where(numbers, values, 0.0),
+        "squares": squares(values),
+        "counts": _counts(values, member, columns, reported),
+        "typical_filled": (member @ typical.double()).long(),
+        "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
+        "typical_counts": _counts(values, member, columns, typical),
+        "limited_sum": member @ torch.where(numbers, counted, 0.0),
+        "limited_squares": squares(counted),
+    }
+
+
+def _within_limits(client: Client, values: Tensor, columns: Sequence[SchemaColumn]) -> Tensor:
+    """Return values ``(n, columns)`` within the limits of the encoding that the client keeps, if it has one."""
+    encoding = encoding_of(client.state)
+    if encoding is None:
+        return values
+    names = [column.name for column in encoding.schema.columns]
+    ends = dict(zip(names, zip(encoding.low.tolist(), encoding.high.tolist(), strict=True), strict=True))
+    of_columns = [ends.get(column.name, (-torch.inf, torch.inf)) for column in columns]
+    low, high = torch.tensor(of_columns, dtype=torch.float64).T
+    return limited(values, low, high)
+
+
+@task(takes=_QUESTION)
+def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report the same as `cluster_cells`, for a secure sum; zeros without clusters."""
+    replies: list[Payload] = []
+    for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
+        if reply:
+            digits = {name: to_digits(reply[name].flatten()) for name in _FRACTIONS}
+            others = {name: value for name, value in reply.items() if name not in _LIMITED}
+            replies.append({**others, **digits})
+        else:
+            shapes = _hidden_shapes(_shapes(columns_of(payload), payload["n_clusters"]))
+            replies.append({name: torch.zeros(shape) for name, shape in shapes.items()})
+    return replies
+
+
+def _shapes(columns: Sequence[SchemaColumn], n_clusters: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors that a client reports."""
+    cells = (n_clusters, len(columns))
+    counts = (n_clusters, sum(count_lengths(columns)))
+    typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
+    sums = {"filled": cells, "sum": cells, "squares": cells, "counts": counts}
+    return {"rows": (1,), "members": (n_clusters,), **sums, **typical}
+
+
+def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors in a secure sum, where fractional numbers are split into digits."""
+    digits = (len(UNITS), shapes["sum"][0] * shapes["sum"][1])
+    return {**shapes, **dict.fromkeys(_FRACTIONS, digits)}
+
+
+def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], reported: Tensor) -> Tensor:
+    """Count each column's categories in the `reported` cells of each cluster, int64 ``(k, frequencies)``."""
+    counts = [torch.zeros(len(member), 0)]
+    for at, length in enumerate(count_lengths(columns)):
+        if length:
+            codes = values[:, at].nan_to_num(0.0).long()
+            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * reported[:, at, None]))
+    return torch.cat(counts, 1).long()
+
+
+def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, minimum: int) -> Tensor:
+    """Choose the values to report in sums by cluster and column, so that none over fewer than `minimum` is inferred.
+
+    `clusters` are int64 ``(n,)``; rows with a cluster of `n_clusters` or more are not reported. `filled`, bool ``(n,
+    columns)``, are cells that are not empty; return in the same form those to report. In each column, values of
+    clusters with fewer than `minimum` are withheld. If these are fewer than `minimum` together, the first values of the
+    largest cluster are withheld to make up for it, or all of that cluster if fewer than `minimum` would be left. Equal
+    requests always get equal answers.
+    """
+    member = clusters[None] == torch.arange(n_clusters)[:, None]
+    cells = (member.double() @ filled.double()).long()
+    away = filled.sum(0) - (cells * (cells >= minimum)).sum(0)
+    wanting = torch.where(away > 0, (minimum - away).clamp_min(0), 0)
+    size_of_largest, largest = cells.max(0)
+    wanting = torch.where(size_of_largest - wanting < minimum, size_of_largest, wanting)
+    own = filled & (clusters[:, None] == largest)
+    enough = member.T.double() @ (cells >= minimum).double() > 0
+    return filled & enough & ~(own & (own.cumsum(0) <= wanting))
+
+
+def counted_values(
+    values: Tensor, inside: Tensor, clusters: Tensor, reported: Tensor, typical: Tensor, minimum: int
+) -> tuple[Tensor, Tensor]:
+    """Return the values that count for comparisons, float64 ``(n, columns)``, and the cells of typical samples.
+
+    `values`, float64 ``(n, columns)``, are the true ones and `inside` those within limits. `reported` and `typical`,
+    bool ``(n, columns)``, are the cells that sums by cluster and column are over, and those in the middle of the
+    clusters. If at least `minimum` values of a cluster and column lie beyond the limits, these count as the limit. If
+    fewer do, the `minimum` farthest ones count as the mean of the others. Where fewer than `minimum` others are left,
+    all count as their common mean, or as the limit that it is beyond. Typical cells from which fewer than `minimum`
+    values could be inferred then are left out.
+    """
+    beyond = reported & (values != inside) & ~values.isnan()
+    counted, typical = values.clone(), typical.clone()
+    for column in beyond.any(0).nonzero()[:, 0].tolist():
+        for cluster in clusters[beyond[:, column]].unique().tolist():
+            rows = (reported[:, column] & (clusters == cluster)).nonzero()[:, 0]
+            own, limit, out = values[rows, column], inside[rows, column], beyond[rows, column]
+            if len(rows) - max(int(out.sum()), minimum) < minimum:
+                counted[rows, column] = own.mean().clamp(limit.min(), limit.max())
+                continue
+            if int(out.sum()) >= minimum:
+                counted[rows, column] = limit
+            else:
+                farthest = torch.where(out, torch.inf, (own - own.median()).abs())
+                out = torch.zeros_like(out).index_fill(
+                    0, farthest.argsort(descending=True, stable=True)[:minimum], True
+                )
+                counted[rows[out], column] = own[~out].mean()
+            middle = typical[rows, column]
+            if any(0 < int(few.sum()) < minimum for few in (middle == out, middle != out)):
+                typical[rows, column] = False
+    return counted, typical
+
+
+def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int, minimum: int) -> Tensor:
+    """Choose the cells, of those `reported`, in the rows nearest to the medoid of their cluster.
+
+    `x` ``(n, ...)`` are the rows as methods see them, and `clusters` int64 ``(n,)``. `reported`, bool ``(n, columns)``,
+    are the cells that sums by cluster and column are over, each of `minimum` cells or more. Return bool ``(n,
+    columns)``, true in `reported` cells only. Of a cluster and column, they are none, or at least `minimum` and all but
+    at least `minimum` of those reported, or all, so that nobody finds fewer by subtraction.
+    """
+    chosen = torch.zeros(len(x), dtype=torch.bool)
+    for cluster in range(n_clusters):
+        rows = (clusters == cluster).nonzero()[:, 0]
+        if len(rows):
+            chosen[rows[_nearest(x[rows].flatten(1).double(), minimum)]] = True
+    cells = reported & chosen[:, None]
+    member = (clusters[None] == torch.arange(n_clusters)[:, None]).double()
+    taken, whole = member @ cells.double(), member @ reported.double()
+    allowed = (taken >= minimum) & ((whole - taken >= minimum) | (taken == whole))
+    return cells & (member.T @ allowed.double() > 0)
+
+
+def _nearest(points: Tensor, minimum: int) -> Tensor:
+    """Return the indices of the points nearest to their medoid; all of them where they are few."""
+    if len(points) < 2 * minimum:
+        return torch.arange(len(points))
+    some = torch.linspace(0, len(points) - 1, min(len(points), _COMPARED)).round().long()
+    medoid = points[some[torch.cdist(points[some], points[some]).sum(1).argmin()]]
+    count = min(max(2 * minimum, min(len(points) // _FRACTION, _MAX_ROWS)), len(points) // 2)
+    return (points - medoid).square().sum(1).argsort(stable=True)[:count]
+
+
+def profile_clusters(
+    fed: Federation, encoding: TableEncoding, n_clusters: int, min_members: int = MIN_MEMBERS
+) -> ClusterProfile | None:
+    """Ask every client for its part of the profile, and add up the replies; ``None`` where no client gives any.
+
+    It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`. The clients
+    of `fed` have tables, encoded by `encoding`, and int64 ``state["clusters"]`` in ``0..n_clusters-1``. `min_members`,
+    at least 5, is how many values a cell needs for its sums to leave its client.
+    """
+    columns = encoding.schema.columns
+    starts = [start for _, start, _ in encoding.blocks]
+    around = torch.where(are_numbers(columns), encoding.mean.double()[starts], 0.0)
+    unit = unit_of(encoding.scale.double()[starts])
+    payload: Payload = {
+        "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
+    }  # fmt: skip
+    shapes = _shapes(columns, n_clusters)
+    cells = shapes | dict.fromkeys(_LIMITED, shapes["sum"])
+    if fed.secure_sums:
+        found = _hidden_sums(fed, payload, shapes)
+        members: dict[int, Tensor] = {}
+    else:
+        replies = fed.ask_again(cluster_cells, fed.all(**payload), _ATTEMPTS)
+        given = {
+            client: reply
+            for client, reply in sorted(replies.items())
+            if reply and all(tuple(reply[name].shape) == shape for name, shape in cells.items())
+        }
+        silent = {client: "it gave no clusters of its table" for client in replies if client not in given}
+        fed.missing = dict(sorted((fed.missing | silent).items()))
+        members = {client: reply["members"] for client, reply in given.items()}
+        parts = {name: [reply[name] for reply in given.values()] for name in cells}
+        found = {name: torch.stack(own).sum(0) for name, own in parts.items() if own}
+    if not found:
+        return None
+    fractions = (*_FRACTIONS, *_LIMITED)
+    found = {name: own.double() if name in fractions else own.round().long() for name, own in found.items()}
+    found |= {name: found[name] * unit.square() for name in ("squares", "limited_squares") if name in found}
+    tensors = {**found, "samples": found["members"], "around": around}
+    facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS if name in tensors}
+    rows = int(found["rows"])
+    return ClusterProfile(
+        columns, members=members, missing=dict(fed.missing), rows=rows, min_members=min_members, **facts
+    )
+
+
+def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Return secure sums of the profile, in which the server sees no single client's part; empty if there is none."""
+    terms = [Term(name, shape) for name, shape in _hidden_shapes(shapes).items() if 0 not in shape]
+    sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms).get(0)
+    if sums is None:
+        return {}
+    totals = {name: torch.zeros(shapes[name]) for name in ("counts", "typical_counts")} | sums.totals
+    return {**totals, **{name: of_digits(totals[name]).view(shapes["sum"]) for name in _FRACTIONS}}

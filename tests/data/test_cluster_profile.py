@@ -1,0 +1,229 @@
+"""What clusters look like, by sums over clients."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core import Client
+from fedkin.core.payload import owned, pack, unpack
+from fedkin.core.table import Column, Table
+from fedkin.data.preparation import remember
+from fedkin.data.prepare import prepare
+from fedkin.data.profile import (
+    ClusterProfile,
+    cluster_cells,
+    counted_values,
+    profile_clusters,
+    reportable,
+    typical_cells,
+)
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.report_content.column_words import described
+
+COLUMNS = (Column("length"), Column("town", "category", ("Bonn", "Ulm")), Column("smokes", "boolean", ("no", "yes")))
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    values = np.column_stack([rng.normal(1000, 3, n), rng.integers(0, 2, n), rng.random(n) < 0.4])
+    values[::7, 0] = math.nan
+    return torch.tensor(values.astype(float)), torch.tensor(rng.integers(0, 2, n))
+
+
+def federation(parts, secure=False):
+    clients = [Client(i, values, table=Table(COLUMNS, values)) for i, (values, _) in enumerate(parts)]
+    fed = LocalFederation(clients)
+    encoding = prepare(fed).encoding
+    for client, (_, clusters) in zip(clients, parts, strict=True):
+        client.state["clusters"] = clusters
+    fed.secure_sums = secure
+    return fed, encoding
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_sums_are_those_of_all_rows_together(secure):
+    parts = [rows(60, seed) for seed in range(3)]
+    fed, encoding = federation(parts, secure)
+    profile = profile_clusters(fed, encoding, 2)
+    values, clusters = (torch.cat(each) for each in zip(*parts, strict=True))
+    for cluster in range(2):
+        own = values[clusters == cluster]
+        lengths = own[:, 0][~own[:, 0].isnan()]
+        assert int(profile.samples[cluster]) == len(own)
+        assert int(profile.filled[cluster, 0]) == len(lengths)
+        assert float(profile.sum[cluster, 0] / len(lengths)) == pytest.approx(float(lengths.mean()))
+        variance = profile.squares[cluster, 0] / len(lengths) - (lengths.mean() - profile.around[0]).square()
+        assert float(variance) == pytest.approx(float(lengths.var(correction=0)), rel=1e-6)
+        assert profile.counts_of(1)[cluster].tolist() == [*own[:, 1].long().bincount(minlength=2).tolist(), 0]
+        assert float(profile.sum[cluster, 2]) == float(own[:, 2].sum())
+        assert 15 <= int(profile.typical_filled[cluster, 1]) == int(profile.typical_counts_of(1)[cluster].sum()) <= 60
+        assert 995 < float(profile.typical_sum[cluster, 0] / profile.typical_filled[cluster, 0]) < 1005
+    assert sorted(profile.members) == ([] if secure else [0, 1, 2])
+    assert (profile.rows, profile.withheld) == (180, 0)
+
+
+def test_means_are_of_true_values_and_comparisons_of_limited_ones():
+    parts = [rows(60, seed) for seed in range(3)]
+    fed, encoding = federation(parts)
+    high = encoding.high.index_fill(0, torch.tensor([0]), 1001.0)
+    exact = profile_clusters(fed, encoding, 2)
+    assert not exact.has_limits
+    for client in fed.clients.values():
+        remember(client, dataclasses.replace(encoding, high=high))
+    profile = profile_clusters(fed, encoding, 2)
+    for name in ("sum", "squares", "filled", "counts"):
+        assert torch.equal(getattr(profile, name), getattr(exact, name))
+    assert profile.has_limits
+    assert (profile.within_limits.sum[:, 0] < exact.sum[:, 0]).all()
+    assert (profile.within_limits.squares[:, 0] < exact.squares[:, 0]).all()
+    assert torch.equal(profile.within_limits.sum[:, 1:], exact.sum[:, 1:])
+
+
+def weights(typed, at=7):
+    """Return the description of two clusters' weights, of which the second's are higher, with one cell as typed."""
+    rng = np.random.default_rng(0)
+    clusters = torch.tensor([0, 1] * 150)
+    weight = torch.tensor(rng.normal(55, 5, 300)) + 40 * clusters
+    values = torch.stack([weight.index_fill(0, torch.tensor([at]), typed), torch.tensor(rng.normal(170, 8, 300))], 1)
+    client = Client(0, values, table=Table((Column("weight"), Column("height")), values))
+    fed = LocalFederation([client])
+    encoding = prepare(fed).encoding
+    client.state["clusters"] = clusters
+    means = [float(values[clusters == cluster, 0].mean()) for cluster in range(2)]
+    return described(profile_clusters(fed, encoding, 2))[0], means
+
+
+def test_one_mistyped_cell_changes_no_choice_of_columns_and_means_are_true():
+    plain, _ = weights(95.0)
+    mistyped, means = weights(71_500.0)
+    assert plain.name == mistyped.name == "weight"
+    assert mistyped.effect == pytest.approx(plain.effect, abs=0.03)
+    assert [phrase for _, phrase in mistyped.phrases] == [
+        "low weight (54 against 313)",
+        "high weight (571 against 313)",
+    ]
+    assert mistyped.values == pytest.approx(means)
+    assert mistyped.cells[1].startswith("571 ± 5,8")
+
+
+def test_a_mean_that_a_mistyped_cell_turns_round_is_called_limited():
+    found, means = weights(71_500.0, at=6)
+    assert found.values == pytest.approx(means)
+    assert [phrase for _, phrase in found.phrases] == [
+        "low weight (54 against 75, limited)",
+        "high weight (95 against 75, limited)",
+    ]
+
+
+def test_means_of_a_cluster_that_lies_beyond_the_limits_are_true():
+    """Fully paid loans are a twentieth of all, and far above all others."""
+    rng = np.random.default_rng(0)
+    clusters = torch.tensor([1] * 24 + [0] * 576)
+    paid = torch.tensor(rng.exponential(1500, 600)) + 15_000 * clusters
+    values = torch.stack([paid, torch.tensor(rng.normal(170, 8, 600))], 1)
+    client = Client(0, values, table=Table((Column("paid"), Column("height")), values))
+    fed = LocalFederation([client])
+    encoding = prepare(fed).encoding
+    client.state["clusters"] = clusters
+    profile = profile_clusters(fed, encoding, 2)
+    assert profile.has_limits
+    assert described(profile)[0].values[1] == pytest.approx(float(paid[:24].mean()))
+    assert float(encoding.high[0]) < 13_000 < float(paid[:24].min())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 60), st.floats(0, 1), st.integers(5, 9), st.integers(0, 2**32 - 1))
+def test_no_few_values_can_be_found_from_true_and_limited_sums(n, part, least, seed):
+    rng = np.random.default_rng(seed)
+    clusters = torch.tensor(rng.integers(0, 2, n))
+    values = torch.tensor(np.where(rng.random((n, 1)) < part, rng.normal(100, 20, (n, 1)), rng.normal(0, 1, (n, 1))))
+    reported = reportable(clusters, ~values.isnan(), 2, least)
+    typical = typical_cells(values, clusters, reported, 2, least)
+    counted, left = counted_values(values, values.clamp(-5, 5), clusters, reported, typical, least)
+    assert not (left & ~typical).any()
+    for cluster in range(2):
+        rows = reported[:, 0] & (clusters == cluster)
+        if not (rows & (values[:, 0] != counted[:, 0])).any():
+            continue
+        own, others = values[rows, 0], counted[rows, 0]
+        changed, middle = own != others, left[rows, 0]
+        if len(others.unique()) == 1:
+            assert float(others[0]) == pytest.approx(float(own.mean().clamp(-5, 5)))
+            continue
+        assert least <= int(changed.sum()) <= len(own) - least
+        assert others.abs().max() <= 5
+        if middle.any():
+            assert all(int(few.sum()) == 0 or int(few.sum()) >= least for few in (middle == changed, middle != changed))
+
+
+def test_it_survives_a_file():
+    fed, encoding = federation([rows(60)])
+    profile = profile_clusters(fed, encoding, 2)
+    again = ClusterProfile.from_tree(unpack(*pack(owned(profile.tree()))))
+    assert again.columns == profile.columns
+    assert torch.equal(again.sum, profile.sum)
+    assert torch.equal(again.typical_sum, profile.typical_sum)
+    assert again.has_typical
+    assert again.members[0].tolist() == profile.members[0].tolist()
+
+
+def test_a_client_changes_nothing_and_a_cell_of_few_rows_stays_there():
+    values, _ = rows(40)
+    clusters = torch.tensor([0] * 20 + [1] * 17 + [2] * 3)
+    fed, encoding = federation([(values, clusters)])
+    before = {name: value.clone() for name, value in fed.clients[0].state.items()}
+    profile = profile_clusters(fed, encoding, 3)
+    assert profile.samples.tolist() == [18, 17, 0]  # two of the first stay away, or the third would be what is left
+    assert (profile.rows, profile.withheld) == (40, 5)
+    assert not profile.sum[2].any()
+    assert not profile.counts[2].any()
+    assert all(torch.equal(fed.clients[0].state[name], value) for name, value in before.items())
+
+
+def test_a_server_cannot_ask_for_smaller_cells():
+    values, clusters = rows(4)
+    fed, _ = federation([(values, clusters), rows(60)])
+    payload = {
+        "columns": [["length", "number", []]],
+        "n_clusters": 2,
+        "around": torch.zeros(1).double(),
+        "unit": torch.ones(1).double(),
+        "min_members": 1,
+    }
+    [reply] = cluster_cells.run([fed.clients[0]], [payload])
+    assert not reply["members"].any()
+    assert not reply["sum"].any()
+
+
+def test_clients_without_clusters_are_missing():
+    parts = [rows(60), rows(60, 1)]
+    fed, encoding = federation(parts)
+    del fed.clients[1].state["clusters"]
+    profile = profile_clusters(fed, encoding, 2)
+    assert list(profile.members) == [0]
+    assert profile.missing == {1: "it gave no clusters of its table"}
+    del fed.clients[0].state["clusters"]
+    assert profile_clusters(fed, encoding, 2) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(2, 9), st.integers(0, 2**32 - 1))
+def test_no_cell_of_too_few_can_be_found_by_subtraction(sizes, least, seed):
+    rng = np.random.default_rng(seed)
+    clusters = torch.tensor(rng.permutation(np.repeat(np.arange(len(sizes)), sizes)), dtype=torch.int64)
+    filled = torch.tensor(rng.random((len(clusters), 2)) < 0.8)
+    found = reportable(clusters, filled, len(sizes), least)
+    assert not (found & ~filled).any()
+    for column in range(2):
+        own = clusters[found[:, column]].bincount(minlength=len(sizes)).tolist()
+        all_ = clusters[filled[:, column]].bincount(minlength=len(sizes)).tolist()
+        away = sum(all_) - sum(own)
+        assert all(count == 0 or count >= least for count in own)
+        assert away == 0 or away >= least or not any(own)
+        assert not all(count >= least for count in all_) or away == 0
+        assert away <= 2 * least + sum(count for count in all_ if count < 2 * least)
