@@ -173,8 +173,7 @@ def write_inputs(folder: Path) -> None:
         ("--data fake.npz", "'fake.npz' cannot be read as .npz; it must hold plain"),
         (
             "--data notes.txt",
-            f"'notes.txt' is a .txt file; allowed: {READ}, or a directory; if its first line names "
-            "its columns, call it .csv.",
+            f"'notes.txt' is a .txt file; allowed: {READ}, or a directory; call it .csv, if it is text.",
         ),
         (
             "--data no-such-data-set",

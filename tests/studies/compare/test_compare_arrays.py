@@ -72,9 +72,7 @@ def test_tables_are_kept_with_their_columns(monkeypatch: pytest.MonkeyPatch, tmp
         fedkin.compare([frame + 1 for frame in frames], TRUTH, out=tmp_path, **OPTIONS)
     with pytest.raises(FedkinError, match=r"^Client 0 has a column 'label', and labels were given as y, too; "):
         fedkin.compare([frame.assign(label=1) for frame in frames], TRUTH, out=tmp_path, **OPTIONS)
-    with pytest.raises(
-        FedkinError, match=r"^Column 'b' of Client 0 has 40 .*\nColumn 'b' of Client 1 has 40 .*rows\.$"
-    ):
+    with pytest.raises(FedkinError, match=r"^Column 'b' of Client 0 has 40 .*\nColumn 'b' of Client 1 has 40 "):
         fedkin.compare([frame.assign(b=np.inf) for frame in frames], TRUTH, out=tmp_path, **OPTIONS)
     with pytest.raises(FedkinError, match=r"'a\.csv' does not exist"):
         fedkin.compare(["a.csv", "b.csv"], out=tmp_path, **OPTIONS)
@@ -225,7 +223,7 @@ def test_a_column_that_explains_the_clusters_is_named(tmp_path: Path) -> None:
 def test_what_no_file_holds_is_kept_so_that_it_is_read_alike() -> None:
     frame = pd.DataFrame(
         {
-            "several": pd.Series([1, "a", 2.5, None] * 10, dtype=object),
+            "several": pd.Series([1, "a", "b", None] * 10, dtype=object),
             "huge": pd.Series([10**30, 1] * 20, dtype=object),
             "sparse": pd.arrays.SparseArray([0, 1] * 20),
             "range": pd.cut(np.arange(40), 4),
