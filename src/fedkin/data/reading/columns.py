@@ -36,8 +36,6 @@ from fedkin.data.reading.table_options import TableOptions
 if TYPE_CHECKING:
     import pandas as pd
 
-ALONE = ("-",)
-"""Categories of a column that has no other text; it is empty unless other clients have such dashes or "+"."""
 _NAMES = (str, int, float, bool, np.generic, UUID)
 _NAMED_BY = ("isoformat", "closed_left")
 """Attributes of dates, times and intervals, which have a text of their own."""
