@@ -1,20 +1,30 @@
-"""Tables of several clients: one schema, one encoding, by sums."""
+"""Preparation of clients' data: encoding, imputation, newcomers, and new rows one by one."""
 
 import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedkin
+from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
-from fedkin.data.encoding import PreparingOptions
+from fedkin.data.encoding import PreparingOptions, TableEncoding, from_neighbours
 from fedkin.data.preparation import Preparation, restore_preparation
-from fedkin.data.prepare import encode_table, prepare
+from fedkin.data.prepare import admit_joined_clients, arrange_columns, encode_table, prepare, prepare_newcomers
+from fedkin.data.scenarios.drift import Arrivals
+from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.schema import SchemaColumn
+from fedkin.data.statistics import moments, table_columns
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 
@@ -248,3 +258,567 @@ def test_what_a_privacy_guarantee_does_not_cover_is_said():
         for fed in (tables, arrays):
             notes = [note for note in prepare(fed, options).notes if note.startswith("The privacy guarantee does not")]
             assert len(notes) == said
+
+
+def test_names_of_rare_categories_stay_at_the_client():
+    rare, common = ["hepatitis"] * 4, ["flu"] * 6
+    own = table(category("illness", *common, *rare), number("age", *range(10)))
+    for task in (moments, table_columns):
+        [reply] = task.run([Client(0, own.values, table=own)], [{"min_members": 1}])
+        assert "hepatitis" not in str(reply)
+        assert "flu" in str(reply)
+    fed = federation(own, table(category("illness", *["flu"] * 3, *["cold"] * 7), number("age", *range(10))))
+    found = prepare(fed)
+    [column] = [column for column in found.encoding.schema.columns if column.name == "illness"]
+    assert column.categories == ("cold", "flu")
+    assert any(note.startswith("Categories of 'illness' with too few samples") for note in found.notes)
+    start, end = next((start, end) for name, start, end in found.encoding.blocks if name == "illness")
+    assert end - start == 3
+
+
+def test_a_category_that_one_client_names_is_known_at_all():
+    fed = federation(
+        table(category("town", *["Ulm"] * 8), number("age", *range(8))),
+        table(category("town", *["Ulm"] * 2, *["Bonn"] * 6), number("age", *range(8))),
+    )
+    found = prepare(fed)
+    assert not found.encoding.other.any()
+    assert fed.clients[0].x[0, 0] == fed.clients[1].x[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("column", "is_id"),
+    [
+        (lambda n: category("patient", *[f"P{i:04}" for i in range(n)]), True),
+        (lambda n: number("sample_id", *range(n)), True),
+        (lambda n: number("EmployeeNumber", *range(n)), True),
+        (lambda n: number("weight", *range(n)), False),
+        (lambda n: number("id", *np.linspace(0, 1.5, n)), False),
+        (lambda n: category("town", *["Ulm", "Bonn"] * (n // 2)), False),
+    ],
+)
+def test_ids_are_recognised(column, is_id):
+    fed = federation(*[table(column(40), number("age", *range(40))) for _ in range(2)])
+    found = prepare(fed)
+    assert (found.id is not None) == is_id
+    assert (names(found) == ["age"]) == is_id
+    if is_id:
+        assert any(found.id in note for note in found.notes)
+
+
+def test_an_id_can_be_named_or_denied():
+    own = table(
+        number("sample_id", *range(40)), number("shelf", *[i % 7 for i in range(40)]), number("age", *range(40))
+    )
+    assert prepare(federation(own), PreparingOptions(id="shelf")).id == "shelf"
+    assert names(prepare(federation(own), PreparingOptions(id="none"))) == ["sample_id", "shelf", "age"]
+    with pytest.raises(FedkinError, match=r"Unknown id column 'shelv'; did you mean 'shelf'\?"):
+        prepare(federation(own), PreparingOptions(id="shelv"))
+
+
+def test_empty_cells_take_the_median_or_the_most_frequent_category():
+    ages = [*range(1, 100), 10_000, NAN]
+    towns = ["Ulm"] * 60 + ["Bonn"] * 40 + [None]
+    fed = federation(table(number("age", *ages), category("town", *towns)))
+    found = prepare(fed, PreparingOptions(scaling="none"))
+    row = fed.clients[0].x[-1]
+    assert row[1:].tolist() == [0.0, 1.0]
+    assert 0 < row[0] < 100  # a bin of the histogram is 39 wide
+    assert any("'age' 1, 'town' 1" in note for note in found.notes)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(3, 60), spread=st.sampled_from([1e-6, 1.0, 1e9]))
+def test_medians_are_right_to_a_bin(seed, rows, spread):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(3 * spread, spread, rows)
+    fed = federation(table(number("a", *values, NAN), number("b", *range(rows + 1))))
+    found = prepare(fed, PreparingOptions(scaling="none"))
+    width = (values.max() - values.min()) / 256
+    low, high = np.quantile(values, [0.5, 0.5], method="lower")[0], np.quantile(values, 0.5, method="higher")
+    assert low - 1.01 * width <= float(found.encoding.fill[0]) <= high + 1.01 * width
+
+
+def test_a_column_that_some_lack_is_dropped_or_imputed():
+    fed = [table(number("a", *range(9)), number("b", *range(9))), table(number("a", *range(9)))]
+    found = prepare(federation(*fed), names=["north.csv", "south.csv"])
+    assert names(found) == ["a"]
+    [note] = found.notes
+    assert "'b'" in note
+    assert "south.csv" in note
+    kept = prepare(federation(*fed), PreparingOptions(lacking="impute"))
+    assert names(kept) == ["a", "b"]
+    assert float(kept.encoding.fill[1]) == pytest.approx(4, abs=0.1)
+
+
+def test_a_column_that_is_mostly_empty_is_dropped():
+    own = table(number("a", *range(10)), number("b", 1.0, 2.0, *[NAN] * 8))
+    assert names(prepare(federation(own, own))) == ["a"]
+    assert names(prepare(federation(own, own), PreparingOptions(lacking="impute"))) == ["a", "b"]
+
+
+def test_an_indicator_of_empty_cells_shares_the_columns_weight():
+    rng = np.random.default_rng(0)
+    values = rng.normal(0, 9, 500)
+    values[:120] = NAN
+    fed = federation(table(number("a", *values), number("b", *rng.normal(0, 1, 500))))
+    found = prepare(fed, PreparingOptions(indicator=True))
+    (_, start, end), (_, *_) = found.encoding.blocks
+    assert end - start == 2
+    assert len(set(pooled(fed)[:120, start + 1])) == 1
+    assert pooled(fed)[:, start + 1].var() == pytest.approx(0.5, abs=1e-4)
+
+
+def test_kinds_that_agree_are_united():
+    yes = Column("smokes", "boolean", ("no", "yes")), (0, 1, 1, 0, 1, 1, 0, 0, 1, 0)
+    more = category("smokes", *["no", "yes", "quit", "quit", "yes", "no"] * 5)
+    numbers = number("smokes", *[0, 1] * 10)
+    found = prepare(federation(table(yes, number("a", *range(10))), table(more, number("a", *range(30)))))
+    assert found.encoding.schema.columns[0].categories == ("no", "quit", "yes")
+    found = prepare(federation(table(yes, number("a", *range(10))), table(numbers, number("a", *range(20)))))
+    assert found.encoding.schema.columns[0].kind == "boolean"
+
+
+def test_categories_that_are_whole_numbers_may_have_decimals():
+    one, other = ["1", "2", "2.5"] * 10, ["1.0", "2.0", "2.5"] * 10
+    ages = number("age", *range(30))
+    found = prepare(fed := federation(table(category("dose", *one), ages), table(category("dose", *other), ages)))
+    assert found.encoding.schema.columns[0].categories == ("1", "2", "2.5")
+    assert torch.equal(fed.clients[0].x, fed.clients[1].x)
+    both = category("dose", *[*one, *other][15:45])
+    found = prepare(federation(table(both, ages), table(category("dose", *other), ages)))
+    assert found.encoding.schema.columns[0].categories == ("1", "1.0", "2", "2.0", "2.5")
+
+
+def test_ordinals_and_dates_are_one_column_each():
+    stage = Column("stage", "ordinal", ("low", "middle", "high")), (0, 1, 2, 2, 1, NAN)
+    day = Column("day", "date"), (19_000, 19_010, 19_020, NAN, 19_001, 19_002)
+    fed = federation(table(stage, day))
+    found = prepare(fed)
+    assert fed.clients[0].x.shape == (6, 2)
+    assert float(found.encoding.fill[0]) in (1.0, 2.0)
+    other = Column("stage", "ordinal", ("high", "low")), (0, 1, 1, 0, 1, 1)
+    with pytest.raises(FedkinError, match="levels"):
+        prepare(federation(table(stage, day), table(other, day)))
+
+
+def test_very_many_categories_are_pooled_but_for_the_most_frequent():
+    rng = np.random.default_rng(0)
+    words = [f"w{int(code):03}" for code in np.minimum(rng.geometric(0.01, 6_000), 299)]
+    fed = federation(*[table(category("word", *words[at::3]), number("age", *range(2_000))) for at in range(3)])
+    found = prepare(fed)
+    column = found.encoding.schema.columns[0]
+    assert len(column.categories) == 50
+    assert fed.clients[0].x.shape == (2_000, 52)
+    assert any("Categories of 'word'" in note and "50 most frequent" in note for note in found.notes)
+    assert pooled(fed)[:, :51].var(0).sum() == pytest.approx(1, abs=1e-3)
+
+
+def test_many_columns_take_seconds():
+    names = tuple(Column(f"c{at}") for at in range(5_000))
+    rng = np.random.default_rng(0)
+    fed = federation(*[Table(names, torch.tensor(rng.normal(size=(20, 5_000)) * 7)) for _ in range(3)])
+    began = time.perf_counter()
+    prepare(fed)
+    assert time.perf_counter() - began < 30  # a second or two on an idle core
+
+
+def test_a_new_row_that_is_negative_is_none_with_an_empty_cell(tmp_path):
+    own = [table(category("hbsag", *"++++++-----"), number("age", *range(11))) for _ in range(2)]
+    found = prepare(federation(*own))
+    (tmp_path / "new.csv").write_text("hbsag,age\n-,3\n")
+    start = next(start for name, start, _ in found.encoding.blocks if name == "hbsag")
+    plus, minus = found.read(str(tmp_path / "new.csv"))[0, start : start + 2].tolist()
+    assert plus < 0 < minus
+
+
+def test_a_column_that_is_mostly_empty_names_no_rows():
+    rare = [["x"] + [None] * 29, [None] * 28 + ["y", "z"]]
+    ages = np.random.default_rng(0).integers(20, 80, (2, 30))
+    tables = [table(category("remark", *own), number("age", *age)) for own, age in zip(rare, ages, strict=True)]
+    found = prepare(federation(*tables))
+    assert found.encoding.schema.id is None
+    assert not any("names the rows" in note or "different in nearly every row" in note for note in found.notes)
+
+
+GROUPS = [[0.0, 10.0], [1.0, 11.0], [0.5, 10.5]] * 4 + [[90.0, 40.0], [91.0, 41.0], [90.5, 40.5]] * 4
+"""Rows of two kinds, twelve of each."""
+
+
+def gaps_at(*parts: list[list[float]]) -> LocalFederation:
+    tables = [Table((Column("a"), Column("b")), torch.tensor(rows, dtype=torch.float64)) for rows in parts]
+    return LocalFederation([Client(i, own.values, table=own) for i, own in enumerate(tables)], seed=0)
+
+
+def in_units(fed: LocalFederation, client: int, encoding: TableEncoding) -> torch.Tensor:
+    return fed.clients[client].x * encoding.scale.float() + encoding.mean.float()
+
+
+def test_an_empty_cell_takes_the_mean_of_similar_rows():
+    fed = gaps_at([*GROUPS, [0.6, NAN], [NAN, 40.6]])
+    encoding = prepare(fed, PreparingOptions(scaling="standard")).encoding
+    rows = in_units(fed, 0, encoding)
+    assert 10 <= float(rows[-2, 1]) <= 11
+    assert 90 <= float(rows[-1, 0]) <= 91
+    np.testing.assert_allclose(rows[:-2], GROUPS, atol=1e-4)
+
+
+def test_rows_of_other_clients_are_not_asked():
+    fed = gaps_at([*GROUPS[:12], [90.6, NAN]], GROUPS[12:])
+    encoding = prepare(fed, PreparingOptions(scaling="standard")).encoding
+    assert 10 <= float(in_units(fed, 0, encoding)[-1, 1]) <= 11
+
+
+def test_the_median_is_there_by_name():
+    fed = gaps_at([*GROUPS, [0.6, NAN]])
+    encoding = prepare(fed, PreparingOptions(scaling="standard", imputation="median")).encoding
+    assert float(in_units(fed, 0, encoding)[-1, 1]) == pytest.approx(float(encoding.fill[1]), abs=1e-4)
+
+
+def test_a_row_without_any_cell_takes_medians():
+    fed = gaps_at([*GROUPS, [NAN, NAN]])
+    encoding = prepare(fed, PreparingOptions(scaling="standard")).encoding
+    np.testing.assert_allclose(in_units(fed, 0, encoding)[-1], encoding.fill, atol=1e-4)
+
+
+def test_a_column_that_a_client_lacks_takes_medians():
+    whole = Table((Column("a"), Column("b")), torch.tensor(GROUPS, dtype=torch.float64))
+    less = Table((Column("a"),), torch.tensor([[0.0], [1.0], [NAN]], dtype=torch.float64))
+    fed = LocalFederation([Client(i, own.values, table=own) for i, own in enumerate([whole, less])], seed=0)
+    encoding = prepare(fed, PreparingOptions(scaling="standard", lacking="impute")).encoding
+    rows = in_units(fed, 1, encoding)
+    np.testing.assert_allclose(rows[:, 1], encoding.fill[1].expand(3), atol=1e-4)
+    np.testing.assert_allclose(rows[:, 0], [0.0, 1.0, float(encoding.fill[0])], atol=1e-4)
+
+
+def test_a_category_takes_the_shares_of_similar_rows():
+    kinds = Column("kind", "category", ("x", "y"))
+    values = torch.tensor([[0.0, 0.0]] * 12 + [[9.0, 1.0]] * 12 + [[9.0, NAN]], dtype=torch.float64)
+    own = Table((Column("a"), kinds), values)
+    fed = LocalFederation([Client(0, own.values, table=own)], seed=0)
+    prepare(fed)
+    x = fed.clients[0].x
+    torch.testing.assert_close(x[-1], x[-2])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), donors=st.integers(0, 30), width=st.integers(1, 4),
+    fraction=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
+)  # fmt: skip
+def test_full_cells_stay_and_imputed_ones_lie_among_the_donors(seed, rows, donors, width, fraction):
+    rng = np.random.default_rng(seed)
+    x, pool = (torch.from_numpy(rng.normal(size=(count, width))).float() for count in (rows, donors))
+    empty, lacking = (torch.from_numpy(rng.random(own.shape) < fraction) for own in (x, pool))
+    found = from_neighbours(x.masked_fill(empty, 7.0), empty, pool, lacking)
+    assert torch.equal(found[~empty], x[~empty])
+    assert found.isfinite().all()
+    for column in range(width):
+        own, known = found[empty[:, column], column], pool[~lacking[:, column], column]
+        fills = own == 7.0
+        assert fills.all() or len(known)
+        assert ((own[~fills] >= known.min() - 1e-6) & (own[~fills] <= known.max() + 1e-6)).all() if len(known) else True
+
+
+def test_a_resumed_client_has_the_same_rows():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(1_500, 3))
+    values[rng.random(values.shape) < 0.2] = NAN
+    own = Table(tuple(map(Column, "abc")), torch.from_numpy(values))
+    client = Client(0, own.values.float(), table=own)
+    prepare(LocalFederation([client], seed=0))
+    again = Client(0, own.values.float(), table=own, state=client.state)
+    restore_preparation(again)
+    assert torch.equal(again.x, client.x)
+
+
+def test_new_rows_take_medians_one_by_one():
+    fed = gaps_at([*GROUPS, [0.6, NAN]])
+    preparation = prepare(fed)
+    new = torch.tensor([[0.6, NAN], [90.0, 40.0]], dtype=torch.float64)
+    columns = fed.clients[0].table.columns
+    both = preparation.prepared(new, columns)
+    assert torch.equal(both[:1], preparation.prepared(new[:1], columns))
+    assert float(both[0, 1]) == pytest.approx(
+        float((preparation.encoding.fill[1] - preparation.encoding.mean[1]) / preparation.encoding.scale[1]), abs=1e-4
+    )
+
+
+def test_an_encoding_of_before_takes_medians_and_has_no_limits():
+    encoding = prepare(gaps_at([*GROUPS, [0.6, NAN]])).encoding
+    tree = {name: value for name, value in encoding.tree().items() if name not in ("imputation", "low", "high")}
+    again = TableEncoding.from_tree(tree)
+    assert again.imputation == "median"
+    assert again.apply(Table((Column("a"), Column("b")), torch.tensor([[1e9, 1.0]]).double()))[0, 0] > 1e6
+
+
+def test_under_a_privacy_budget_no_row_changes_another():
+    fed = gaps_at([*GROUPS, [0.6, NAN]])
+    encoding = prepare(fed).encoding
+    assert encoding.imputation == "neighbours"
+    table = fed.clients[0].table
+    alone = Client(0, table.values.float(), table=table)
+    arrange_columns.run([alone], [{"encoding": encoding.tree()}])
+    assert torch.equal(alone.x, encoding.apply(table))
+    assert not torch.equal(alone.x, fed.clients[0].x)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [fedkin.KinGraph(n_clusters=2, epsilon=4.0), fedkin.FedDPKMeans(n_clusters=2, epsilon=4.0)],
+    ids=lambda model: type(model).__name__,
+)
+def test_methods_with_an_epsilon_for_a_sample_take_medians(model):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3))
+    x[rng.random(x.shape) < 0.1] = NAN
+    model.set_params(random_state=0).fit([pd.DataFrame(part) for part in np.array_split(x, 2)])
+    assert model.preparation_.encoding.imputation == "median"
+
+
+@pytest.mark.parametrize(
+    "model", [fedkin.KinGraph(), fedkin.KFed(n_clusters=2)], ids=lambda model: type(model).__name__
+)
+def test_other_methods_take_similar_rows(model):
+    rng = np.random.default_rng(1)
+    truth = rng.integers(0, 2, 400)
+    x = rng.normal(size=(400, 3)) + 6 * truth[:, None]
+    x[rng.random(x.shape) < 0.1] = NAN
+    model.set_params(random_state=0).fit([pd.DataFrame(part) for part in np.array_split(x, 2)])
+    assert model.preparation_.encoding.imputation == "neighbours"
+    assert adjusted_rand(truth, np.concatenate(model.labels_)) > 0.95
+
+
+def labelled():
+    rng, y = torch.Generator().manual_seed(0), torch.arange(900) % 10
+    return Labelled("pictures", torch.rand(900, 1, 4, 4, generator=rng), y, [str(c) for c in range(10)])
+
+
+def test_newcomers_are_prepared_as_the_others():
+    own = table(number("a", *range(20)), category("b", *["x", "y"] * 10))
+    fed = federation(own, own.rows(torch.arange(5)))
+    fed.away = {1}
+    found = prepare(fed)
+    fed.away = set()
+    prepare_newcomers(fed, [fed.clients[1]], found)
+    assert torch.equal(fed.clients[1].x, fed.clients[0].x[:5])
+
+
+def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
+    population = Arrivals(clients=12, step=5, changed_fraction=0.4).partition(labelled(), 0)
+    raw = [client.x for client in population.clients]
+    fed = LocalFederation(population.clients)
+    fed.away = population.away(0)
+    assert fed.away == {7, 8, 9, 10, 11}
+    prepared = prepare(fed, PreparingOptions("standard"))
+    assert torch.cat([fed.clients[i].x for i in range(7)]).mean().abs() < 1e-6
+    exchange, sent = fed.exchange, fed.traffic.sent
+    for step in range(5):
+        admit_joined_clients(fed, population.clients, population.away(step), prepared)
+        assert (len(fed.away), fed.exchange, fed.traffic.sent) == (5, exchange, sent)
+    assert all(torch.equal(fed.clients[i].x, raw[i]) for i in range(7, 12))
+    admit_joined_clients(fed, population.clients, population.away(5), prepared)
+    assert fed.away == set()
+    assert fed.exchange == exchange + 1
+    assert fed.traffic.sent > sent
+    assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
+    admit_joined_clients(fed, population.clients, population.away(6), prepared)
+    assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
+    assert fed.exchange == exchange + 1
+
+
+def test_newcomers_that_remember_are_not_asked_again():
+    population = Arrivals(clients=8, step=2).partition(labelled(), 0)
+    fed = LocalFederation(population.clients)
+    fed.away = population.away(0)
+    prepared = prepare(fed, PreparingOptions("standard"))
+    raw = population.clients[7].x
+    for i in fed.away:  # as after a checkpoint
+        population.clients[i].state = dict(population.clients[0].state)
+    exchange = fed.exchange
+    admit_joined_clients(fed, population.clients, population.away(2), prepared)
+    assert fed.exchange == exchange
+    assert torch.equal(population.clients[7].x, prepared.apply(raw))
+
+
+def test_data_that_stay_as_they_are_need_no_word():
+    population = Arrivals(clients=8, step=2).partition(labelled(), 0)
+    fed = LocalFederation(population.clients)
+    fed.away = population.away(0)
+    prepared, raw = prepare(fed), population.clients[7].x
+    assert prepared.mode == "unit"
+    exchange = fed.exchange
+    admit_joined_clients(fed, population.clients, population.away(2), prepared)
+    assert (fed.away, fed.exchange) == (set(), exchange)
+    assert population.clients[7].x is raw
+
+
+GENERATOR = np.random.default_rng(0)
+IMAGES = [GENERATOR.integers(0, 17, (20, 4, 4)).astype(float) for _ in range(2)]
+
+
+def frame(rows: int = 30) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "age": GENERATOR.integers(20, 90, rows),
+            "dose": GENERATOR.normal(500, 90, rows).round(1),
+            "ward": GENERATOR.choice(["east", "west"], rows),
+            "label": GENERATOR.choice(["sick", "well"], rows),
+        }
+    )
+
+
+FRAMES = [frame(), frame()]
+
+
+@pytest.fixture(scope="module")
+def tables() -> fedkin.FedAvg:
+    return fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit(FRAMES)
+
+
+@pytest.fixture(scope="module")
+def numbers() -> fedkin.KMeans:
+    return fedkin.KMeans(n_clusters=2, random_state=0).fit([own[["age", "dose"]] for own in FRAMES])
+
+
+@pytest.fixture(scope="module")
+def images() -> fedkin.FedAvg:
+    return fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit([(x, np.arange(20) % 2) for x in IMAGES])
+
+
+def test_a_cluster_s_model_takes_what_a_data_frame_is_prepared_to(tables: fedkin.FedAvg) -> None:
+    own = FRAMES[0]
+    samples = tables.preparation_.apply(own)
+    assert samples.shape == (30, 4)  # one of each ward
+    assert samples.dtype == torch.float32
+    with torch.no_grad():
+        probabilities = tables.models_[0](samples).softmax(1).numpy()
+    np.testing.assert_allclose(probabilities, tables.predict_proba(own, cluster=0), atol=1e-6)
+    assert torch.equal(tables.preparation_.apply(own.drop(columns="label")), samples)
+    assert torch.equal(tables.preparation_.apply(own[["label", "ward", "dose", "age"]].assign(more="x")), samples)
+
+
+def test_a_file_is_prepared_as_its_data_frame(tables: fedkin.FedAvg, tmp_path: Path) -> None:
+    FRAMES[0].to_csv(tmp_path / "own.csv", index=False)
+    expected = tables.preparation_.apply(FRAMES[0])
+    assert torch.equal(tables.preparation_.apply(tmp_path / "own.csv"), expected)
+    assert torch.equal(tables.preparation_.read(str(tmp_path / "own.csv")), expected)
+
+
+FORMS: list[Callable[[Any], Any]] = [
+    pd.DataFrame.to_numpy, lambda own: torch.from_numpy(own.to_numpy()), lambda own: own.to_numpy().tolist(),
+    lambda own: own[["dose", "age"]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_of_numbers_may_be_without_names(form: Callable[[Any], Any], numbers: fedkin.KMeans) -> None:
+    own = FRAMES[0][["age", "dose"]]
+    expected = numbers.preparation_.apply(own)  # of float64, where arrays are of float32
+    np.testing.assert_allclose(numbers.preparation_.apply(form(own)), expected, atol=1e-5)
+
+
+def test_samples_are_prepared_as_for_predict(numbers: fedkin.KMeans) -> None:
+    own = FRAMES[1][["age", "dose"]]
+    nearest = torch.cdist(numbers.preparation_.apply(own), numbers.result_["centroids"].float()).argmin(1)
+    assert nearest.tolist() == numbers.predict(own).tolist()
+
+
+@pytest.mark.parametrize("form", [np.asarray, torch.from_numpy, lambda x: x[:, None], lambda x: (x, np.zeros(len(x)))])
+def test_images_are_prepared_in_any_form(form: Callable[[Any], Any], images: fedkin.FedAvg) -> None:
+    x = IMAGES[0]
+    samples = images.preparation_.apply(form(x))
+    assert samples.shape == (20, 1, 4, 4)
+    with torch.no_grad():
+        found = images.models_[0](samples).softmax(1).numpy()
+    np.testing.assert_allclose(found, images.predict_proba(x, cluster=0), atol=1e-6)
+
+
+def refusals() -> list[tuple[str, Any, str]]:
+    own = FRAMES[0]
+    return [
+        ("tables", np.zeros((3, 3)), "no names of columns"),
+        ("tables", torch.zeros(3, 3), "give a DataFrame"),
+        ("tables", own.drop(columns="dose"), "dose"),
+        ("tables", own["age"], "The data given is a Series"),
+        ("tables", {"a": own}, "The data given is of type dict; a client's data are an array"),
+        ("tables", None, "The data given is of type NoneType"),
+        ("tables", "nowhere.csv", "nowhere.csv"),
+        ("numbers", np.zeros((3, 4)), "shape (3, 4)"),
+        ("numbers", np.zeros(2), "shape (2,)"),
+        ("images", np.zeros((3, 5, 5)), "shape (1, 5, 5), but the model was made for (1, 4, 4)"),
+        ("images", np.zeros((0, 4, 4)), "is empty"),
+        ("images", own, "The data given"),
+    ]
+
+
+@pytest.mark.parametrize(("fitted", "given", "said"), refusals())
+def test_what_does_not_fit_is_refused_in_a_sentence(
+    fitted: str, given: Any, said: str, request: pytest.FixtureRequest
+) -> None:
+    preparation: Preparation = request.getfixturevalue(fitted).preparation_
+    with pytest.raises(FedkinError) as caught:
+        preparation.apply(given)
+    assert said in str(caught.value)
+
+
+def test_reading_by_name_sends_a_data_frame_to_apply(tables: fedkin.FedAvg) -> None:
+    with pytest.raises(FedkinError, match=r"not a DataFrame; apply\(x\) takes"):
+        tables.preparation_.read(FRAMES[0])  # type: ignore[arg-type]
+
+
+def test_ends_of_the_clients_values_are_kept_in_files_and_sent_to_no_client(tables: fedkin.FedAvg) -> None:
+    made = tables.preparation_
+    again = Preparation.from_tree(made.tree())
+    assert made.reach is not None
+    assert again.reach is not None
+    assert torch.equal(again.reach, made.reach)
+    sent = made.for_clients()
+    assert (sent.reach, sent.notes, sent.questions) == (None, [], ())
+    assert Preparation.from_tree(sent.tree()).reach is None
+    assert sent.encoding is not None
+    assert "reach" not in sent.encoding.tree()
+
+
+RNG = np.random.default_rng(0)
+ROWS = 60
+TABLE = pd.DataFrame(
+    {
+        "a": np.arange(ROWS) % 3 * 4 + RNG.normal(size=ROWS),
+        "card": RNG.choice(["Y", "N"], ROWS),
+        "wait": [f"{hour}:{at:02}" for at, hour in enumerate(RNG.integers(0, 24, ROWS))],
+        "price": [f"{price:,.2f}" for price in RNG.uniform(200, 3_000_000, ROWS)],
+        "share": [f"{share}%" for share in RNG.integers(1, 90, ROWS)],
+        "test": RNG.choice(["+", "-"], ROWS),
+    }
+)
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_each_row_alone_is_as_among_all(tmp_path, as_file):
+    model = fedkin.KFed(n_clusters=3, random_state=0).fit([TABLE.iloc[:35], TABLE.iloc[25:]])
+    together = model.preparation_.apply(TABLE)
+    for at in range(20):
+        row = TABLE.iloc[[at]]
+        if as_file:
+            row.to_csv(path := tmp_path / "row.csv", index=False)
+        alone = model.preparation_.apply(path if as_file else row)
+        assert alone[0].tolist() == pytest.approx(together[at].tolist(), abs=1e-6)
+
+
+def test_what_is_something_else_is_refused_as_before():
+    model = fedkin.KFed(n_clusters=3, random_state=0).fit([TABLE.iloc[:35], TABLE.iloc[25:]])
+    for name, cell, held in (("card", "maybe", "truth values"), ("wait", "soon", "numbers"), ("price", "x", "numbers")):
+        with pytest.raises(
+            FedkinError, match=f"holds categories such as '{cell}'; in the clients' tables it holds {held}"
+        ):
+            model.predict(TABLE.iloc[[0]].assign(**{name: cell}))
+
+
+def test_other_words_for_truth_values_are_known():
+    model = fedkin.KFed(n_clusters=3, random_state=0).fit([TABLE.iloc[:35], TABLE.iloc[25:]])
+    row = TABLE.iloc[[0]]
+    for cell, own in (("yes", "Y"), ("n", "N"), ("No", "N")):
+        assert model.preparation_.apply(row.assign(card=cell)).tolist() == (
+            model.preparation_.apply(row.assign(card=own)).tolist()
+        )

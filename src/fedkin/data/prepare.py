@@ -354,7 +354,7 @@ def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
     return replace(schema, columns=tuple(columns)), sums.pooled(kept)
 
 
-def welcome(fed: Federation, clients: Sequence[Client], away: Set[int], preparation: Preparation) -> None:
+def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[int], preparation: Preparation) -> None:
     """Let those of the clients that are no longer `away` take part, with data prepared as everyone's.
 
     Raises FedkinError if a client that must receive the preparation cannot be reached.

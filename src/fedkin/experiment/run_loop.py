@@ -19,7 +19,7 @@ from fedkin.data.encoding import PreparingOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, restore_preparation
 from fedkin.data.prepare import prepare as prepare_data
-from fedkin.data.prepare import prepare_arrivals, welcome
+from fedkin.data.prepare import prepare_arrivals, admit_joined_clients
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
@@ -227,7 +227,7 @@ class Run(Runner):
 
     def _populate(self, step: int) -> None:
         self.population = self.population.at(step)
-        welcome(self.fed, self.population.clients, self.population.away(step), self.preparation)
+        admit_joined_clients(self.fed, self.population.clients, self.population.away(step), self.preparation)
 
     def _truth(self, client: int) -> Tensor:
         """Return the current true classes of a client's samples, which drift can change."""
