@@ -18,8 +18,8 @@ from fedkin.core.runner import Runner
 from fedkin.data.encoding import PreparingOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, restore_preparation
+from fedkin.data.prepare import admit_joined_clients, prepare_arrivals
 from fedkin.data.prepare import prepare as prepare_data
-from fedkin.data.prepare import prepare_arrivals, admit_joined_clients
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
