@@ -57,6 +57,7 @@ def test_arrays_of_usual_names_are_samples_and_labels(names: tuple[str, str], tm
     np.savez(tmp_path / "t.npz", **arrays)
     found = load(str(tmp_path / "t.npz"))
     assert (tuple(found.x.shape), found.classes) == ((6, 4), ["0", "1"])
+    assert load(str(tmp_path / "t.npz"), "none").y is None
 
 
 def test_a_dict_in_a_file_of_arrays_says_how_to_save_it(tmp_path: Path) -> None:

@@ -169,14 +169,14 @@ def read_npz(
         if wanted not in (None, NO_LABELS) and wanted not in arrays:
             raise unknown_name(f"array of labels in {where}", wanted, arrays)
     if label is None:
-        label = usual_label(name for name in arrays if name != cluster)
+        beside = (_WITH_LABELS[name] for name in _SAMPLES if name in arrays and name in _WITH_LABELS)
+        label = usual_label(name for name in arrays if name != cluster) or next(beside, None)
+        label = label if label in arrays else None
     label = None if label == NO_LABELS else label
     wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, cluster)]
     samples = next((name for name in _SAMPLES if name in arrays), wide[0] if len(wide) == 1 else None)
     if samples is None:
         raise FedkinError(f"{where} holds the arrays {', '.join(arrays) or 'none'}; name the samples' array 'x'.")
-    if label is None and samples in _WITH_LABELS and _WITH_LABELS[samples] in arrays:
-        label = _WITH_LABELS[samples]
     x = as_tensor(arrays[samples], where)
     coded = {name: _coded(arrays, name, len(x), where) for name in (label, cluster) if name is not None}
     y, classes = coded[label] if label is not None else (None, [])
