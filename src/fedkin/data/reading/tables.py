@@ -229,7 +229,13 @@ def as_frame(value: Any) -> pd.DataFrame | None:
     import narwhals
 
     if narwhals.dependencies.is_into_dataframe(value):
-        return narwhals.from_native(value, eager_only=True).to_pandas()
+        try:
+            return narwhals.from_native(value, eager_only=True).to_pandas()
+        except ImportError as error:  # as of polars without Arrow
+            raise FedkinError(
+                f"A table of {type(value).__module__.partition('.')[0]} needs {error.name or 'pyarrow'} to be read; "
+                "pip install 'fedkin[parquet]', or give a DataFrame of pandas."
+            ) from error
     if hasattr(value, "to_pandas") and hasattr(value, "columns"):
         converted = value.to_pandas()
         return converted if hasattr(converted, "iloc") else None
