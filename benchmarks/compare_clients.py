@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from fedkin.studies.benchmark.cells import CLIENTS
+from fedkin.studies.benchmark import CLIENTS
 
 ROUNDS = 20
 

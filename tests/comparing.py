@@ -1,36 +1,30 @@
-"""Comparisons that are watched, their runs made by one process."""
+"""Runs of studies in this process, which are counted."""
 
-from contextlib import nullcontext
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
+from fedkin.core import FedkinError
 from fedkin.core.progress import Progress
-from fedkin.studies.compare import Comparison, Options, Question
-from fedkin.studies.compare import compared as compared_with
-from fedkin.studies.compare.candidate_runs import CandidateRun
-from fedkin.studies.run_pool import RunWorker
-
-CHEAP = ("kfed", "kmeans", "kin-graph")
+from fedkin.studies.workers import Worker
 
 
-class Watch:
-    """Tells which runs were begun."""
+class Here(Worker):
+    """Makes runs in this process; those of the methods in `slow` take too long, those in `broken` fail."""
 
-    def __init__(self) -> None:
-        self.jobs: list[CandidateRun] = []
+    def __init__(self, slow: tuple[str, ...] = (), broken: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.slow, self.broken = slow, broken
+        self.made: list[str] = []
+        self.seconds: list[float] = []
 
-    def __call__(self, job: CandidateRun, ended: int, foreseen: int, left: float) -> Any:
-        assert 0 <= ended < foreseen
-        self.jobs.append(job)
-        return nullcontext(Progress())
-
-    @property
-    def names(self) -> list[str]:
-        return [f"{job.candidate.folder} {job.seed}" for job in self.jobs]
-
-
-WORKER = RunWorker()
-
-
-def compared(question: Question, options: Options, out: Path, found: Watch) -> Comparison:
-    return compared_with(question, options, out, found, WORKER)
+    def call(self, function: Callable[..., Any], *arguments: Any, seconds: float, progress: Progress) -> Any:
+        method = arguments[0]["method"]
+        number = method.get("n_clusters")
+        given = f"-{number}" if isinstance(number, int) else ""
+        self.made.append(f"{method['name']}{given} {arguments[0].get('seed', 0)}")
+        self.seconds.append(seconds)
+        if method["name"] in self.slow:
+            raise TimeoutError
+        if method["name"] in self.broken:
+            raise FedkinError("no such luck.")
+        return function(*arguments, progress)

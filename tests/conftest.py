@@ -84,9 +84,9 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def forked_workers() -> Iterator[None]:
-    """Processes that make runs are forked from one; `studies/test_run_pool.py` starts them as users do."""
+    """Processes that make runs are forked from one; `studies/test_workers.py` starts them as users do."""
     import forked
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedkin.studies.run_pool.subprocess", forked)
+        patch.setattr("fedkin.studies.workers.subprocess", forked)
         yield

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 PIPE = -1
-"""As of `subprocess`, in whose place this module may stand in `fedkin.studies.run_pool`."""
+"""As of `subprocess`, in whose place this module may stand in `fedkin.studies.workers`."""
 
 _forking = multiprocessing.get_context("forkserver")
-_forking.set_forkserver_preload(
-    ["fedkin.studies.run_worker", "fedkin.experiment.run", "fedkin.cli", "sklearn.manifold"]
-)
+_forking.set_forkserver_preload(["fedkin.studies.workers", "fedkin.experiment.run", "fedkin.cli", "sklearn.manifold"])
 
 
 class Program:
@@ -79,10 +77,10 @@ def run_tests(*files: str) -> int:
 
 
 class Popen:
-    """As much of `subprocess.Popen` as a `RunWorker` needs; `command` is its, and both pipes are given."""
+    """As much of `subprocess.Popen` as a `Worker` needs; `command` is its, and both pipes are given."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], **pipes: int) -> None:
-        assert command[1:3] == ["-m", "fedkin.studies.run_worker"]
+        assert command[1:3] == ["-m", "fedkin.studies.workers"]
         assert pipes == {"stdin": PIPE, "stdout": PIPE}
         (orders, ours), (theirs, messages) = (_forking.Pipe(duplex=False) for _ in range(2))
         given = (orders, messages, Connection(os.dup(2)), command[2:], dict(env), os.getcwd())
@@ -129,6 +127,6 @@ def _work(
         os.dup2(connection.fileno(), descriptor)
         connection.close()
     os.fsync = lambda handle: None  # as in conftest.py
-    from fedkin.studies.run_worker import main
+    from fedkin.studies.workers import main
 
     main()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fedkin.estimators.metrics import load_history
     from fedkin.experiment.early_stopping import EarlyStopping
     from fedkin.experiment.saved_models import load_models
-    from fedkin.studies.compare.compare_arrays import compare
+    from fedkin.studies.compare import compare
 
 __version__ = "0.2.0"
 __all__ = [
@@ -97,7 +97,7 @@ _FROM = {
     "EarlyStopping": "fedkin.experiment.early_stopping",
     "FedkinError": "fedkin.core.errors",
     "FedkinWarning": "fedkin.core.errors",
-    "compare": "fedkin.studies.compare.compare_arrays",
+    "compare": "fedkin.studies.compare",
     "load_history": "fedkin.estimators.metrics",
     "load_models": "fedkin.experiment.saved_models",
 }

@@ -29,7 +29,7 @@ def test_every_alias_is_an_option_somewhere() -> None:
     from fedkin.experiment import registry
     from fedkin.experiment.sections import DataSection
     from fedkin.flower.strategy_options import OWN
-    from fedkin.studies.compare.compare_arrays import compare
+    from fedkin.studies.compare import compare
 
     names = {option.name for name in registry.METHODS for option in options_of(registry.declared("method", name))}
     names |= {*DataSection.model_fields, *OWN, *estimators.IFCA().get_params()}

@@ -15,7 +15,6 @@ from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, TIMING
 from fedkin.experiment.tracking.late_tracking import track
-from fedkin.studies.compare.candidate_runs import outcome
 from fuzzing import damaged_bytes, fuzzed
 
 pytestmark = [
@@ -24,10 +23,6 @@ pytestmark = [
 ]
 RESULTS = ["result.json", "models.safetensors"]
 LABELS = "labels/client-0.csv"
-
-
-def ask_outcome(folder: Path) -> None:
-    outcome(folder, [6, 6, 6])
 
 
 def ask_predict(folder: Path) -> None:
@@ -66,7 +61,6 @@ USED: dict[Callable[[Path], object], set[str]] = {
     resume: {CONFIG, RECORDS, CHECKPOINT},
     ask_predict: {CONFIG, *RESULTS},
     ask_track: {CONFIG, RECORDS},
-    ask_outcome: {RECORDS, RESULTS[0], LABELS},
 }
 """What is refused if a byte of it is another; what is not used, or written again, does not matter."""
 

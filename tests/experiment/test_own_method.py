@@ -23,7 +23,7 @@ from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
-from fedkin.studies.compare.candidates import Candidate, selection_of
+from fedkin.studies.question import Candidate, selection_of
 from nodes import federation, nodes_of
 
 SOURCE = '''

@@ -13,7 +13,7 @@ from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.registry import summary_of
 from fedkin.experiment.run import execute
-from fedkin.studies.compare.candidates import selection_of
+from fedkin.studies.question import selection_of
 
 SOURCE = """
 from collections.abc import Callable, Mapping, Sequence

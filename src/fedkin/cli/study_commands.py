@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,8 +65,9 @@ def compare(
         check_source(what)
     for name in _names(methods):
         check_known("method", name.partition("+")[0])
-    from fedkin.studies.compare import Options, compared, question_of
-    from fedkin.studies.compare.comparison_terminal import print_comparison, shown, unseen
+    from fedkin.studies.compare import Options, compared
+    from fedkin.studies.comparison import bar, no_bar, print_comparison
+    from fedkin.studies.question import question_of
 
     names = _names(methods)
     asked = question_of(
@@ -76,7 +76,7 @@ def compare(
     folder = out or Path("comparisons") / asked.name
     with interruptible("the same command resumes the comparison"):
         options = Options(names, clusters, seeds, budget, by)
-        found = compared(asked, options, folder, unseen if quiet else shown, began=began)
+        found = compared(asked, options, folder, no_bar if quiet else bar, began=began)
     if as_json:
         print(found.to_json(), end="")
     elif not quiet:
@@ -151,17 +151,14 @@ def benchmark(
     """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
     for name in _names(methods):
         check_known("method", name.partition("+")[0])
-    from fedkin.studies.benchmark import BenchmarkOptions, benchmarked
-    from fedkin.studies.benchmark.benchmark import PAGE
-    from fedkin.studies.benchmark.benchmark_page import as_text
-    from fedkin.studies.benchmark.cells import scenarios_of
+    from fedkin.studies.benchmark import PAGE, BenchmarkOptions, as_text, benchmarked, plain, scenarios_of
 
     options = BenchmarkOptions(what, data, _names(methods), _names(scenarios), **sizes)
     folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
     with interruptible("the same command resumes the benchmark"):
         found = benchmarked(options, folder, shows=not quiet)
     if as_json:
-        print(json.dumps([asdict(result) for result in found], indent=2))
+        print(json.dumps(plain(found), indent=2))
     elif not quiet:
         print(as_text(what, scenarios_of(what, options.scenarios), found))
         print(f"{len(found)} results; the page: {folder / PAGE}")

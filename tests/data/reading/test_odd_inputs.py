@@ -18,7 +18,7 @@ from fedkin.data.reading.dataset import encode_labels
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.experiment.config import load_config
-from fedkin.studies.compare.question import question_of
+from fedkin.studies.question import question_of
 
 RNG = np.random.default_rng(0)
 BLOBS = [RNG.normal(size=(30, 3)) + 9 * (np.arange(30) % 3)[:, None] for _ in range(3)]

@@ -18,7 +18,7 @@ from fedkin.core import FedkinError
 from fedkin.experiment.run_folder import CONFIG
 from fedkin.studies.reproduce.command import Grid, Watcher, _Bar, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.reproduce_page import summary
-from fedkin.studies.run_pool import run_all
+from fedkin.studies.workers import run_all
 
 
 class KeptLines(Watcher):

@@ -44,8 +44,8 @@ from fedkin.studies.reproduce.reproduce_page import (
     summary_rows,
     text_parts,
 )
-from fedkin.studies.run_pool import run_all
 from fedkin.studies.time_budget import duration
+from fedkin.studies.workers import run_all
 
 
 class Watcher:

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.studies.compare import question_of
-from fedkin.studies.compare.candidates import Candidate
+from fedkin.studies.question import Candidate, question_of
 from site_files import sites
 
 
@@ -42,12 +41,12 @@ def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Pat
     folder = sites(tmp_path / "hospitals")
     samples = question_of(folder)
     assert (samples.family, samples.scenario, samples.name) == ("samples", "files", "hospitals-files")
-    assert len(samples.population(samples.config(Candidate("kfed", 2), 0)).clients) == 3
+    assert len(samples.check(samples.config(Candidate("kfed", 2), 0).population()).clients) == 3
     clients = question_of(folder, asked="clients")
     assert (clients.family, clients.name) == ("clients", "hospitals-files-clients")
     config = clients.config(Candidate("ocfl"), 0)
     assert config.scenario.test_fraction == 0.2
-    assert clients.population(config).tests
+    assert clients.check(config.population()).tests
 
 
 def test_an_experiment_lends_its_data_scenario_and_engine(tmp_path: Path) -> None:
@@ -114,10 +113,10 @@ def test_settings_of_methods_go_to_those_that_have_them() -> None:
 
 def test_runs_of_all_seeds_are_of_the_same_clients() -> None:
     question = question_of("wine", seed=3)
-    one, other = (question.population(question.config(Candidate("kfed", 3), seed)) for seed in (3, 4))
+    one, other = (question.check(question.config(Candidate("kfed", 3), seed).population()) for seed in (3, 4))
     assert all((a.x == b.x).all() for a, b in zip(one.clients, other.clients, strict=True))
     another = question_of("wine", seed=4)
-    third = another.population(another.config(Candidate("kfed", 3), 4))
+    third = another.config(Candidate("kfed", 3), 4).population()
     assert any(a.x.shape != b.x.shape or (a.x != b.x).any() for a, b in zip(one.clients, third.clients, strict=True))
 
 
@@ -146,13 +145,13 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_single_client_is_refused(tmp_path: Path) -> None:
     question = question_of(sites(tmp_path / "alone", count=1))
     with pytest.raises(FedkinError, match="makes one client only with scenario 'files'; a comparison needs 2 or more"):
-        question.population(question.config(Candidate("kfed", 2), 0))
+        question.check(question.config(Candidate("kfed", 2), 0).population())
 
 
 def test_clients_without_labels_are_refused(tmp_path: Path) -> None:
     question = question_of("own-class", data="blobs", asked="clients")
     with pytest.raises(FedkinError, match="have no labels, which methods that cluster clients learn from"):
-        question.population(question.config(Candidate("ocfl"), 0))
+        question.check(question.config(Candidate("ocfl"), 0).population())
 
 
 def test_clients_without_tests_are_refused(tmp_path: Path) -> None:
@@ -160,4 +159,4 @@ def test_clients_without_tests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         FedkinError, match=r"have no held-out samples to evaluate models on; set scenario\.test_fraction above 0"
     ):
-        question.population(question.config(Candidate("ocfl"), 0))
+        question.check(question.config(Candidate("ocfl"), 0).population())

@@ -3,7 +3,7 @@ import pytest
 from fedkin.core import FedkinError
 from fedkin.core.options import options_of
 from fedkin.experiment import registry
-from fedkin.studies.compare.candidates import Candidate, Selection, method_named, selection_of
+from fedkin.studies.question import Candidate, Selection, method_named, selection_of
 
 
 def test_every_method_says_what_it_clusters() -> None:

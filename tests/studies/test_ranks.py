@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedkin.studies.benchmark.ranks import best_of, critical_difference, ranked
+from fedkin.studies.benchmark import best_of, critical_difference, ranked
 
 
 @pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (5, 2.728), (10, 3.164)])

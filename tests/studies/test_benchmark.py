@@ -1,56 +1,48 @@
 """A benchmark appends its results, goes on where it stopped, and says what failed."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from comparing import Here
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.experiment.run import execute
-from fedkin.studies.benchmark import BenchmarkOptions, benchmarked
-from fedkin.studies.benchmark.benchmark import PAGE
-from fedkin.studies.benchmark.benchmark_page import as_text
-from fedkin.studies.benchmark.cell_results import RESULTS, CellResult, append_result, read_results, scores
-from fedkin.studies.benchmark.cells import CLIENTS, SAMPLES, Cell, Conditions, cells_of, scenarios_of, variants_of
-from fedkin.studies.run_pool import RunWorker
+from fedkin.studies.benchmark import (
+    CLIENTS,
+    PAGE,
+    SAMPLES,
+    BenchmarkOptions,
+    Conditions,
+    as_text,
+    benchmarked,
+    cells_of,
+    plain,
+    scenarios_of,
+    scores_of,
+    variants_of,
+)
+from fedkin.studies.study import RESULTS, Cell, Study
 
 QUICK: dict[str, Any] = {"methods": ("fedavg", "ifca"), "scenarios": ("label-clusters",), "seeds": 1, "rounds": 1}
-
-
-class Here(RunWorker):
-    """Makes runs in this process; those of the methods in `slow` are never finished, those in `broken` fail."""
-
-    def __init__(self, slow: tuple[str, ...] = (), broken: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self.slow, self.broken, self.made = slow, broken, []
-
-    def run(self, config, folder, seconds, max_seconds, progress):
-        name = config.tables["method"]["name"]
-        self.made.append(name)
-        if name in self.slow:
-            return False
-        if name in self.broken:
-            raise FedkinError("no such luck.")
-        execute(config, folder)
-        return True
 
 
 def test_results_are_appended_and_count_the_next_time(tmp_path: Path):
     worker = Here()
     first = benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, worker)
-    assert [(one.method, one.scenario, one.given, one.found) for one in first] == [
-        ("ifca", "label-clusters", True, 3) if one.method == "ifca" else ("fedavg", "label-clusters", False, 1)
-        for one in first
-    ]
-    assert all(0 <= one.metrics["personal_accuracy"] <= 1 and one.bytes > 0 and one.rounds == 1 for one in first)
-    assert not any((tmp_path / "runs").iterdir())  # models are large, and the line says all
+    assert {(cell.method, cell.scenario): one.clusters for cell, one in first.items()} == {
+        ("ifca", "label-clusters"): 3,
+        ("fedavg", "label-clusters"): 1,
+    }
+    for one in first.values():
+        assert 0 <= one.metrics["personal_accuracy"] <= 1
+        assert one.bytes > 0
+        assert one.steps == 1
     again = Here()
     more = benchmarked(BenchmarkOptions("clients", **{**QUICK, "methods": ("fedavg", "local")}), tmp_path, again)
-    assert again.made == ["local"]
-    assert {one.method for one in more} == {"fedavg", "local"}
+    assert again.made == ["local 0"]
+    assert {cell.method for cell in more} == {"fedavg", "local"}
     assert len((tmp_path / RESULTS).read_text().splitlines()) == 3
     page = (tmp_path / PAGE).read_text()
     assert "Nemenyi" not in page  # one scenario tells nothing
@@ -60,24 +52,26 @@ def test_results_are_appended_and_count_the_next_time(tmp_path: Path):
 
 def test_a_slow_run_is_tried_again_with_a_longer_limit_only(tmp_path: Path):
     options = {**QUICK, "methods": ("fedavg",)}
-    (given_up,) = benchmarked(BenchmarkOptions("clients", **options, limit="5s"), tmp_path, Here(slow=("fedavg",)))
+    (given_up,) = benchmarked(
+        BenchmarkOptions("clients", **options, limit="5s"), tmp_path, Here(slow=("fedavg",))
+    ).values()
     assert given_up.failed == "it took more than 5 seconds"
     same = Here()
     benchmarked(BenchmarkOptions("clients", **options, limit="5s"), tmp_path, same)
     assert same.made == []
-    (done,) = benchmarked(BenchmarkOptions("clients", **options, limit="6s"), tmp_path, Here())
+    (done,) = benchmarked(BenchmarkOptions("clients", **options, limit="6s"), tmp_path, Here()).values()
     assert not done.failed
 
 
 def test_a_run_that_the_budget_cuts_off_leaves_no_result(tmp_path: Path):
     options = BenchmarkOptions("clients", **QUICK, budget="2s", limit="10m")
-    assert benchmarked(options, tmp_path, Here(slow=("fedavg", "ifca"))) == []
+    assert benchmarked(options, tmp_path, Here(slow=("fedavg", "ifca"))) == {}
 
 
 def test_a_failure_is_a_result_with_its_reason(tmp_path: Path):
     found = benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here(broken=("fedavg", "ifca")))
-    assert [one.failed for one in found] == ["no such luck."] * 2
-    assert scores(found, "clients") == {}
+    assert [one.failed for one in found.values()] == ["no such luck."] * 2
+    assert scores_of(found, "clients") == {}
     assert "no such luck" in (tmp_path / PAGE).read_text()
     printed = as_text("clients", ["label-clusters"], found).splitlines()
     assert printed[-2:] == [
@@ -98,7 +92,6 @@ def test_every_scenario_has_a_valid_experiment(family):
         given = unknown or (None if cell.method == "pacfl" else conditions.clusters(cell.scenario))
         assert config.tables["method"].get("n_clusters") == given
         assert config.tables["scenario"].get("step", 2) == 2  # changes come in the middle of two rounds
-    assert len({cell.folder for cell in cells_of(list(table), methods, 2)}) == 2 * len(table) * len(methods)
 
 
 def test_a_method_takes_part_with_settings_of_its_own():
@@ -106,22 +99,22 @@ def test_a_method_takes_part_with_settings_of_its_own():
     found = variants_of("samples", names)
     assert found == ["kin-graph", "ccfc+decorrelation=1", "ccfc"]
     conditions = Conditions("samples", "digits", 10, {"rounds": 2})
-    config = conditions.config(Cell(0, "label-skew", found[1]))
+    config = conditions.config(Cell(found[1], 0, scenario="label-skew"))
     assert config.tables["method"]["name"] == "ccfc"
     assert config.tables["method"]["decorrelation"] == 1.0
-    assert conditions.given(Cell(0, "label-skew", found[1])) == 10
+    assert conditions.given(Cell(found[1], 0, scenario="label-skew")) == 10
     assert variants_of("samples", ("all",))[0] == "kfed"
     with pytest.raises(FedkinError, match=r"write \+OPTION=VALUE"):
         variants_of("samples", ("ccfc+decorrelation",))
     with pytest.raises(FedkinError, match="decorelation"):
-        conditions.config(Cell(0, "label-skew", "ccfc+decorelation=1"))
+        conditions.config(Cell("ccfc+decorelation=1", 0, scenario="label-skew"))
 
 
 def test_of_samples_clusters_with_members_are_counted(tmp_path: Path):
     options = BenchmarkOptions("samples", "iris", methods=("kfed",), scenarios=("own-class p=0.5",), seeds=1)
-    (found,) = benchmarked(options, tmp_path, Here())
-    assert found.found == 3
-    assert found.memory == 0  # made in this process
+    (found,) = benchmarked(options, tmp_path, Here()).values()
+    assert found.clusters == 3
+    assert found.again is None  # where there is a truth
 
 
 def test_all_are_those_that_need_no_data_of_their_own():
@@ -160,22 +153,22 @@ def test_bad_options_are_refused_before_anything_is_written(changed, said, tmp_p
 
 def test_a_folder_of_another_benchmark_is_refused(tmp_path: Path):
     benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here(broken=("fedavg", "ifca")))
-    with pytest.raises(FedkinError, match="rounds 1, not 2"):
+    with pytest.raises(FedkinError, match="its rounds is 1, not 2"):
         benchmarked(BenchmarkOptions("clients", **{**QUICK, "rounds": 2}), tmp_path, Here())
 
 
 def test_a_damaged_line_is_named(tmp_path: Path):
-    append_result(tmp_path, CellResult(0, "a", "m", {"ari": 1.0}))
-    assert read_results(tmp_path)[Cell(0, "a", "m")].metrics == {"ari": 1.0}
+    benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here(broken=("fedavg", "ifca")))
+    plan = json.loads((tmp_path / "plan.json").read_text())
     with (tmp_path / RESULTS).open("a") as file:
         file.write('{"seed": 1, "scen')
-    assert len(read_results(tmp_path)) == 1  # killed while it wrote
-    append_result(tmp_path, CellResult(1, "a", "m", {"ari": 0.5}))
-    assert len(read_results(tmp_path)) == 2
+    with Study(tmp_path, plan, "benchmark", Here()) as study:
+        assert len(study.results) == 2  # killed while it wrote
+    assert (tmp_path / RESULTS).read_text().endswith("}\n")
     with (tmp_path / RESULTS).open("a") as file:
         file.write('{"seed": 1}\n')
-    with pytest.raises(FedkinError, match="cannot be read"):
-        read_results(tmp_path)
+    with pytest.raises(FedkinError, match="cannot be read"), Study(tmp_path, plan, "benchmark", Here()):
+        pass
 
 
 def test_the_command_takes_clients_or_samples_only(capsys: pytest.CaptureFixture[str]):
@@ -192,4 +185,4 @@ def test_the_command_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as end:
         main(["benchmark", "clients", *words, "--out", str(tmp_path), "--json"])
     assert end.value.code == 0
-    assert json.loads(capsys.readouterr().out) == [dataclasses.asdict(one) for one in found]
+    assert json.loads(capsys.readouterr().out) == plain(found)

@@ -1,0 +1,212 @@
+"""One cell of a study: a method on a federation with one seed, and how far halves of the samples find it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.clustering.metrics import Labels, adjusted_rand
+from fedkin.core import Client, Federation, Method, Record
+from fedkin.core.contract import clustered, predicted_clusters, result_of
+from fedkin.core.device import device_named, on
+from fedkin.core.progress import Callback, RecordLine, Timing
+from fedkin.core.runner import Runner
+from fedkin.core.seeds import derive_generator
+from fedkin.data.population import Population, short_names
+from fedkin.data.preparation import Preparation
+from fedkin.data.prepare import admit_joined_clients, prepare, prepare_arrivals
+from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.experiment.config import Config
+from fedkin.experiment.evaluation import evaluator_for, with_oracle
+from fedkin.secure_aggregation.sums import secure
+
+MAX_SAMPLES = 2000
+"""Samples whose clusters are kept: agreement of two partitions of as many is known to some 0.01."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """Result of one cell, which is one JSON line.
+
+    `metrics` are those of the last record: agreement with the truth, accuracy on clients' own tests. `again` is the
+    agreement (ARI) of what each half of the samples finds with what the other half predicts for it; ``None`` where
+    clients are clustered. `labels` are the clusters of clients, or of at most `MAX_SAMPLES` samples, which are the same
+    ones in all cells of a federation; -1 for none. `bytes` were sent and received in `steps`; `seconds` is the
+    computing time of the method, without evaluation and halves. `memory` is the peak of the run's process in bytes; 0
+    if unknown. `failed` says why there is no result, and `limit` is the time in seconds after which a run was given up;
+    0 otherwise.
+    """
+
+    metrics: dict[str, Any] = field(default_factory=dict)
+    clusters: int | None = None
+    again: float | None = None
+    labels: list[int] = field(default_factory=list)
+    bytes: int = 0
+    seconds: float = 0.0
+    steps: int = 0
+    memory: int = 0
+    failed: str = ""
+    limit: float = 0.0
+
+
+class CellRunner(Runner):
+    """Runner of a cell, which keeps nothing; its last record is `line`, and `seconds` are those of the method."""
+
+    def __init__(
+        self, config: Config, population: Population, fed: Federation, preparation: Preparation, callbacks: Callback
+    ) -> None:
+        self.config, self.population, self.preparation = config, population, preparation
+        self.line: RecordLine = {}
+        self.seconds = 0.0
+        method = config.method.with_own_data(preparation.read)
+        super().__init__(method if population.truth is None else with_oracle(method, self._truth, fed), fed, callbacks)
+
+    def _truth(self, client: int) -> Tensor:
+        assert self.population.truth is not None
+        return self.population.truth[client]
+
+    def start(self) -> Any:
+        """Return the first state, with the clients that are there."""
+        admit_joined_clients(self.fed, self.population.clients, self.population.away(0), self.preparation)
+        return super().start()
+
+    def advance(self, step: int) -> None:
+        """Advance the population to `step`: clients that join, and data that drift."""
+        self.population = self.population.at(step)
+        admit_joined_clients(self.fed, self.population.clients, self.population.away(step), self.preparation)
+        if arrived := self.fed.arrived():
+            prepare_arrivals(self.fed, arrived, self.preparation)
+
+    def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
+        """Evaluate clusters and models after the last step."""
+        if record is None or not state.finished:
+            return {}
+        self.fed.refresh()
+        evaluate = evaluator_for(self.method)
+        return evaluate(self.method, self.population, self.fed, state) if evaluate else {}
+
+    def keep(self, state: Any, timing: Timing, line: RecordLine | None) -> Any:
+        """Count the seconds, and remember the record."""
+        self.seconds += timing["seconds"]
+        self.line = line or self.line
+        return state
+
+
+def run_cell(config: Config, population: Population, progress: Callback, halves: bool = True) -> CellResult:
+    """Run a cell in this process, on copies of the population's clients.
+
+    `halves` says whether a method of samples is run on random halves of each client's samples, too, by the run's seed.
+    Raises FedkinError if the data or the method's settings are refused, or the method fails on them.
+    """
+    engine = config.engine
+    clients = [replace(client, state={}) for client in population.clients]
+    population = replace(population, clients=clients)
+    with on(device_named(engine.device, "'engine.device'"), engine.tf32, engine.execution), one_thread():
+        fed = _federation(config, clients, progress)
+        fed.client_names = short_names(population.names)
+        fed.away = population.away(0) | fed.spare
+        preparing = config.data.preparing.of(private=config.method.guards_samples())
+        preparation = prepare(fed, preparing, population.names)
+        for i in population.absent:
+            clients[i].x = preparation.of(clients[i])
+        prepared = [replace(client, state=dict(client.state)) for client in clients]
+        runner = CellRunner(config, population.prepared(preparation), fed, preparation, progress)
+        state = runner.steps()
+        found = result_of(runner.method, fed, state)
+        line = runner.line
+        known = {"bytes": line["sent"] + line["received"], "seconds": round(runner.seconds, 3), "steps": line["step"]}
+        if "labels" in found:
+            labels = [int(label) for label in found["labels"]]
+            members = len({label for label in labels if label >= 0})
+            return CellResult(_plain(line["metrics"]), members, None, labels, **known)
+        pooled = _pooled(clients, clustered(fed))
+        again = None
+        if halves:
+            progress.phase("Halves")
+            again = found_again(config, prepared, progress)
+        members = len(np.unique(pooled[pooled >= 0]))
+        return CellResult(_plain(line["metrics"]), members, again, pooled[looked_at(len(pooled))].tolist(), **known)
+
+
+def looked_at(samples: int, limit: int = MAX_SAMPLES) -> Labels:
+    """Return the positions, ascending int64 ``(m,)``, of the samples whose clusters are kept, drawn at random."""
+    rows = torch.randperm(samples, generator=derive_generator(0, "looked at"))[:limit].sort().values
+    positions: Labels = rows.numpy()
+    return positions
+
+
+def found_again(config: Config, clients: Sequence[Client], progress: Callback) -> float:
+    """Return how far what one half of the samples finds is found again in the other half, in [-1, 1]; 0 by chance.
+
+    Each client's rows are split in two at random, by the run's seed. The method, run on one half, predicts the clusters
+    of the other half's rows; they are compared (adjusted Rand index) with what it finds there. The result is the mean
+    of both directions; a half in which it finds a single cluster counts 0, since one cluster is found again anywhere.
+    `clients` are prepared.
+    """
+    sides: tuple[list[Client], list[Client]] = ([], [])
+    for client in clients:
+        rng = derive_generator(config.seed, "halves", client.id)
+        order, half = torch.randperm(len(client), generator=rng), len(client) // 2 + len(client) % 2 * (client.id % 2)
+        for side, rows in zip(sides, (order[:half], order[half:]), strict=True):
+            if len(rows):
+                side.append(replace(client.rows(rows.sort().values), state=dict(client.state)))
+    runs = [_on_half(config, [replace(one, state=dict(one.state)) for one in side], progress) for side in sides]
+    values = []
+    for (method, found, _), other, (_, _, labels) in zip(runs, reversed(sides), reversed(runs), strict=True):
+        predicted = torch.cat([predicted_clusters(method, found, client.x) for client in other]).numpy()
+        values.append(agreement(predicted, labels))
+    return mean(values)
+
+
+def _on_half(config: Config, clients: list[Client], progress: Callback) -> tuple[Method[Any], Any, Labels]:
+    """Run the method on the prepared clients of a half; return it, its result and the samples' clusters."""
+    fed = _federation(config, clients, progress)
+    runner = Runner(config.method, fed, progress)
+    found = result_of(runner.method, fed, runner.steps())
+    return runner.method, found, _pooled(clients, clustered(fed))
+
+
+def agreement(one: Labels, other: Labels, single: float = 0.0) -> float:
+    """Return the ARI of two partitions over what has a cluster in both; 0 if either is of a single cluster.
+
+    It is `single` if both are.
+    """
+    both = (one >= 0) & (other >= 0)
+    one, other = one[both], other[both]
+    numbers = {len(np.unique(one)), len(np.unique(other))}
+    if min(numbers) < 2:
+        return single if numbers == {1} else 0.0
+    return adjusted_rand(one, other)
+
+
+def _federation(config: Config, clients: Sequence[Client], progress: Callback) -> LocalFederation:
+    engine = config.engine
+    fed = LocalFederation(
+        clients,
+        seed=config.seed,
+        chunk=None if engine.chunk == "auto" else engine.chunk,
+        workers=None if engine.workers == "auto" else engine.workers,
+        drop_rate=engine.drop_rate,
+        failures=engine.failures,
+        on_progress=progress.part,
+    )
+    fed.min_clients = min(engine.min_clients, len(clients))
+    if engine.secure_sums:
+        secure(fed, config.method)
+    return fed
+
+
+def _pooled(clients: Sequence[Client], there: Sequence[Client]) -> Labels:
+    """Return the clusters of all clients' samples in order; -1 for those of clients without."""
+    found = {client.id: client.state["clusters"].numpy() for client in there if "clusters" in client.state}
+    return np.concatenate([found.get(one.id, np.full(len(one), -1, dtype=np.int64)) for one in clients])
+
+
+def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metrics.items() if isinstance(value, int | float | list)}

@@ -1,0 +1,299 @@
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkin
+from comparing import Here
+from fedkin.cli import main
+from fedkin.core import FedkinError
+from fedkin.core.files import folder_lock
+from fedkin.studies.compare import Options, compared
+from fedkin.studies.comparison import Comparison, no_bar, page_of, print_comparison
+from fedkin.studies.question import question_of
+from shell import fedkin as command
+from site_files import sites
+
+CHEAP = ("kfed", "kmeans", "kin-graph")
+RNG = np.random.default_rng(0)
+TRUTH = [RNG.integers(0, 2, 40) for _ in range(2)]
+SITES = [RNG.normal(size=(40, 2)) + 9 * y[:, None] for y in TRUTH]
+OPTIONS: dict[str, Any] = {
+    "methods": ["kfed", "kmeans"], "n_clusters": 2, "budget": "1h", "seeds": 2, "settings": ["engine.workers=1"]
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hospitals(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return sites(tmp_path_factory.mktemp("data") / "hospitals", clusters=3, count=3, samples=60)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Here:
+    """The worker of all comparisons."""
+    worker = Here()
+    monkeypatch.setattr("fedkin.studies.compare.Worker", lambda: worker)
+    return worker
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, hospitals: str) -> tuple[Comparison, Here]:
+    worker = Here()
+    question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"])
+    out = tmp_path_factory.mktemp("comparisons") / "first"
+    return compared(question, Options(CHEAP, seeds=2, budget="1h"), out, no_bar, worker), worker
+
+
+def test_the_number_of_clusters_is_found_and_reported(found: tuple[Comparison, Here]) -> None:
+    comparison, worker = found
+    lines = {line.method: line for line in comparison.lines}
+    assert set(lines) == set(CHEAP)
+    assert lines["kin-graph"].clusters == (3, 3)
+    assert lines["kin-graph"].measures["found_again"] > 0.95
+    assert all(line.truth["ari"] > 0.85 for line in lines.values())
+    assert comparison.recommended in ("kfed", "kin-graph")
+    assert comparison.confident
+    assert comparison.better_than_chance
+    assert lines["kmeans"].remark == "a centralised baseline: moves the data"
+    assert worker.made[0] == "kin-graph 0"
+    first = [name.endswith(" 0") for name in worker.made]
+    assert first == sorted(first, reverse=True)  # one seed of all before the second of any
+    assert len([name for name in worker.made if name.endswith(" 1")]) == 3
+
+
+def test_everything_is_on_disk_and_nothing_is_made_again(found: tuple[Comparison, Here], hospitals: str) -> None:
+    comparison, _ = found
+    with (comparison.out / "comparison.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["method"] for row in rows] == [line.method for line in comparison.lines]
+    assert [row["method"] for row in rows if row["recommended"] == "True"] == [comparison.recommended]
+    assert list(comparison.table["method"]) == [row["method"] for row in rows]
+    page = (comparison.out / "report.html").read_text()
+    assert f"Recommended: <code>{comparison.recommended}</code>. It " in page
+    assert all(name in page for name in CHEAP)
+    question, again = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"]), Here()
+    same = compared(question, Options(CHEAP, seeds=2, budget="1h"), comparison.out, no_bar, again)
+    assert again.made == []
+    assert same.lines == comparison.lines
+    more = compared(question, Options(CHEAP, seeds=3, budget="1h"), comparison.out, no_bar, again)
+    assert {name[-1] for name in again.made} == {"2"}
+    assert {line.runs for line in more.lines} == {3}
+
+
+def test_the_truth_ranks_if_it_is_asked_to(found: tuple[Comparison, Here], hospitals: str, tmp_path: Path) -> None:
+    comparison, _ = found
+    question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"])
+    by_truth = compared(question, Options(CHEAP, seeds=1, budget="1h", by="truth"), comparison.out, no_bar, Here())
+    assert by_truth.truth_gap == 0
+    assert "agrees best with the truth" in by_truth.reason
+    plain = sites(tmp_path / "plain", labelled=False)
+    with pytest.raises(FedkinError, match="needs a truth"):
+        compared(question_of(plain), Options(by="truth"), tmp_path / "out", no_bar, Here())
+
+
+def test_the_command_it_recommends_does_what_was_compared(
+    found: tuple[Comparison, Here], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = found[0].use[0].split()
+    with pytest.raises(SystemExit) as end:
+        main(words[1:])
+    assert end.value.code in (0, None)
+    labels = sorted((Path(words[words.index("--out") + 1]) / "labels").iterdir())
+    assert len({line.split(",")[1] for path in labels for line in path.read_text().splitlines()[1:]}) == 3
+
+
+def test_clients_are_compared_by_their_own_tests(tmp_path: Path) -> None:
+    methods, worker = ("fedavg", "local", "ocfl"), Here()
+    settings = ["method.rounds=4", "engine.workers=1"]
+    question = question_of("label-clusters", methods=methods, clients=6, settings=settings)
+    comparison = compared(question, Options(methods, seeds=1, budget="1h"), tmp_path / "out", no_bar, worker)
+    assert worker.made == ["local 0", "fedavg 0", "ocfl 0"]
+    lines = {line.method: line for line in comparison.lines}
+    assert (lines["fedavg"].clusters, lines["local"].clusters) == ((1,), (6,))
+    assert all(0 < line.measures["accuracy"] <= 1 and len(line.clients) == 6 for line in lines.values())
+    assert lines["ocfl"].truth["ari"] == 1
+    assert comparison.better_than_chance is None
+
+
+def test_a_known_number_is_given_and_what_a_method_refuses_is_reported(tmp_path: Path, hospitals: str) -> None:
+    worker = Here()
+    options = Options(("kfed", "kin-graph"), clusters=2, seeds=1, budget="1h")
+    compared(question_of("iris", methods=options.methods), options, tmp_path / "iris", no_bar, worker)
+    assert sorted(worker.made) == ["kfed-2 0", "kin-graph-2 0"]
+    worker = Here(broken=("kfed",))
+    broken = compared(question_of("iris", methods=options.methods), options, tmp_path / "out", no_bar, worker)
+    assert {line.method: line.remark for line in broken.lines}["kfed"] == "cannot be applied: no such luck"
+    with pytest.raises(FedkinError, match="No method suits 'iris': no such luck"):
+        compared(question_of("iris"), Options(("kfed",), 2, 1), tmp_path / "none", no_bar, Here(broken=("kfed",)))
+
+
+def test_what_is_too_slow_is_tried_again_with_more_time_only(tmp_path: Path) -> None:
+    question, options = question_of("iris", methods=CHEAP), Options(("kfed", "kmeans"), 3, 1, "100s")
+    worker = Here(slow=("kfed",))
+    first = compared(question, options, tmp_path, no_bar, worker)
+    assert worker.made == ["kfed-3 0", "kmeans-3 0", "kfed-3 0"]  # again when all had their turn
+    assert worker.seconds[2] > worker.seconds[0]
+    assert {line.method: line.remark[:26] for line in first.lines}["kfed"] == "not finished in the budget"
+    assert first.recommended is None  # a centralised baseline is none to take
+    worker = Here()
+    second = compared(question, Options(("kfed", "kmeans"), 3, 1, "1h"), tmp_path, no_bar, worker)
+    assert worker.made == ["kfed-3 0"]
+    assert second.recommended == "kfed"
+    with pytest.raises(FedkinError, match="No run finished in the budget of 30s"):
+        compared(question, Options(("kfed",), 3, 1, "30s"), tmp_path / "none", no_bar, Here(slow=("kfed",)))
+
+
+def test_a_method_that_alone_finished_is_recommended_without_confidence(tmp_path: Path) -> None:
+    question = question_of("blobs", methods=CHEAP)
+    worker = Here(slow=("kin-graph",))
+    comparison = compared(question, Options(("kfed", "kin-graph"), 5, 1, "60s"), tmp_path, no_bar, worker)
+    assert (comparison.recommended, comparison.confident) == ("kfed", False)
+    assert "Only kfed finished" in comparison.warnings[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (Options(clusters=1), "--clusters is 1"),
+        (Options(seeds=0), "--seeds is 0"),
+        (Options(by="luck"), "--by is 'luck'"),
+        (Options(budget="soon"), "--budget is 'soon'"),
+    ],
+)
+def test_options_out_of_their_range_are_refused(options: Options, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=sentence):
+        compared(question_of("blobs"), options, tmp_path / "out", no_bar, Here())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ("method.resolution=-1", "kin-graph: 'method.resolution' is -1 on the command line; "),
+        ("engine.device=cuda:99", "kfed: 'engine.device'"),
+        ("tracking.to=['nothing']", "'tracking.to"),
+        ("scenario.heterogenity=1", ""),
+    ],
+)
+def test_settings_of_all_methods_are_checked_before_the_first_run(settings: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=f"^{re.escape(sentence)}"):
+        compared(question_of("digits", settings=[settings]), Options(CHEAP), tmp_path / "out", no_bar, Here())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    tmp_path: Path, found: tuple[Comparison, Here], hospitals: str
+) -> None:
+    (tmp_path / "letter.txt").write_text("Dear")
+    for folder in (tmp_path, tmp_path / "letter.txt"):
+        with pytest.raises(FedkinError, match="give another --out"):
+            compared(question_of("blobs"), Options(("kfed",)), folder, no_bar, Here())
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+    question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"], seed=1)
+    with pytest.raises(FedkinError, match=r"holds another comparison: its seed is 0, not 1; give another --out"):
+        compared(question, Options(CHEAP), found[0].out, no_bar, Here())
+    with folder_lock(tmp_path / "out"), pytest.raises(FedkinError, match="Another process is at work"):
+        compared(question_of("blobs"), Options(("kfed",)), tmp_path / "out", no_bar, Here())
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "[" * 100_000])
+def test_a_damaged_plan_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(FedkinError, match=r"plan\.json is not as fedkin wrote it"):
+        compared(question_of("blobs"), Options(("kfed",), 2, 1), tmp_path, no_bar, Here())
+
+
+def test_the_command_prints_a_table_or_json(
+    found: tuple[Comparison, Here], hospitals: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison, _ = found
+    words = ["compare", hospitals, "--methods", ",".join(CHEAP), "--seeds", "2", "--set", "engine.workers=1"]
+    assert command(*words, "--budget", "1h", "--out", str(comparison.out)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Which samples belong together? ")
+    assert lines[1].split() == [
+        "Method", "Clusters", "Found", "again", "Stability", "ARI", "NMI", "ACC", "Moved", "Time", "Runs", "Remark"
+    ]  # fmt: skip
+    assert any(line.startswith(f"* {comparison.recommended}") for line in lines)
+    assert any(line.startswith(f"  fedkin run {comparison.recommended} ") for line in lines)
+    assert lines[-1] == f"Report: {comparison.out / 'report.html'}"
+    assert command(*words, "--budget", "1h", "--out", str(comparison.out), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["recommended"] == comparison.recommended
+    assert command("compare", hospitals, "--methods", "kfedd") == 2
+
+
+def test_clients_in_memory_are_compared_as_files_are(tmp_path: Path, here: Here) -> None:
+    found = fedkin.compare(SITES, TRUTH, out=tmp_path, **OPTIONS)
+    assert found.recommended == "kfed"
+    assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
+    assert found.use == ("fedkin.KFed(n_clusters=2).fit(clients)",)
+    assert found.out == tmp_path
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"plan.json", "results.jsonl", "comparison.json", "comparison.csv", "report.html"}
+    made = list(here.made)
+    assert fedkin.compare([x.tolist() for x in SITES], TRUTH, out=tmp_path, **OPTIONS).lines == found.lines
+    assert here.made == made
+    for x, y in (([x + 1 for x in SITES], TRUTH), (SITES, None), (SITES[:1] * 2, TRUTH[:1] * 2)):
+        with pytest.raises(FedkinError, match="holds another comparison"):
+            fedkin.compare(x, y, out=tmp_path, **OPTIONS)
+
+
+def test_labels_may_be_names_in_tables_or_beside_them(tmp_path: Path, here: Here) -> None:
+    labels = [["well" if y else "sick" for y in own] for own in TRUTH]
+    frames = {name: pd.DataFrame(x, columns=["a", "b"]) for name, x in zip(("north", "a south"), SITES, strict=True)}
+    calls = [
+        (SITES, labels),
+        (list(zip(SITES, TRUTH, strict=True)), None),
+        (frames, dict(zip(frames, labels, strict=True))),
+        ({name: frame.assign(kind=own) for (name, frame), own in zip(frames.items(), labels, strict=True)}, "kind"),
+    ]
+    for number, (clients, y) in enumerate(calls):
+        found = fedkin.compare(clients, y, out=tmp_path / str(number), **OPTIONS | {"methods": "kfed", "seeds": 1})
+        assert found.lines[0].truth["ari"] == 1.0
+
+
+def test_clients_in_memory_that_have_labels_can_be_clustered(tmp_path: Path, here: Here) -> None:
+    more = {"methods": ["ocfl", "fedavg"], "question": "clients", "n_clusters": None, "seeds": 1}
+    found = fedkin.compare(SITES, TRUTH, out=tmp_path, **OPTIONS | more | {"settings": {"method.rounds": 1}})
+    assert {line.method: line.runs for line in found.lines} == {"ocfl": 1, "fedavg": 1}
+
+
+def test_arguments_are_refused_by_their_names_in_python(tmp_path: Path, here: Here) -> None:
+    out = tmp_path / "out"
+    gap = [SITES[0], np.where(SITES[1] > 8, np.nan, SITES[1])]
+    calls: list[tuple[Any, dict[str, Any], str]] = [
+        (gap, {}, "Client 1 has missing or infinite values"),
+        (SITES, {"y": [TRUTH[0], pd.Series(["a"] * 39 + [None])]}, "lacks 1 of 40 labels"),
+        (SITES, {"y": [TRUTH[0], TRUTH[1][:7]]}, "7 labels for 40 samples"),
+        ("blobs", {"y": TRUTH}, "Labels were given beside 'blobs'"),
+        (SITES, {"budget": "soon"}, "^budget is 'soon'"),
+        (SITES, {"n_clusters": 1}, "^n_clusters is 1"),
+        (SITES, {"methods": "kfedd"}, "Unknown method 'kfedd'"),
+        (SITES, {"settings": ["data.x=1"]}, "data.x"),
+        (SITES, {"by": "truth"}, "^by truth needs a truth"),
+        ([], {}, "empty"),
+    ]
+    for clients, more, sentence in calls:
+        with pytest.raises(FedkinError, match=sentence):
+            fedkin.compare(clients, out=out, **OPTIONS | more)
+        assert not out.exists()
+    file = tmp_path / "mine.toml"
+    file.write_text("seed = 7\n")
+    assert question_of(str(file)).seed == 7
+
+
+def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path: Path, here: Here) -> None:
+    noise = [pd.DataFrame(RNG.normal(size=(60, 5))) for _ in range(2)]
+    found = fedkin.compare(noise, out=tmp_path, **OPTIONS)
+    assert (found.confident, found.better_than_chance) == (False, False)
+    assert found.warnings[0].startswith("No better than chance: ")
+    assert found.lead.startswith("Recommended, but without confidence: kfed. ")
+    parts = {part.anchor: part for part in page_of(found).parts}
+    assert list(parts["doubts"].notes) == found.doubts
+    print_comparison(found)
