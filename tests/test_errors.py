@@ -146,7 +146,7 @@ def write_inputs(folder: Path) -> None:
         (
             "--data infinite.csv",
             "Column 'a' of 'infinite.csv' has 1 infinite values in 2 rows; empty these cells, or give --set "
-            '\'data.na_values={a=["inf", "-inf"]}\'.',
+            '\'data.na_values={a=["inf","-inf"]}\'.',
         ),
         ("--data nan.npz", "'nan.npz' has missing or infinite values in 1 of 1 samples; all must be finite float32."),
         (

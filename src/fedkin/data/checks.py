@@ -570,7 +570,7 @@ def _few_rows(tables: Mapping[str, Table]) -> list[Finding]:
 
 
 def _same_rows(tables: Mapping[str, Table]) -> list[Finding]:
-    """Find pairs of clients of which one has half the other's rows, or more, where clients hardly repeat their own."""
+    """Find clients that have more than half of their rows in common with another, and hardly repeat their own."""
     findings, owner = [], dict[int, str]()
     for client, table in tables.items():
         if len(table) < _FEWEST or len(table.columns) < 3:
@@ -580,7 +580,7 @@ def _same_rows(tables: Mapping[str, Table]) -> list[Finding]:
             continue
         shared = Counter(owner[row] for row in rows if row in owner)
         for other, count in shared.most_common(1):
-            if count >= _SHARED * len(rows):
+            if count > _SHARED * len(rows):
                 sentence = (
                     f"{client} holds {count:,} of its {len(rows):,} different rows at {other}, too; "
                     f"{_without([client])} to leave it out if it is a copy."

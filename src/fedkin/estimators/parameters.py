@@ -225,7 +225,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         re.compile(r"\bset na_values = (\{.*?\]\})"),
         lambda found: f"read the files with pandas.read_csv(..., na_values={_loaded(found[1])}) {_GIVE}",
     ),
-    (re.compile(r"\bset engine\.forgotten = (\[[^\]]*\]) to leave"), r"name \1 no more to leave"),
+    (re.compile(r"\bset engine\.forgotten = \[[^\]]*\] to leave"), "leave"),
     (re.compile(r"\bdata\.label = ('none')"), r"y=\1"),
     (re.compile(r"\bwith 'data\.label'"), "with y"),
     (re.compile(r"\bdata\.label\b"), "y"),
