@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fedkin.estimators.metrics import load_history
     from fedkin.experiment.early_stopping import EarlyStopping
     from fedkin.experiment.saved_models import load_models
-    from fedkin.studies.compare import compare  # type: ignore[no-redef]  # mypy takes the module of the same name for it
+    from fedkin.studies.compare import compare
 
 __version__ = "0.2.0"
 __all__ = [
