@@ -144,6 +144,9 @@ MEASURES = {
         "Silhouette", "of micro-clusters: how much nearer each is to its own cluster than to the next, at most 1",
         "share",
     ),
+    "agreement": _plain(
+        "Agreement of trees", "ARI of one tree's clusters with another's; below 0.6 all are one cluster", "share"
+    ),
     "valley": _plain(
         "Valley", "links between clusters that touch, relative to those between halves of one; below 0.85 they are two",
         "share",

@@ -51,17 +51,17 @@ def stabilities(
     for row in indices:
         stayed = np.sort(rng.permutation(len(size))[:kept])
         again = at_resolutions(graph[stayed][:, stayed].tocsr(), rng, resolutions)
-        row[:] = [_weighted_ari(a[stayed], b, size[stayed]) for a, b in zip(partitions, again, strict=True)]
+        row[:] = [weighted_rand(a[stayed], b, size[stayed]) for a, b in zip(partitions, again, strict=True)]
     lower = np.pad(indices.mean(0) - caution * indices.std(0), 1, mode="edge")
     return [float(value) for value in (lower[:-2] + lower[1:-1] + lower[2:]) / 3]
 
 
 def consensus(partitions: Sequence[CommunityLabels], size: NDArray[np.float64]) -> list[float]:
     """Return the mean adjusted Rand index of every resolution's clusters to those of all resolutions."""
-    return [float(np.mean([_weighted_ari(clusters, others, size) for others in partitions])) for clusters in partitions]
+    return [float(np.mean([weighted_rand(clusters, others, size) for others in partitions])) for clusters in partitions]
 
 
-def _weighted_ari(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float64]) -> float:
+def weighted_rand(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float64]) -> float:
     """Return the adjusted Rand index of two partitions of nodes of `size` samples; 1 if both have one cluster."""
     _, pairs = np.unique(a * (b.max() + 1) + b, return_inverse=True)
     total = size.sum() ** 2

@@ -2,7 +2,7 @@
 
 They are communities of the graph; for few nodes, or clusters of few nodes each, those of Ward's method; compact where
 discrete columns give some dimensions; on a line the modes of the density; and in a plane or a space, where the graph
-shows one cluster, those that valleys of the density divide.
+shows one cluster, those that valleys of the density divide. Several trees must agree that there are clusters.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS
 from fedkin.clustering.graph.compact_clusters import compact_clusters
 from fedkin.clustering.graph.few_nodes import FEW_IN_SPACE, FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
+from fedkin.clustering.graph.found_again import found_again
 from fedkin.clustering.graph.graph_cut import communities, modularity
 from fedkin.clustering.graph.modes import clusters_by_modes, on_a_line
 from fedkin.clustering.graph.neighbour_graph import neighbour_graph
@@ -80,6 +81,8 @@ def node_clusters(
         undivided = n_clusters is None and discrete == "none" and not clusters.any()
         if undivided and flat and not few and not by_graph:
             clusters, evidence = clusters_by_valleys(points, counts, clusters, evidence, rng)
+        elif n_clusters is None and not by_graph and discrete == "none":
+            clusters, evidence = found_again(points, counts, neighbours, clusters, evidence, rng)
     values = {"nodes": len(clusters), "edges": int(graph.nnz // 2), "clusters": int(clusters.max()) + 1, **evidence}
     return clusters, values | _remark(values, points.shape[1], n_clusters, resolution)
 

@@ -6,9 +6,9 @@ probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` 
 ``silhouettes`` by number of clusters. It is empty for a method that says nothing of them.
 
 Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each and
-the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward", are ``compact``, or a
-``valley`` divides them. On a line ``by_modes``, whether clusters are modes. And ``scales``, coarser and finer ones, see
-`fedkin.report.ScaleTree`.
+the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward", are ``compact``, a
+``valley`` divides them, or trees have too little ``agreement`` on any. On a line ``by_modes``, whether clusters are
+modes. And ``scales``, coarser and finer ones, see `fedkin.report.ScaleTree`.
 """
 
 from __future__ import annotations
@@ -182,6 +182,8 @@ def _other_way(values: Mapping[str, Any]) -> str | None:
         return "samples differ in one direction alone, and its density does not show as many clusters (k-means)"
     if values.get("compact"):
         return "columns of few values put samples in few places, so clusters are compact ones (k-means)"
+    if "agreement" in values:
+        return "trees of the micro-clusters agree on no division, so all are one cluster"
     if "valley" in values:
         return "clusters touch, but the density has valleys between them (k-means)"
     if values.get("linkage") == "ward":
