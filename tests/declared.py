@@ -6,22 +6,22 @@ from typing import Any
 
 from torch import Tensor
 
-from fedkin.core.replies import Array, Maybe, Nullable, Several
+from fedkin.core.replies import Array, ListOf, Nullable, Optional
 
 
 def fits(value: Any, want: Any) -> bool:
     """Whether a value is what is declared, found by other means than the check's own."""
     match want:
-        case Maybe(inner):
+        case Optional(inner):
             return fits(value, inner)
         case Nullable(inner):
             return value is None or fits(value, inner)
-        case Several(inner):
+        case ListOf(inner):
             return isinstance(value, list | tuple) and all(fits(item, inner) for item in value)
         case Mapping():
             there = isinstance(value, dict) and set(value) <= set(want)
             return there and all(
-                fits(value[name], each) if name in value else isinstance(each, Maybe) for name, each in want.items()
+                fits(value[name], each) if name in value else isinstance(each, Optional) for name, each in want.items()
             )
         case tuple():
             return fits(value, Array(want, None))

@@ -29,7 +29,7 @@ from fedkin.core.payload import pack
 from fedkin.data.prepare import prepare
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.experiment.checkpoint import settle, snapshot
+from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method
 
 EVERYWHERE = Path(__file__).with_name("golden.json")
@@ -85,7 +85,7 @@ def finish_in_pieces(name: str, data: str) -> dict[str, Any]:
     while not state.finished:
         tree = snapshot(fed, state)
         fed = LocalFederation([Client(i, client.x, client.y) for i, client in fed.clients.items()], SEED)
-        state = settle(fed, method.state_type, tree)
+        state = restore_checkpoint(fed, method.state_type, tree)
         state, _ = method.step(fed, state)
     return {"result": method.result(state), "exchange": fed.exchange}
 

@@ -13,7 +13,7 @@ from fedkin.methods.samples.ccfc.augmentation import augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import Backbone, Contrastive, ContrastiveTraining, Design
 from fedkin.nn.client_stack import Job, can_stack, descend_all
 from fedkin.nn.deep_clustering import DeepClustering, DeepEmbeddedClustering, DeepEncoder
-from fedkin.nn.descent import AdamMoments, Descent, descend
+from fedkin.nn.descent import AdamMoments, LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder
 from fedkin.nn.flow import Flow
 from fedkin.nn.gan import Adversaries, Blueprint
@@ -72,7 +72,9 @@ def classifier(module: str, shape: tuple[int, ...], samples: int = 20, **descent
     network = Classifier.of({"name": module, "shape": shape, "classes": 3})
     rng, x = drawn(shape, samples)
     y = torch.arange(samples) % 3
-    model, loss = descend(network, network.initial(rng), x, y, rng, Descent(epochs=2, batch_size=8, **descent))
+    model, loss = train_locally(
+        network, network.initial(rng), x, y, rng, LocalTraining(epochs=2, batch_size=8, **descent)
+    )
     found = [torch.tensor(loss), network.logits(model, x)]
     if "adam" in descent.values():
         return by_adam(model) + loosely(*found)
@@ -84,7 +86,7 @@ def classifier(module: str, shape: tuple[int, ...], samples: int = 20, **descent
 def encoder() -> list[Tensor]:
     network = Encoder.of({"name": "conv-autoencoder", "shape": IMAGES, "output": "sigmoid"})
     rng, x = drawn(IMAGES, 20)
-    model, loss = descend(network, network.initial(rng), x, x, rng, Descent(optimizer="adam", batch_size=8))
+    model, loss = train_locally(network, network.initial(rng), x, x, rng, LocalTraining(optimizer="adam", batch_size=8))
     codes = [network.codes(model, x, batch_statistics) for batch_statistics in (False, True)]
     return by_adam(model) + loosely(torch.tensor(loss), *codes, network.decoded(model, codes[0]))
 
@@ -100,7 +102,7 @@ def adversaries() -> list[Tensor]:
 def flow() -> list[Tensor]:
     network = Flow.of({"shape": VECTORS, "width": 8, "depth": 2, "couplings": 2})
     rng, x = drawn(VECTORS, 20)
-    model, loss = descend(network, network.initial(rng), x, x, rng, Descent(optimizer="adam", batch_size=8))
+    model, loss = train_locally(network, network.initial(rng), x, x, rng, LocalTraining(optimizer="adam", batch_size=8))
     likelihoods = network.log_likelihoods(torch.stack([model, model]), x)
     return by_adam(model) + loosely(torch.tensor(loss), likelihoods)
 
@@ -135,7 +137,7 @@ def embedded_clustering() -> list[Tensor]:
 SIZES = (20, 8, 13, 33, 20)
 
 
-def jobs(module: str, shape: tuple[int, ...], descent: Descent) -> list[Job]:
+def jobs(module: str, shape: tuple[int, ...], descent: LocalTraining) -> list[Job]:
     network = Classifier.of({"name": module, "shape": shape, "classes": 3})
     made = []
     for seed, samples in enumerate(SIZES):
@@ -148,15 +150,15 @@ def jobs(module: str, shape: tuple[int, ...], descent: Descent) -> list[Job]:
 @pytest.mark.parametrize(
     "descent",
     [
-        Descent(epochs=2, batch_size=8),
-        Descent(epochs=2, batch_size=8, momentum=0.9, proximal=0.1),
-        Descent(epochs=2, batch_size=8, optimizer="adam", weight_decay=0.1),
-        Descent(steps=5, batch_size=8),
+        LocalTraining(epochs=2, batch_size=8),
+        LocalTraining(epochs=2, batch_size=8, momentum=0.9, proximal=0.1),
+        LocalTraining(epochs=2, batch_size=8, optimizer="adam", weight_decay=0.1),
+        LocalTraining(steps=5, batch_size=8),
     ],
     ids=["plain", "momentum", "Adam", "steps"],
 )
 @pytest.mark.parametrize(("module", "shape"), [("lenet5", IMAGES), ("perceptron", VECTORS), (NORMED, COLOURS)])
-def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], descent: Descent) -> None:
+def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], descent: LocalTraining) -> None:
     alone = [job.alone() for job in jobs(module, shape, descent)]
     with on(ELSEWHERE):
         assert can_stack(jobs(module, shape, descent)[0].architecture, descent)
@@ -171,7 +173,7 @@ def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], de
 @pytest.mark.parametrize(("module", "shape"), [("lenet5", IMAGES), (NORMED, COLOURS)])
 @pytest.mark.parametrize("execution", [Execution(convolutions="products"), Execution(convolutions="faster")])
 def test_convolutions_in_another_form_train_the_same(execution: Execution, module: str, shape: tuple[int, ...]) -> None:
-    descent = Descent(epochs=2, batch_size=8)
+    descent = LocalTraining(epochs=2, batch_size=8)
     alone = [job.alone() for job in jobs(module, shape, descent)]
     with on(ELSEWHERE, execution=execution):
         together = descend_all(jobs(module, shape, descent))
@@ -182,7 +184,7 @@ def test_convolutions_in_another_form_train_the_same(execution: Execution, modul
 
 @pytest.mark.skipif(not second_device.REAL, reason="nothing is compiled for a stand-in")
 def test_compiled_steps_train_the_same() -> None:
-    descent = Descent(epochs=8, batch_size=8)
+    descent = LocalTraining(epochs=8, batch_size=8)
     alone = [job.alone() for job in jobs("lenet5", IMAGES, descent)]
     with on(ELSEWHERE, execution=Execution(compile=True)):
         together = descend_all(jobs("lenet5", IMAGES, descent))
@@ -202,9 +204,9 @@ def test_compiled_contrastive_steps_train_the_same() -> None:
 
 def test_what_memory_does_not_hold_together_trains_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     with on(ELSEWHERE):
-        together = descend_all(jobs("perceptron", VECTORS, Descent(batch_size=8)))
+        together = descend_all(jobs("perceptron", VECTORS, LocalTraining(batch_size=8)))
         monkeypatch.setattr("fedkin.core.device._ASSUMED", 1)
-        in_turn = descend_all(jobs("perceptron", VECTORS, Descent(batch_size=8)))
+        in_turn = descend_all(jobs("perceptron", VECTORS, LocalTraining(batch_size=8)))
     for (model, loss), (other, other_loss) in zip(together, in_turn, strict=True):
         assert torch.allclose(model, other, rtol=0, atol=max(second_device.TOLERANCE, 1e-5))
         assert loss == pytest.approx(other_loss, rel=1e-3)
@@ -214,7 +216,7 @@ def test_what_memory_does_not_hold_together_trains_in_turn(monkeypatch: pytest.M
 def test_recorded_steps_are_the_same_to_the_bit(module: str) -> None:
     shape = {"lenet5": IMAGES, "perceptron": VECTORS}.get(module, COLOURS)
     epochs, times = (8, 2) if second_device.REAL else (1, 1)  # a stand-in records nothing
-    long = Descent(epochs=epochs, batch_size=8, momentum=0.9)
+    long = LocalTraining(epochs=epochs, batch_size=8, momentum=0.9)
     found = []
     for cuda_graphs in (True, False):
         with on(ELSEWHERE, execution=Execution(cuda_graphs=cuda_graphs)):
@@ -256,10 +258,10 @@ def test_samples_are_sent_once() -> None:
 
 def test_dropout_and_recipes_train_alone() -> None:
     with on(ELSEWHERE):
-        dropped = jobs("ocfl-cnn", (1, 4, 4), Descent(batch_size=8))
+        dropped = jobs("ocfl-cnn", (1, 4, 4), LocalTraining(batch_size=8))
         assert not can_stack(dropped[0].architecture, dropped[0].descent)
         assert len(descend_all(dropped)) == len(SIZES)
-        assert not can_stack(jobs("perceptron", VECTORS, Descent())[0].architecture, Descent(recipe="x:y"))
+        assert not can_stack(jobs("perceptron", VECTORS, LocalTraining())[0].architecture, LocalTraining(recipe="x:y"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import chisquare, kstest
 
-from fedkin.core.seeds import Secret, about, integers_below, uniform
+from fedkin.core.seeds import Secret, integers_below, noise_for, uniform
 
 KEY = bytes(range(32))
 
@@ -41,13 +41,13 @@ def test_numbers_are_distributed_as_they_are_called(source):
 
 def test_the_same_values_get_the_same_noise_and_others_get_another():
     values, others = [torch.arange(3.0), torch.tensor(1)], [torch.arange(3.0), torch.tensor(2)]
-    noise, name = about(Secret(KEY), values)
-    again, same_name = about(Secret(KEY), values)
-    other, other_name = about(Secret(KEY), others)
+    noise, name = noise_for(Secret(KEY), values)
+    again, same_name = noise_for(Secret(KEY), values)
+    other, other_name = noise_for(Secret(KEY), others)
     assert name == same_name != other_name
     assert uniform((4,), noise).equal(uniform((4,), again))
     assert not uniform((4,), Secret(KEY).about(b"a")).equal(uniform((4,), Secret(KEY).about(b"b")))
     assert not uniform((4,), noise).equal(uniform((4,), other))
     rng = torch.Generator().manual_seed(1)
-    assert about(rng, values)[0] is rng
-    assert about(rng, values)[1] != about(torch.Generator().manual_seed(2), values)[1]
+    assert noise_for(rng, values)[0] is rng
+    assert noise_for(rng, values)[1] != noise_for(torch.Generator().manual_seed(2), values)[1]

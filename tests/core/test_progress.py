@@ -1,6 +1,6 @@
 import pytest
 
-from fedkin.core.progress import Callback, Callbacks, Progress, followed
+from fedkin.core.progress import Callback, Callbacks, Progress, run_with_callbacks
 
 
 class Diary(Callback):
@@ -24,9 +24,9 @@ class Diary(Callback):
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, "interrupted"), (OSError, "failed")])
 def test_callbacks_end_with_what_happened(error: type[BaseException], status: str) -> None:
     calls: list[tuple] = []
-    with followed(Diary("a", calls)):
+    with run_with_callbacks(Diary("a", calls)):
         pass
-    with pytest.raises(error), followed(Diary("a", calls)):
+    with pytest.raises(error), run_with_callbacks(Diary("a", calls)):
         raise error
     assert calls == [("a", "begin"), ("a", "finished"), ("a", "begin"), ("a", status)]
 
@@ -35,7 +35,7 @@ def test_several_callbacks_are_called_in_order_and_all_end_if_one_cannot_begin()
     calls: list[tuple] = []
     both = Callbacks([Diary("a", calls, fails="begin"), Diary("b", calls)])
     both.warn("Careful.")
-    with pytest.raises(KeyError), followed(both):
+    with pytest.raises(KeyError), run_with_callbacks(both):
         raise AssertionError
     assert calls == [("a", "Careful."), ("b", "Careful."), ("a", "begin"), ("a", "failed"), ("b", "failed")]
 

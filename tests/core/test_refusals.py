@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from fedkin.core.replies import (
-    Maybe,
     Nullable,
+    Optional,
     are_counts,
     below,
     is_count,
@@ -57,7 +57,7 @@ def test_what_is_beyond_all_bounds_is_refused_wherever_it_stands(bad):
     assert refusal({"fine": 1.0, "deep": [{"bad": bad}]}) is not None
 
 
-SPACE = {"mean": reals("width"), "seed": Nullable(is_count), "more": Maybe(is_number)}
+SPACE = {"mean": reals("width"), "seed": Nullable(is_count), "more": Optional(is_number)}
 
 
 @pytest.mark.parametrize(

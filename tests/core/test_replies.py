@@ -4,6 +4,7 @@ import torch
 from fedkin.core import task
 from fedkin.core.replies import (
     below,
+    int64,
     is_amount,
     is_count,
     is_flag,
@@ -13,7 +14,6 @@ from fedkin.core.replies import (
     reals,
     refusal,
     updates,
-    whole,
 )
 
 
@@ -42,7 +42,7 @@ def test_tensors_have_the_dtype_and_range_that_is_wanted():
     )
     assert refusal({"x": torch.ones(2, dtype=torch.bool)}, {"x": reals(2)}) is not None
     assert refusal({"x": torch.tensor([1e11])}, {"x": updates(1)}) is not None
-    assert refusal({"x": torch.tensor([3])}, {"x": whole(1, bound=3)}) is not None
+    assert refusal({"x": torch.tensor([3])}, {"x": int64(1, bound=3)}) is not None
 
 
 @task(holds={"x": (None,)}, may_hold={"loss": is_number}, may_be_empty=True)

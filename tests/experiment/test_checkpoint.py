@@ -6,7 +6,7 @@ import torch
 from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree, owned, save_tree
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.checkpoint import restore, settle, snapshot
+from fedkin.experiment.checkpoint import restore, restore_checkpoint, snapshot
 from toy import Blobs, Toy, ToyState
 
 
@@ -34,9 +34,9 @@ def test_the_same_tree_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_going_on_from_a_checkpoint_is_going_on(tmp_path: Path) -> None:
     fed, state = started()
     save_tree(tmp_path / "checkpoint", snapshot(fed, state))
-    state = settle(fed, ToyState, snapshot(fed, state))
+    state = restore_checkpoint(fed, ToyState, snapshot(fed, state))
     fresh = LocalFederation(Blobs("digits", clients=12).build(0).clients, seed=5)
-    resumed = settle(fresh, ToyState, load_tree(tmp_path / "checkpoint"))
+    resumed = restore_checkpoint(fresh, ToyState, load_tree(tmp_path / "checkpoint"))
     assert resumed.pair == state.pair == (12,)
     for now, then in ((fed, state), (fresh, resumed)):
         now_state, _ = Toy().step(now, then)
@@ -47,7 +47,7 @@ def test_going_on_from_a_checkpoint_is_going_on(tmp_path: Path) -> None:
 def test_settling_orders_keys_like_a_checkpoint() -> None:
     fed, state = started()
     assert list(state.seen) == [str(12 - i) for i in range(12)]
-    assert list(settle(fed, ToyState, snapshot(fed, state)).seen) == sorted(state.seen)
+    assert list(restore_checkpoint(fed, ToyState, snapshot(fed, state)).seen) == sorted(state.seen)
 
 
 def test_a_state_with_other_fields_is_refused() -> None:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from fedkin.experiment.measure_titles import (
     MEASURES,
-    formed,
+    clustering_step,
     join_words,
     measures,
     phased,
@@ -95,7 +95,7 @@ def test_a_target_is_reached_by_the_first_step_that_is_there_and_not_lost_again(
 )
 def test_clusters_were_formed_when_the_trigger_fired_first(values: list, step: int | None) -> None:
     records = [line(at, values={"fired": value}) for at, value in enumerate(values, start=1)]
-    assert formed(records) == step
+    assert clustering_step(records) == step
     assert "fired" not in measures(*records)
 
 

@@ -52,7 +52,7 @@ def test_features_are_kept_no_longer_than_the_samples():
     gc.collect()
     x = torch.rand(5, 2)
     before = len(kept_features._kept)
-    kept_features.own_features("unit", x)
+    kept_features.cached_features("unit", x)
     assert len(kept_features._kept) == before + 1
     del x
     gc.collect()
@@ -61,14 +61,14 @@ def test_features_are_kept_no_longer_than_the_samples():
 
 def test_what_is_kept_is_of_one_kind_of_features():
     x = torch.rand(5, 2)
-    doubled = kept_features.kept(x, ("unit", 2.0), lambda batch: batch * 2)
+    doubled = kept_features.kept_or_computed(x, ("unit", 2.0), lambda batch: batch * 2)
     torch.testing.assert_close(doubled, x * 2)
     torch.testing.assert_close(torch.cat(list(kept_features.feature_batches("raw", x, 2))), x)
-    torch.testing.assert_close(kept_features.own_features("unit", x).norm(dim=1), torch.ones(5))
+    torch.testing.assert_close(kept_features.cached_features("unit", x).norm(dim=1), torch.ones(5))
 
 
 def test_features_that_are_not_one_row_per_sample_are_refused_and_not_kept():
     x = torch.rand(5, 2)
     with pytest.raises(FedkinError, match=r"^Features 'odd' are not one row of numbers per sample\.$"):
-        kept_features.kept(x, ("odd",), lambda batch: batch[1:])
+        kept_features.kept_or_computed(x, ("odd",), lambda batch: batch[1:])
     assert x not in kept_features._kept

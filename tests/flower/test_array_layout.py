@@ -14,7 +14,7 @@ from torch import nn
 import app_nodes
 import planted
 from fedkin.core import FedkinError
-from fedkin.flower.array_layout import ArrayLayout, known_as
+from fedkin.flower.array_layout import ArrayLayout, registered_model
 from fedkin.nn.modules import Classifier
 from fedkin.nn.resident import vector_of
 
@@ -105,7 +105,7 @@ def test_methods_know_the_model_as_an_architecture():
     module = network()
     given_ = ArrayRecord(module.state_dict())
     layout = ArrayLayout.of(given_)
-    with known_as(layout, layout.vector(given_)) as name:
+    with registered_model(layout, layout.vector(given_)) as name:
         classifier = Classifier.of({"name": name, "shape": [1, 3, 3], "classes": 5})
         assert classifier.parameters == sum(part.numel() for part in module.parameters())
         assert classifier.size - classifier.floats == 1

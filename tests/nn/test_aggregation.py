@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.errors import DivergedError
-from fedkin.nn.aggregation import Aggregation, Means, middle
+from fedkin.nn.aggregation import Aggregation, Means, robust_mean
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.5, 9), st.floats(-9, 9)), max_size=12))
@@ -50,10 +50,10 @@ def test_sums_are_made_in_double_precision():
 @given(st.lists(st.lists(st.floats(-9, 9), min_size=2, max_size=2), min_size=1, max_size=9))
 def test_the_middle_is_the_median_or_the_mean_without_a_fifth_at_either_end(rows):
     tensors = [torch.tensor(row) for row in rows]
-    assert middle(tensors, "median").tolist() == pytest.approx(np.median(rows, axis=0), abs=1e-5)
+    assert robust_mean(tensors, "median").tolist() == pytest.approx(np.median(rows, axis=0), abs=1e-5)
     dropped = min(-(-len(rows) // 5), (len(rows) - 1) // 2)
     inner = np.sort(rows, axis=0)[dropped : len(rows) - dropped]
-    assert middle(tensors, "trimmed-mean").tolist() == pytest.approx(inner.mean(0), abs=1e-5)
+    assert robust_mean(tensors, "trimmed-mean").tolist() == pytest.approx(inner.mean(0), abs=1e-5)
 
 
 @pytest.mark.parametrize("aggregation", ["median", "trimmed-mean"])

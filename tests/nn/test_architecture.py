@@ -7,7 +7,7 @@ from torch.nn.functional import l1_loss
 
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator, draw_seed
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.resident import Architecture, vector_of
 
 
@@ -102,7 +102,9 @@ def test_leading_tensors_are_measured():
 def test_training_follows_the_architectures_own_criterion():
     architecture = Doubling(plain)
     start, x = architecture.initial(rng("w")), drawn(30)
-    vector, loss = descend(architecture, start, x, 2 * x, rng("t"), Descent(batch_size=30, learning_rate=0.1))
+    vector, loss = train_locally(
+        architecture, start, x, 2 * x, rng("t"), LocalTraining(batch_size=30, learning_rate=0.1)
+    )
     module = architecture.module(start).train()
     order = torch.randperm(30, generator=rng("t"))
     expected = l1_loss(module(x[order]), 2 * x[order])
@@ -133,7 +135,7 @@ def test_threads_do_not_disturb_each_other():
     x = drawn(20, (2, 8, 8))
 
     def trained(i):
-        vector, loss = descend(architecture, starts[i], x, 2 * x, rng("t", i), Descent(batch_size=5))
+        vector, loss = train_locally(architecture, starts[i], x, 2 * x, rng("t", i), LocalTraining(batch_size=5))
         return vector, loss, architecture.initial(rng("new", i))
 
     alone = [trained(i) for i in range(12)]

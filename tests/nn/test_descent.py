@@ -12,7 +12,7 @@ from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import train
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.modules import Classifier
 from fedkin.nn.networks import Dropout, set_generator
 from fedkin.nn.resident import vector_of
@@ -97,18 +97,18 @@ def plainly(classifier, start, x, y, rng, descent):
 @pytest.mark.parametrize(
     "descent",
     [
-        Descent(epochs=2, batch_size=8, learning_rate=0.1),
-        Descent(epochs=2, batch_size=8, learning_rate=0.05, momentum=0.9, weight_decay=0.1),
-        Descent(epochs=3, batch_size=10, learning_rate=0.1, proximal=0.5, momentum=0.5),
-        Descent(steps=7, batch_size=10, learning_rate=0.01, optimizer="adam", weight_decay=0.1, proximal=0.5),
-        Descent(steps=2, batch_size=64, learning_rate=0.1),
+        LocalTraining(epochs=2, batch_size=8, learning_rate=0.1),
+        LocalTraining(epochs=2, batch_size=8, learning_rate=0.05, momentum=0.9, weight_decay=0.1),
+        LocalTraining(epochs=3, batch_size=10, learning_rate=0.1, proximal=0.5, momentum=0.5),
+        LocalTraining(steps=7, batch_size=10, learning_rate=0.01, optimizer="adam", weight_decay=0.1, proximal=0.5),
+        LocalTraining(steps=2, batch_size=64, learning_rate=0.1),
     ],
     ids=["sgd", "momentum", "proximal", "adam", "steps"],
 )
 def test_training_is_that_of_plain_torch(name, descent):
     classifier, start, x, y = problem(name)
     before = start.clone()
-    model, loss = descend(classifier, start, x, y, rng("train"), descent)
+    model, loss = train_locally(classifier, start, x, y, rng("train"), descent)
     expected, expected_loss = plainly(classifier, start, x, y, rng("train"), descent)
     assert torch.equal(start, before)
     assert (expected - start).abs().max() > 1e-3
@@ -119,8 +119,8 @@ def test_training_is_that_of_plain_torch(name, descent):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_what_is_frozen_stays_as_it_is(optimizer):
     classifier, start, x, y = problem(FROZEN)
-    descent = Descent(optimizer=optimizer, weight_decay=0.5, proximal=0.1, learning_rate=0.1)
-    model, _ = descend(classifier, start, x, y, rng("train"), descent)
+    descent = LocalTraining(optimizer=optimizer, weight_decay=0.5, proximal=0.1, learning_rate=0.1)
+    model, _ = train_locally(classifier, start, x, y, rng("train"), descent)
     still = classifier.leading(2)
     assert torch.equal(model[:still], start[:still])
     assert not torch.equal(model[still:], start[still:])
@@ -130,8 +130,8 @@ def test_what_is_frozen_stays_as_it_is(optimizer):
 @given(st.integers(1, 20), st.integers(1, 12), st.integers(1, 2), st.none() | st.integers(1, 9))
 def test_any_number_of_samples_and_steps(n, batch_size, epochs, steps):
     classifier, start, x, y = problem("perceptron", n)
-    descent = Descent(epochs=epochs, steps=steps, batch_size=batch_size, learning_rate=0.1)
-    model, loss = descend(classifier, start, x, y, rng("train"), descent)
+    descent = LocalTraining(epochs=epochs, steps=steps, batch_size=batch_size, learning_rate=0.1)
+    model, loss = train_locally(classifier, start, x, y, rng("train"), descent)
     expected, expected_loss = plainly(classifier, start, x, y, rng("train"), descent)
     torch.testing.assert_close(model, expected, rtol=1e-3, atol=1e-5)
     assert loss == pytest.approx(expected_loss, rel=1e-4)
@@ -139,8 +139,8 @@ def test_any_number_of_samples_and_steps(n, batch_size, epochs, steps):
 
 def test_a_batch_of_one_is_skipped_where_a_batch_norm_could_not_learn():
     classifier, start, x, y = problem(NORMED, 17)
-    descent = Descent(batch_size=16, learning_rate=0.1)
-    model, loss = descend(classifier, start, x, y, rng("train"), descent)
+    descent = LocalTraining(batch_size=16, learning_rate=0.1)
+    model, loss = train_locally(classifier, start, x, y, rng("train"), descent)
     rows = torch.randperm(17, generator=rng("train"))[:16]
     module = classifier.module(start).train()
     expected = cross_entropy(module(x[rows]), y[rows])
@@ -151,11 +151,11 @@ def test_a_batch_of_one_is_skipped_where_a_batch_norm_could_not_learn():
 
 def test_a_single_sample_trains_nothing_where_a_batch_norm_needs_two():
     classifier, start, x, y = problem(NORMED, 1)
-    model, loss = descend(classifier, start, x, y, rng("train"), Descent(epochs=3))
+    model, loss = train_locally(classifier, start, x, y, rng("train"), LocalTraining(epochs=3))
     assert torch.equal(model, start)
     assert math.isnan(loss)
     classifier, start, x, y = problem("lenet5", 1)
-    model, loss = descend(classifier, start, x, y, rng("train"), Descent(epochs=3))
+    model, loss = train_locally(classifier, start, x, y, rng("train"), LocalTraining(epochs=3))
     assert not torch.equal(model, start)
     assert math.isfinite(loss)
 
@@ -171,7 +171,7 @@ def federation(name, sizes, **engine):
 def replies(name, sizes, **engine):
     classifier, start, _, _ = problem(name)
     fed = federation(name, sizes, **engine)
-    training = dataclasses.asdict(Descent(epochs=2, batch_size=8, learning_rate=0.1, momentum=0.9))
+    training = dataclasses.asdict(LocalTraining(epochs=2, batch_size=8, learning_rate=0.1, momentum=0.9))
     return fed.ask(train, fed.all(module=classifier.spec(), model=start, training=training)), fed.missing
 
 

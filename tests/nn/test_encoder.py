@@ -11,7 +11,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.nn import encoder as encoders
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.nn.resident import vector_of
 
@@ -197,8 +197,8 @@ def test_training_is_that_of_plain_torch(spec):
     start, x = encoder.initial(rng("w")), samples(spec, 41)
     # A convolution's bias before a batch norm has no slope but rounding, of which Adam makes whole steps.
     optimizer = "sgd" if list(encoder.module(start).buffers()) else "adam"
-    before, descent = start.clone(), Descent(batch_size=8, optimizer=optimizer, learning_rate=0.01)
-    vector, error = descend(encoder, start, x, x, rng("train"), descent)
+    before, descent = start.clone(), LocalTraining(batch_size=8, optimizer=optimizer, learning_rate=0.01)
+    vector, error = train_locally(encoder, start, x, x, rng("train"), descent)
     expected, expected_error = plainly(encoder, start, x, rng("train"), descent)
     assert torch.equal(start, before)
     assert error == pytest.approx(expected_error, rel=1e-3)
@@ -216,8 +216,8 @@ def test_threads_do_not_disturb_each_other():
     x = samples(CONV, 12)
 
     def decoded_errors(i):
-        descent = Descent(batch_size=4, optimizer="adam", learning_rate=0.01)
-        trained, _ = descend(encoder, models[i], x, x, rng("t", i), descent)
+        descent = LocalTraining(batch_size=4, optimizer="adam", learning_rate=0.01)
+        trained, _ = train_locally(encoder, models[i], x, x, rng("t", i), descent)
         codes = encoder.codes(models[i], x)
         return trained, codes, encoder.codes(models[i], x, True), encoder.decoded(models[i], codes)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core import FedkinError
-from fedkin.nn.descent import Descent, Recipe, descend, recipe_of, register_recipe
+from fedkin.nn.descent import LocalTraining, Recipe, recipe_of, register_recipe, train_locally
 from fedkin.nn.modules import Classifier
 
 NET = Classifier("perceptron", (4,), 3)
@@ -24,8 +24,8 @@ def named(recipe: Recipe) -> str:
     return f"test#{len(RECIPES)}"
 
 
-def trained(descent: Descent) -> Tensor:
-    return descend(NET, START, X, Y, torch.Generator().manual_seed(2), descent)[0]
+def trained(descent: LocalTraining) -> Tensor:
+    return train_locally(NET, START, X, Y, torch.Generator().manual_seed(2), descent)[0]
 
 
 def by_hand(make: Callable[[Any], torch.optim.Optimizer], steps: int = 5) -> Tensor:
@@ -55,7 +55,7 @@ def by_hand(make: Callable[[Any], torch.optim.Optimizer], steps: int = 5) -> Ten
 )
 def test_an_optimiser_of_torch_does_what_it_does_in_a_loop_by_hand(kind: Any) -> None:
     recipe = named(Recipe(lambda parameters, rate: kind(parameters, lr=rate)))
-    found = trained(Descent(steps=5, batch_size=24, learning_rate=0.02, recipe=recipe))
+    found = trained(LocalTraining(steps=5, batch_size=24, learning_rate=0.02, recipe=recipe))
     expected = by_hand(lambda parameters: kind(parameters, lr=0.02))
     assert torch.allclose(found, expected, atol=1e-3)  # a gradient near 0 moves some optimisers as far as any other
     assert (found - expected).norm() < 0.01 * (found - START).norm()
@@ -64,8 +64,8 @@ def test_an_optimiser_of_torch_does_what_it_does_in_a_loop_by_hand(kind: Any) ->
 @pytest.mark.parametrize("options", [{}, {"proximal": 0.5}, {"epochs": 2, "batch_size": 5}])
 def test_plain_descent_is_the_same_by_either_way(options: dict[str, Any]) -> None:
     recipe = named(Recipe(lambda parameters, rate: torch.optim.SGD(parameters, lr=rate)))
-    plain = Descent(**{"steps": None, "learning_rate": 0.1, **options})
-    assert torch.allclose(trained(Descent(**{**vars(plain), "recipe": recipe})), trained(plain), atol=1e-6)
+    plain = LocalTraining(**{"steps": None, "learning_rate": 0.1, **options})
+    assert torch.allclose(trained(LocalTraining(**{**vars(plain), "recipe": recipe})), trained(plain), atol=1e-6)
 
 
 def test_augmentation_is_new_for_every_batch_and_repeatable() -> None:
@@ -75,14 +75,14 @@ def test_augmentation_is_new_for_every_batch_and_repeatable() -> None:
         seen.append(x + torch.randn_like(x))
         return seen[-1]
 
-    descent = Descent(epochs=2, batch_size=24, learning_rate=0.1, recipe=named(Recipe(augmentation=noisy)))
+    descent = LocalTraining(epochs=2, batch_size=24, learning_rate=0.1, recipe=named(Recipe(augmentation=noisy)))
     before = torch.get_rng_state()
     first, second = trained(descent), trained(descent)
     assert torch.equal(first, second)
     assert torch.equal(seen[0], seen[2])
     assert not torch.equal(seen[0].sort(0).values, seen[1].sort(0).values)
     assert torch.equal(torch.get_rng_state(), before)
-    assert not torch.equal(first, trained(Descent(epochs=2, batch_size=24, learning_rate=0.1)))
+    assert not torch.equal(first, trained(LocalTraining(epochs=2, batch_size=24, learning_rate=0.1)))
 
 
 def test_frozen_layers_stay() -> None:
@@ -106,7 +106,7 @@ def test_frozen_layers_stay() -> None:
 )
 def test_what_cannot_be_used_is_refused(recipe: Any, sentence: str) -> None:
     with pytest.raises(FedkinError) as raised:
-        trained(Descent(batch_size=24, recipe=named(recipe)))
+        trained(LocalTraining(batch_size=24, recipe=named(recipe)))
     assert str(raised.value).startswith(sentence)
 
 

@@ -19,7 +19,7 @@ from fedkin.core.files import FileError
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
-from fedkin.experiment.checkpoint import settle, snapshot
+from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.masks import public_key
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text, public_keys, public_text
@@ -108,7 +108,7 @@ def test_a_run_that_resumes_still_has_the_signatures(tmp_path: Path) -> None:
     fed = sites(tmp_path, keys(tmp_path))
     rows_of(fed)
     again = sites(tmp_path, {name: one["signer"] for name, one in zip(NAMES, fed.signed.values(), strict=True)})
-    settle(again, State, {**snapshot(fed, State(steps=1))})
+    restore_checkpoint(again, State, {**snapshot(fed, State(steps=1))})
     assert again.signed == fed.signed
     asked = again.exchange
     assert float(rows_of(again)[0].totals["rows"]) == pytest.approx(10)

@@ -31,7 +31,7 @@ class Steps(Progress):
 
 def call(worker: Worker, folder: Path, *settings: str, seconds: float = 300, progress: Any = None) -> None:
     tables = load_config("toy", [*TOY, *settings]).tables
-    worker.call(make_run, tables, targets(tables), str(folder), [], seconds=seconds, progress=progress or Steps())
+    worker.call(make_run, tables, targets(tables), str(folder), [], None, seconds=seconds, progress=progress or Steps())
 
 
 def test_a_worker_carries_out_calls_one_after_another_and_says_what_is_refused(tmp_path: Path, toy: None) -> None:

@@ -18,13 +18,13 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, RefusalError, kind_of
 from fedkin.core.federation import Federation
 from fedkin.core.method import Method, Record, State
-from fedkin.core.payload import Payload, detached, foreign
+from fedkin.core.payload import Payload, detached, find_unsupported
 from fedkin.core.tasks import Task
 
 _PLAIN = "tensors, numbers, strings, booleans, None, or lists and dicts of them"
 
 
-def carried_out(task: Task, clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def run_task(task: Task, clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Run a task, and return its replies, one for each client, whose tensors require no gradient.
 
     Raises
@@ -46,7 +46,7 @@ def carried_out(task: Task, clients: Sequence[Client], payloads: Sequence[Payloa
                 f"Task '{task.name}' should reply with a dict, {{}} if there is nothing, not {kind_of(reply)}.",
                 public=True,
             )
-        if (wrong := foreign(reply)) is not None:
+        if (wrong := find_unsupported(reply)) is not None:
             raise RefusalError(f"Task '{task.name}' replies with {wrong}; a reply holds {_PLAIN}.")
         _check_state(task, client)
     return [detached(reply) for reply in replies]
@@ -145,7 +145,7 @@ def _check_clients(name: str, record: Record) -> None:
 
 def _check_saved(name: str, function: str, state: State) -> None:
     """Check that all fields of a state can be written into a checkpoint."""
-    if (wrong := foreign(state.tree())) is not None:
+    if (wrong := find_unsupported(state.tree())) is not None:
         raise FedkinError(f"{name}.{function} returned a state with {wrong}; a state holds {_PLAIN}.")
 
 
@@ -154,7 +154,7 @@ def check_result(method: Method[Any], found: Any) -> None:
     name = type(method).__name__
     if not isinstance(found, Mapping):
         raise FedkinError(f"{name}.result should return a dict, not {kind_of(found)}.")
-    if (wrong := foreign(found)) is not None:
+    if (wrong := find_unsupported(found)) is not None:
         raise FedkinError(f"{name}.result returned {wrong}; a result holds {_PLAIN}.")
     if method.clusters is not None and type(found.get("n_clusters")) is not int:
         has = f"'n_clusters', {kind_of(found['n_clusters'])}," if "n_clusters" in found else "no 'n_clusters'"
@@ -276,5 +276,5 @@ def _check_clustered(method: Method[Any], fed: Federation, found: Mapping[str, A
         if own is not None and len(own) and not 0 <= int(own.min()) <= int(own.max()) < n_clusters:
             raise FedkinError(
                 f"{name} has found {n_clusters} clusters, but numbers {int(own.min())} to {int(own.max())} are in "
-                f'state["clusters"] of {fed.called_inside(client.id)}; they should be from 0 to {n_clusters - 1}.'
+                f'state["clusters"] of {fed.client_phrase(client.id)}; they should be from 0 to {n_clusters - 1}.'
             )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, kind_of, listing
-from fedkin.core.payload import Payload, Traffic, foreign, payload_bytes
+from fedkin.core.payload import Payload, Traffic, find_unsupported, payload_bytes
 from fedkin.core.replies import Expected, Failure, failure_kind, lasts
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import Task
@@ -165,7 +165,7 @@ class Federation(ABC):
         try:
             self.traffic.send(asked.values())
         except TypeError as error:
-            wrong = next(filter(None, map(foreign, asked.values())), error)
+            wrong = next(filter(None, map(find_unsupported, asked.values())), error)
             raise FedkinError(f"Clients are sent, for task '{task.name}', {wrong}.") from error
         self.requested += len(asked)
         waiting = {client: "no reply" if client in asked else "not there yet" for client in sorted(payloads)}
@@ -305,12 +305,12 @@ class Federation(ABC):
         name = self.client_names[client] if client < len(self.client_names) else str(client)
         return f"Client {name.removeprefix('Client ')}"
 
-    def called_together(self, clients: Sequence[int]) -> str:
+    def clients_label(self, clients: Sequence[int]) -> str:
         """Return several clients by name, of which only the first few are named, as the beginning of a sentence."""
         names = [self.called(client).removeprefix("Client ") for client in clients]
         return f"Client{'s' if len(names) > 1 else ''} {listing(names, _NAMED)}"
 
-    def called_inside(self, client: int) -> str:
+    def client_phrase(self, client: int) -> str:
         """Return the client's name, as `called` does, within a sentence."""
         return f"client{self.called(client).removeprefix('Client')}"
 

@@ -63,7 +63,7 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     raise TypeError(f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may be sent.")
 
 
-def foreign(tree: Any, path: str = "") -> str | None:
+def find_unsupported(tree: Any, path: str = "") -> str | None:
     """Return where a tree holds what `pack` does not take, and what it is, in words; ``None`` if it takes all of it."""
     if isinstance(tree, Tensor) or type(tree) in _PLAIN:
         return None
@@ -71,11 +71,11 @@ def foreign(tree: Any, path: str = "") -> str | None:
         for key, item in tree.items():
             if not isinstance(key, str) or key == _TENSOR:
                 return f"{_at(path)}a dict with the key {key!r}; keys are strings"
-            if (found := foreign(item, f"{path}/{key}" if path else key)) is not None:
+            if (found := find_unsupported(item, f"{path}/{key}" if path else key)) is not None:
                 return found
         return None
     if isinstance(tree, list | tuple):
-        items = (foreign(item, f"{path}/{at}") for at, item in enumerate(tree) if type(item) not in _PLAIN)
+        items = (find_unsupported(item, f"{path}/{at}") for at, item in enumerate(tree) if type(item) not in _PLAIN)
         return next((found for found in items if found is not None), None)
     if isinstance(tree, bool | int | float | str):
         return None

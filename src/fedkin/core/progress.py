@@ -153,7 +153,7 @@ def callbacks_of(given: Followers) -> tuple[Callback, ...]:
 
 
 @contextmanager
-def followed(callback: Callback) -> Iterator[None]:
+def run_with_callbacks(callback: Callback) -> Iterator[None]:
     """Call `begin` of a callback on entry and `end` on exit, with "finished", "interrupted" or "failed"."""
     try:
         callback.begin()

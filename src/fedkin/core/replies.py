@@ -72,14 +72,14 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Maybe:
+class Optional:
     """Specification of an entry that may be absent."""
 
     want: Any
 
 
 @dataclass(frozen=True)
-class Several:
+class ListOf:
     """Specification of a list whose items all meet `want`."""
 
     want: Any
@@ -92,7 +92,7 @@ class Nullable:
     want: Any
 
 
-Want = Shape | Check | Array | Maybe | Nullable | Several | Mapping[str, Any]
+Want = Shape | Check | Array | Optional | Nullable | ListOf | Mapping[str, Any]
 Expected = Mapping[str, Want]
 """Specification of a mapping, by name of each entry: a shape of a tensor, an `Array`, a function that accepts a value,
 or again a mapping. In a shape ``None`` means any size, and a text a size that is the same wherever it stands."""
@@ -123,12 +123,12 @@ def candidates(*shape: int | str | None) -> Array:
     return Array(shape, minimum=-inf, maximum=inf)
 
 
-def whole(*shape: int | str | None, bound: int = MAX_COUNT) -> Array:
+def int64(*shape: int | str | None, bound: int = MAX_COUNT) -> Array:
     """Specify an int64 tensor of numbers at least 0 and less than `bound`."""
     return Array(shape, torch.int64, 0, bound - 1)
 
 
-def octets(*shape: int | str | None) -> Array:
+def uint8(*shape: int | str | None) -> Array:
     """Specify a uint8 tensor."""
     return Array(shape, torch.uint8, 0, 255)
 
@@ -318,7 +318,7 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
     if not isinstance(reply, dict):
         return Failure("unusable", "it is no mapping")
     wants = [item for wanted in expected for item in wanted.items()]
-    wants += [(name, Maybe(want)) for name, want in (optional or {}).items()]
+    wants += [(name, Optional(want)) for name, want in (optional or {}).items()]
     reason = _unfit(reply, wants)
     if reason is None:
         return None
@@ -339,7 +339,7 @@ def _unfit(reply: Payload, wants: Sequence[tuple[str, Want]]) -> str | None:
 
 def _has_diverged(value: Any, want: Any) -> bool:
     """Return whether a value that is to be a model or an update, see `updates`, is not finite or too great."""
-    if isinstance(want, Maybe | Nullable):
+    if isinstance(want, Optional | Nullable):
         return _has_diverged(value, want.want)
     if not (isinstance(want, Array) and want.maximum == MAX_UPDATE and isinstance(value, Tensor)):
         return False
@@ -355,16 +355,16 @@ def _unlike(path: str, holder: Mapping[str, Any], want: Any, lengths: dict[str, 
     """Return why an entry is not as `want` says, or ``None``; `lengths` has the values of named sizes."""
     name = path.rpartition("/")[2]
     if name not in holder:
-        return None if isinstance(want, Maybe) else f"'{path}' is absent"
+        return None if isinstance(want, Optional) else f"'{path}' is absent"
     return _wrong(path, holder[name], want, lengths)
 
 
 def _wrong(path: str, value: Any, want: Any, lengths: dict[str, int]) -> str | None:
-    if isinstance(want, Maybe):
+    if isinstance(want, Optional):
         return _wrong(path, value, want.want, lengths)
     if isinstance(want, Nullable):
         return None if value is None else _wrong(path, value, want.want, lengths)
-    if isinstance(want, Several):
+    if isinstance(want, ListOf):
         if not isinstance(value, list | tuple):
             return f"'{path}' is no list"
         reasons = (_wrong(f"{path}/{at}", item, want.want, lengths) for at, item in enumerate(value))

@@ -129,7 +129,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
         except DivergedError as error:
             reasons = {i: reason for i, reason in error.culprits.items() if i not in fed.away}
             if not reasons or not fed.can_spare(reasons):
-                raise error.naming(fed.called_inside) from error
+                raise error.naming(fed.client_phrase) from error
             fed.leave_out(reasons)
             continue
         if fed.usable or not fed.requested:
@@ -140,7 +140,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
             fed.pause(empty)
             continue
         if not reasons or not fed.can_spare(reasons):
-            silent = listing([f"{fed.called_inside(client)}: {reason}" for client, reason in reasons.items()])
+            silent = listing([f"{fed.client_phrase(client)}: {reason}" for client, reason in reasons.items()])
             if reasons and all(failure_kind(reason) == "diverged" for reason in reasons.values()):
                 raise DivergedError(
                     f"Training diverged in step {state.steps + 1} at every client that was asked: updates are not "

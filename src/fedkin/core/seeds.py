@@ -131,7 +131,7 @@ def _words(count: int, noise: Noise) -> NDArray[np.int64]:
     return (noise.words(count) >> np.uint64(1)).astype(np.int64)
 
 
-def about(noise: Noise, values: Sequence[Tensor]) -> tuple[Noise, bytes]:
+def noise_for(noise: Noise, values: Sequence[Tensor]) -> tuple[Noise, bytes]:
     """Return the noise to use for these values, and 32 bytes that identify values and noise together.
 
     A secret gives the same noise for the same values, so that sending them again reveals nothing new, and independent

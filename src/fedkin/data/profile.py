@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
-from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
+from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, int64
 from fedkin.data.encoding import TableEncoding
 from fedkin.data.preparation import encoding_of
 from fedkin.data.scaling import limited
@@ -164,10 +164,10 @@ _QUESTION: Expected = {
 @client_task(
     takes=_QUESTION,
     holds={
-        "rows": whole(1), "members": whole("clusters"), "filled": whole("clusters", "columns"),
+        "rows": int64(1), "members": int64("clusters"), "filled": int64("clusters", "columns"),
         "sum": doubles("clusters", "columns"), "squares": doubles("clusters", "columns", minimum=0),
-        "counts": whole("clusters", None), "typical_filled": whole("clusters", "columns"),
-        "typical_sum": doubles("clusters", "columns"), "typical_counts": whole("clusters", None),
+        "counts": int64("clusters", None), "typical_filled": int64("clusters", "columns"),
+        "typical_sum": doubles("clusters", "columns"), "typical_counts": int64("clusters", None),
         "limited_sum": doubles("clusters", "columns"),
         "limited_squares": doubles("clusters", "columns", minimum=0),
     },
@@ -334,8 +334,8 @@ def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int
             chosen[rows[_nearest(x[rows].flatten(1).double(), minimum)]] = True
     cells = reported & chosen[:, None]
     member = (clusters[None] == torch.arange(n_clusters)[:, None]).double()
-    taken, whole = member @ cells.double(), member @ reported.double()
-    allowed = (taken >= minimum) & ((whole - taken >= minimum) | (taken == whole))
+    taken, total = member @ cells.double(), member @ reported.double()
+    allowed = (taken >= minimum) & ((total - taken >= minimum) | (taken == total))
     return cells & (member.T @ allowed.double() > 0)
 
 

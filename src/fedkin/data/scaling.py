@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.errors import FedkinError, listing
-from fedkin.core.replies import MAX_NUMBER, Maybe, doubles
+from fedkin.core.replies import MAX_NUMBER, Optional, doubles
 from fedkin.core.table import Kind
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.statistics import (
@@ -192,7 +192,8 @@ def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
 
 @client_task(
     takes={
-        "mean": _FEATURES, "scale": doubles("features", minimum=0), "low": Maybe(_FEATURES), "high": Maybe(_FEATURES),
+        "mean": _FEATURES, "scale": doubles("features", minimum=0),
+        "low": Optional(_FEATURES), "high": Optional(_FEATURES),
     }
 )  # fmt: skip
 def rescale(client: Client, payload: Payload) -> Payload:

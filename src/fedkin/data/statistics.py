@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.errors import FedkinError, RefusalError
-from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_list, is_shape, is_text, whole
+from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_list, is_shape, is_text
 from fedkin.core.table import Kind, Table
 from fedkin.data.schema import (
     MIN_MEMBERS,
@@ -171,14 +171,14 @@ def are_columns(value: Any) -> bool:
 _FEATURES = doubles("features")
 _SQUARES = doubles("features", minimum=0)
 _HISTOGRAMS = doubles("columns", BINS, minimum=0)
-_QUESTION: Expected = {"min_members": Maybe(is_count)}
+_QUESTION: Expected = {"min_members": Optional(is_count)}
 
 
 _COLUMNS: Expected = {"columns": are_columns}
 
 
 @client_task(
-    takes={"unscaled": Maybe(is_flag)},
+    takes={"unscaled": Optional(is_flag)},
     holds={"shape": is_shape, "scaled": is_flag},
     may_hold={"names": are_names, "plain": is_flag},
     accounted=True,
@@ -259,7 +259,7 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 
 @client_task(
-    takes={"at": whole("columns"), "low": doubles("columns"), "high": doubles("columns")},
+    takes={"at": int64("columns"), "low": doubles("columns"), "high": doubles("columns")},
     holds={"histograms": doubles("columns", BINS, minimum=0)},
 )
 def column_histograms(client: Client, payload: Payload) -> Payload:

@@ -40,7 +40,7 @@ from fedkin.experiment.terminal import cluster_lines
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.experiment.tracking import check_installed
 from fedkin.report.numbers import pluralize
-from fedkin.secure_aggregation.sums import lost_themselves
+from fedkin.secure_aggregation.sums import direct_failures
 
 # Attendance of a real federation's sites, in the file ``sites.json`` beside the results.
 
@@ -291,7 +291,7 @@ class _LogProgress(Progress):
 
     def step(self, line: RecordLine, timing: Timing) -> None:
         missing = {int(site): reason for site, reason in line["missing"].items()}
-        lost = lost_themselves(missing)
+        lost = direct_failures(missing)
         words = "".join(f"; site {self._name(site)} missing ({reason})" for site, reason in lost.items())
         if others := [self._name(site) for site in missing if site not in lost]:
             words += f"; too few were left for the sum of {join_words(others)}, so they are asked again"

@@ -18,7 +18,7 @@ from threading import Lock
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
-from fedkin.core.contract import carried_out
+from fedkin.core.contract import run_task
 from fedkin.core.device import device, execution, on
 from fedkin.core.seeds import derive_bytes, derive_generator
 
@@ -138,7 +138,7 @@ class LocalFederation(Federation):
                 self.clients[i].secret = partial(self._secret, i)
             spent = -time.thread_time()
             with on(self.device, execution=self.execution):
-                replies = carried_out(task, [self.clients[i] for i in ids], [payloads[i] for i in ids])
+                replies = run_task(task, [self.clients[i] for i in ids], [payloads[i] for i in ids])
             spent += time.thread_time()
             with self._clock:
                 self.seconds += spent

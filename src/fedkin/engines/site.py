@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING
-from fedkin.core.contract import carried_out
+from fedkin.core.contract import run_task
 from fedkin.core.device import on
 from fedkin.core.errors import FailedTaskError, RefusalError
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
@@ -370,7 +370,7 @@ class Site:
 def _done(task: Task, client: Client, payload: Payload) -> Payload:
     """Run a task whose payload has the right form; an error is reported without details, which may hold samples."""
     try:
-        (reply,) = carried_out(task, [client], [payload])
+        (reply,) = run_task(task, [client], [payload])
     except FedkinError:
         raise
     except Exception as error:  # its message may hold samples, so that it stays in the site's log

@@ -45,7 +45,7 @@ from fedkin.estimators.clients import (
 )
 from fedkin.estimators.estimator import prepared_samples, warn_of_missing, warn_of_questions
 from fedkin.estimators.fitting import (
-    Following,
+    FitHooks,
     HeldOut,
     Metric,
     Samples,
@@ -342,7 +342,7 @@ class ClientClusterer(ClientPredictor):
         own, recipe = own_options(type(self).__name__, self.get_params())
         options |= own | ({} if architecture is None else {"module": architecture.name})
         try:
-            outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured))
+            outcome = self._run(made, names, options, FitHooks(held_out, callbacks_of(callbacks), measured))
         except LogitsError as error:
             found = listing([str(name) for name in classes])
             raise FedkinError(f"{error} The labels of all clients have {len(classes)} classes: {found}.") from error

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedkin.core import Client
 from fedkin.estimators.client_clusterer import NEW, ClientClusterer
-from fedkin.estimators.clients import of_each
+from fedkin.estimators.clients import map_clients
 from fedkin.estimators.estimator import FitOutcome
 from fedkin.methods.clients import (
     cfl_gp,
@@ -86,7 +86,7 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
             If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
         """
         check_is_fitted(self, "result_")
-        return of_each(x, self._codes, NEW)
+        return map_clients(x, self._codes, NEW)
 
     def _codes(self, x: Any, where: str) -> NDArray[np.float32]:
         samples = self._prepared(x, where)

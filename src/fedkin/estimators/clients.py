@@ -48,10 +48,10 @@ def clients_of(
     if not labels_needed and all(y is None for y in labels):
         return clients, np.array([], dtype=np.int64), called, []
     _check_all_labelled(labels, called, labels_needed)
-    of_each = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
-    problems = [line for own in of_each for line in raised_by(read_labels, *own)]
+    map_clients = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
+    problems = [line for own in map_clients for line in raised_by(read_labels, *own)]
     refuse(said_once(problems, called))
-    arrays = [read_labels(*own) for own in of_each]
+    arrays = [read_labels(*own) for own in map_clients]
     classes = classes_of(arrays, called)
     check_are_classes([str(name) for name in classes.tolist()], sum(map(len, read)), given.label)
     for client, own, name in zip(clients, arrays, called, strict=True):
@@ -234,7 +234,7 @@ def _kind(labels: ClassLabels) -> str:
 # Containers with one item per client, found by position and by name.
 
 
-def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
+def map_clients(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
     """Apply `function` to one client's samples, or to those of several clients in a list or dict.
 
     It takes a client's samples, and their name in error messages, which is `where` for those of a single client.

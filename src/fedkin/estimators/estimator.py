@@ -21,7 +21,7 @@ from fedkin.core.device import device_named, on
 from fedkin.core.errors import FedkinWarning, listing
 from fedkin.core.method import OwnData, check_class
 from fedkin.core.options import options_of
-from fedkin.core.progress import Callbacks, followed
+from fedkin.core.progress import Callbacks, run_with_callbacks
 from fedkin.data.encoding import PreparingOptions
 from fedkin.data.inputs.client_input import ClientInput, client_input
 from fedkin.data.preparation import Preparation
@@ -30,7 +30,7 @@ from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.fitting import FitRunner, Following
+from fedkin.estimators.fitting import FitHooks, FitRunner
 from fedkin.estimators.metrics import Row, client_panels, figure_of, history_rows, judged_rows, sample_panels, tidy
 from fedkin.estimators.parameters import (
     ATTRIBUTES,
@@ -177,7 +177,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return TableOptions(*kinds, lacking=self.lacking)
 
     def _run(
-        self, clients: Sequence[Client], names: Sequence[str], options: dict[str, Any], following: Following
+        self, clients: Sequence[Client], names: Sequence[str], options: dict[str, Any], following: FitHooks
     ) -> FitOutcome:
         """Prepare the clients' data, and run the method with `options` until it has finished."""
         method: Method[Any] = checked_method(self._method, options)
@@ -195,7 +195,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
             method = method.with_own_data(self._own_data(preparation))
             runner = FitRunner(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
-            with followed(runner.callbacks):
+            with run_with_callbacks(runner.callbacks):
                 state = runner.steps()
             found, profile = result_of(method, fed, state), None
             missing = without_result(method, fed)

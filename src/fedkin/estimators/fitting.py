@@ -229,7 +229,7 @@ def _by_name(given: Any) -> dict[str, Metric]:
 
 
 @dataclass(frozen=True)
-class Following:
+class FitHooks:
     """Evaluation and callbacks of a fit.
 
     Models are evaluated on `held_out` samples after every round, by `metrics` besides accuracy.

@@ -29,9 +29,9 @@ from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
-from fedkin.estimators.clients import ByClient, data_and_labels, of_each, read_labels
+from fedkin.estimators.clients import ByClient, data_and_labels, map_clients, read_labels
 from fedkin.estimators.estimator import prepared_samples, warn_of_missing, warn_of_questions
-from fedkin.estimators.fitting import Following, HeldOut, Samples, held_out_of
+from fedkin.estimators.fitting import FitHooks, HeldOut, Samples, held_out_of
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.metrics import Row, agreement_rows, sizes_of
 from fedkin.estimators.parameters import in_python, python_advice
@@ -155,7 +155,7 @@ class SamplePredictor(ForgettingEstimator):
         check_is_fitted(self, "result_")
         given = self._with_texts_encoded(given)
         found: NDArray[Any] | list[NDArray[Any]]
-        found = of_each(given, lambda x, called: self._of_client(x, function, called, lacking), where)
+        found = map_clients(given, lambda x, called: self._of_client(x, function, called, lacking), where)
         return found
 
     def _of_client(
@@ -359,7 +359,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         extractor = extractor_of(options["features"]) if "features" in options else None
         if extractor is not None:
             options = {**options, "features": extractor.name}
-        outcome = self._run(clients, names, options, Following(callbacks=callbacks_of(callbacks)))
+        outcome = self._run(clients, names, options, FitHooks(callbacks=callbacks_of(callbacks)))
         self._extractor = extractor
         outcome = outcome.noted(self._read.notes, self._read.questions)
         warn_of_questions(outcome.preparation, 5)  # the caller of what checks the keywords of fit

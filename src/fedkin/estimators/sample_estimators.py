@@ -381,7 +381,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     def _cut_again(self, wanted: Mapping[str, Any]) -> KinGraph:
         method: Any = self._made(**wanted)
         rng = derive_generator(self._seed, "server", "communities")  # as the server's when it cut the graph
-        state, values = method.clusters_of(method.uncut(self._graph), rng)
+        state, values = method.clusters_of(method.before_cut(self._graph), rng)
         self.result_ = {**method.result(state), "space": self.result_["space"]}
         self.scales_ = self.result_["scales"]
         kept = {name: value for name, value in self.records_[-1].items() if name not in ("note", "warning")}

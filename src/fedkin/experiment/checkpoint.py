@@ -64,7 +64,7 @@ def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
         )
 
 
-def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
+def restore_checkpoint(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
     """Restore `fed` to the snapshot `tree`, and return the method's state; both take over the tree's tensors.
 
     A run calls it after every step, not only when it resumes. Each step then starts from exactly what a checkpoint

@@ -70,7 +70,7 @@ def cut(
     height = '"auto"' if resolution is None else resolution
     config = run_config(folder, [f"method.n_clusters={number}", f"method.resolution={height}"])
     method: Any = config.method
-    state = method.uncut(restore(method.state_type, checkpoint["state"]))  # as it was before its last step
+    state = method.before_cut(restore(method.state_type, checkpoint["state"]))  # as it was before its last step
     with empty_folder(out):
         reopen(folder, out, config, {**checkpoint, "state": state.tree()}, shutil.ignore_patterns(*_RESULTS))
         return None if (out / LEDGER).is_file() else resume(out, progress)

@@ -185,7 +185,7 @@ MEASURES = {
 def measures(*lines: RecordLine) -> dict[str, Measure]:
     """Return the `Measure` of every scalar in the records, the known ones first."""
     named = {name: line for line in lines for name in (*line["metrics"], *line["values"])}
-    named.pop("fired", None)  # a moment, not a measure; see `formed`
+    named.pop("fired", None)  # a moment, not a measure; see `clustering_step`
     single = [name for name in named if any(number(line, name) is not None for line in lines)]
     known = {name: measure for name, measure in MEASURES.items() if name in single}
     return known | {name: _unknown(name, lines) for name in single if name not in known}
@@ -254,7 +254,7 @@ def privacy_of_samples(records: Iterable[RecordLine]) -> str | None:
     return None
 
 
-def formed(records: Sequence[RecordLine]) -> int | None:
+def clustering_step(records: Sequence[RecordLine]) -> int | None:
     """Return the step at which a method's trigger fired and clusters were formed, or ``None``.
 
     It is that of the first record whose value ``fired`` is true, or ``fired`` itself where that is a number.

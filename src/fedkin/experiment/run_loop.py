@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.core import Federation, Record, State
 from fedkin.core.contract import clustered, result_of, used_clusters
 from fedkin.core.payload import owned
-from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
+from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
 from fedkin.core.runner import Runner
 from fedkin.data.encoding import PreparingOptions
 from fedkin.data.population import Population, short_names
@@ -22,7 +22,7 @@ from fedkin.data.prepare import admit_joined_clients, prepare_arrivals
 from fedkin.data.prepare import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
+from fedkin.experiment.checkpoint import load_checkpoint, restore_checkpoint, snapshot
 from fedkin.experiment.checksums import write_sums
 from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
@@ -166,7 +166,7 @@ class Run(Runner):
         state = self.last_state()
         if self.config.tracking.to:
             self.callbacks.phase("Opening the trackers")
-        with followed(self.callbacks):
+        with run_with_callbacks(self.callbacks):
             state = self._finished(state)
             records = self.write_report(state)
         notes, guess = self.preparation.notes, guess_of(self.population)
@@ -202,7 +202,7 @@ class Run(Runner):
         """Restore the federation and the method's state from the checkpoint; ``None`` without a checkpoint."""
         if self.checkpoint is None:
             return None
-        state = settle(self.fed, self.method.state_type, self.checkpoint)
+        state = restore_checkpoint(self.fed, self.method.state_type, self.checkpoint)
         if isinstance(self.fed, LocalFederation):
             for i in self.fed.present:
                 restore_preparation(self.fed.clients[i])
@@ -250,4 +250,4 @@ class Run(Runner):
             timing = {**timing, "seconds": round(time.perf_counter() - self.began, 3)}
         tree = {**snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
         self.callbacks.checkpoint(tree, timing, line)
-        return settle(self.fed, self.method.state_type, tree)
+        return restore_checkpoint(self.fed, self.method.state_type, tree)

@@ -15,7 +15,7 @@ from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.client_remarks import CLIENTS, fewer_clusters, members, notes_on_clusters
 from fedkin.experiment.measure_titles import (
     Measure,
-    formed,
+    clustering_step,
     measures,
     method_remarks,
     number,
@@ -239,7 +239,7 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
 def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
     """Return table rows for the round in which clusters were formed and the step that reached the target."""
     rows = []
-    if (when := formed(outcome.records)) is not None:
+    if (when := clustering_step(outcome.records)) is not None:
         rows.append(("Clusters formed", f"round {when}"))
     target = outcome.config.target
     if target.metric is not None and target.reach is not None:

@@ -16,12 +16,12 @@ _kept = WeakTensorKeyDictionary()
 """By a client's samples: how their features were computed last, and these."""
 
 
-def own_features(name: str, x: Tensor) -> Tensor:
+def cached_features(name: str, x: Tensor) -> Tensor:
     """Return features of a client's samples ``(n, *shape)``: float32 ``(n, width)``, kept for its next task."""
-    return x.flatten(1) if name == "raw" else kept(x, (name,), lambda batch: extract(name, batch))
+    return x.flatten(1) if name == "raw" else kept_or_computed(x, (name,), lambda batch: extract(name, batch))
 
 
-def kept(x: Tensor, how: tuple[str, *tuple[Hashable, ...]], compute: Callable[[Tensor], Tensor]) -> Tensor:
+def kept_or_computed(x: Tensor, how: tuple[str, *tuple[Hashable, ...]], compute: Callable[[Tensor], Tensor]) -> Tensor:
     """Return what `compute` makes of samples ``(n, *shape)`` in batches, or made before: float32 ``(n, width)``.
 
     `how` is the name of the features and what else `compute` depends on. Raises FedkinError if they are not one row

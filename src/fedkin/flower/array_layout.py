@@ -140,7 +140,7 @@ class _Carrier(nn.Module):
 
 
 @contextmanager
-def known_as(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
+def registered_model(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
     """Register copies of `vector` as a model for `fedkin.nn.build`, and yield its name; a context manager."""
     name = f"client-app#{next(_numbers):08d}"  # of one length, as its bytes count as traffic
     first = _First(layout, vector)

@@ -21,7 +21,7 @@ from fedkin.core.replies import Failure
 from fedkin.engines.flower_engine.transport import Key, content, poll, push, read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
-from fedkin.flower.strategy_options import Terms
+from fedkin.flower.strategy_options import AppContract
 from fedkin.methods.clients import cfl_gp, client_method, feddrift, fedrc, flux, gradient_loss, ifca, ladd, pacfl
 from fedkin.methods.clients.embedding import class_sums, embedding
 from fedkin.nn.modules import Classifier
@@ -216,7 +216,7 @@ class MessageFederation(Federation):
         self,
         grid: Grid,
         layout: ArrayLayout,
-        terms: Terms,
+        terms: AppContract,
         seed: int = 0,
         seats: int | None = None,
         known: Sequence[Name] = (),

@@ -24,7 +24,7 @@ from fedkin.core.method import display_name
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import RecordLine, Timing
 from fedkin.core.runner import Runner
-from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
+from fedkin.experiment.checkpoint import load_checkpoint, restore_checkpoint, snapshot
 from fedkin.experiment.report_content import view_of_rounds
 from fedkin.flower.grid_federation import GridFederation, Name
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
@@ -393,7 +393,7 @@ class RoundRunner(Runner):
         """Restore federation, log and state from the checkpoint; ``None`` if there is none."""
         if self.folder is None or (last := self.folder.last) is None:
             return None
-        state: ClientMethodState = settle(self.fed, self.method.state_type, last)
+        state: ClientMethodState = restore_checkpoint(self.fed, self.method.state_type, last)
         self.log = RoundLog.from_tree(last["log"])
         log.info("Resuming after round %d of %d", self.log.done, self.method.rounds)
         return dataclasses.replace(state, module={**state.module, "name": module})

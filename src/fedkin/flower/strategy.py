@@ -20,7 +20,7 @@ from torch import Tensor
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.experiment.config import checked_method
-from fedkin.flower.array_layout import ArrayLayout, known_as
+from fedkin.flower.array_layout import ArrayLayout, registered_model
 from fedkin.flower.grid_federation import GridFederation, Name
 from fedkin.flower.rounds import PATIENCE, REPORT, Aggregate, ClusterResult, EvaluateHere, RoundRunner, StrategyFolder
 from fedkin.flower.strategy_options import (
@@ -28,8 +28,8 @@ from fedkin.flower.strategy_options import (
     OWN,
     RENAMED,
     TRAINING,
+    AppContract,
     Config,
-    Terms,
     checked,
     checked_config,
     checked_rounds,
@@ -282,7 +282,7 @@ class ClusterStrategy(StartedStrategy):
         log.info("Starting %s strategy: %d rounds", type(self).__name__, num_rounds)
         self.summary()
         unlabelled = self._unlabelled
-        terms = Terms(
+        terms = AppContract(
             checked_config("train_config", train_config),
             checked_config("evaluate_config", evaluate_config),
             seconds(timeout),
@@ -305,7 +305,7 @@ class ClusterStrategy(StartedStrategy):
                 kept = StrategyFolder(Path(folder), self._facts(layout, num_rounds))
             self.wait(grid)
             fed = self._federation(grid, layout, terms, kept)
-            module = stack.enter_context(known_as(layout, models[0]))
+            module = stack.enter_context(registered_model(layout, models[0]))
             result = RoundRunner(self, self.method(module, num_rounds), fed, evaluate_fn, kept).run(models, module)
             if kept is not None:
                 result.report(kept.path / REPORT, self.eval_accuracy_key)
@@ -325,7 +325,9 @@ class ClusterStrategy(StartedStrategy):
             "initial_arrays": {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)},
         }
 
-    def _federation(self, grid: Grid, layout: ArrayLayout, terms: Terms, kept: StrategyFolder | None) -> GridFederation:
+    def _federation(
+        self, grid: Grid, layout: ArrayLayout, terms: AppContract, kept: StrategyFolder | None
+    ) -> GridFederation:
         """Build the federation of the nodes, in the order of the checkpoint if there is one."""
         if kept is None or kept.last is None:
             return GridFederation(grid, layout, terms, self.seed)

@@ -61,7 +61,7 @@ TRAINING: dict[str, str] = dict.fromkeys(
 
 
 @dataclass(frozen=True)
-class Terms:
+class AppContract:
     """Configuration sent to a client app, and the names of its records and metrics.
 
     A configuration is sent with every message; ``server-round`` is added. `timeout` is that of an exchange in seconds.

@@ -24,7 +24,7 @@ _OTHERS, _MOVED = 100.0, 10.0
 _COLUMNS = 1 << 16
 
 
-def middle(rows: Sequence[Tensor], aggregation: Aggregation) -> Tensor:
+def robust_mean(rows: Sequence[Tensor], aggregation: Aggregation) -> Tensor:
     """Return the coordinate-wise median or trimmed mean of `rows`, each ``(size,)``: float32 ``(size,)``.
 
     A trimmed mean leaves out a fifth of the values at either end, rounded up; it is the median of one to four rows.
@@ -80,7 +80,7 @@ class Means:
     def of(self, cluster: int) -> Tensor:
         """Return the cluster's average ``(size,)`` in float32; zeros if the cluster has no updates."""
         if self.aggregation != "mean" and cluster in self._kept:
-            return middle(self._kept[cluster], self.aggregation)
+            return robust_mean(self._kept[cluster], self.aggregation)
         if cluster not in self.sums or self.weights[cluster] == 0.0:
             return torch.zeros(self.size)
         return (self.sums[cluster] / self.weights[cluster]).float()
@@ -135,7 +135,7 @@ class Means:
         if self.aggregation == "mean":
             return (self._common / sum(self.weights)).float()
         every = [update[: self.shared] for updates in self._kept.values() for update in updates]
-        return middle(every, self.aggregation)
+        return robust_mean(every, self.aggregation)
 
 
 def _useless(models: Tensor) -> Tensor:

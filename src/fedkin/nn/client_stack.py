@@ -22,7 +22,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import unfold
 
 from fedkin.core.device import ONE_AT_A_TIME, Execution, device, execution, placed, stack_memory
-from fedkin.nn.descent import Descent, UpdateRule, batch_orders, descend, steps_of
+from fedkin.nn.descent import LocalTraining, UpdateRule, batch_orders, steps_of, train_locally
 from fedkin.nn.networks import Dropout
 from fedkin.nn.resident import Architecture, Criterion
 
@@ -256,7 +256,7 @@ _FLOAT = 4
 _PER_OUTPUT = 4
 """Numbers in memory per output of a layer: the output, its gradient, and what the layer keeps to compute that."""
 _MOST_KEPT = 4
-_KEPT: OrderedDict[tuple[Architecture, Descent, int, torch.device, Execution], _Models] = OrderedDict()
+_KEPT: OrderedDict[tuple[Architecture, LocalTraining, int, torch.device, Execution], _Models] = OrderedDict()
 """Memory of the stacks trained last, for the next ones of their kind."""
 
 Trained = tuple[Tensor, float]
@@ -264,26 +264,26 @@ Trained = tuple[Tensor, float]
 
 @dataclass(frozen=True)
 class Job:
-    """Arguments of `descend` for training one model."""
+    """Arguments of `train_locally` for training one model."""
 
     architecture: Architecture
     start: Tensor
     x: Tensor
     y: Tensor
     rng: torch.Generator
-    descent: Descent
+    descent: LocalTraining
 
     def alone(self) -> Trained:
-        """Train the model alone with `descend`."""
-        return descend(self.architecture, self.start, self.x, self.y, self.rng, self.descent)
+        """Train the model alone with `train_locally`."""
+        return train_locally(self.architecture, self.start, self.x, self.y, self.rng, self.descent)
 
 
 def descend_all(jobs: Sequence[Job]) -> list[Trained]:
-    """Train the model of every job as `descend` does; return each model ``(size,)`` and its last epoch's mean loss.
+    """Train every job's model as `train_locally` does; return each model ``(size,)`` and its last epoch's mean loss.
 
-    On an accelerator, jobs of the same architecture and `Descent` are trained as one stack if `can_stack` allows it.
+    On an accelerator, jobs of the same architecture and `LocalTraining` are trained as one stack if `can_stack` allows.
     """
-    alike: dict[tuple[int, Descent, int], list[int]] = {}
+    alike: dict[tuple[int, LocalTraining, int], list[int]] = {}
     for at, job in enumerate(jobs):
         alike.setdefault((id(job.architecture), job.descent, job.y.dim()), []).append(at)
     found: dict[int, Trained] = {}
@@ -294,7 +294,7 @@ def descend_all(jobs: Sequence[Job]) -> list[Trained]:
     return [found[at] for at in range(len(jobs))]
 
 
-def can_stack(architecture: Architecture, descent: Descent) -> bool:
+def can_stack(architecture: Architecture, descent: LocalTraining) -> bool:
     """Whether several models of the architecture can train as one stack.
 
     Models cannot if there is a recipe, whose augmentation and optimiser take one client's batch; if the module has
@@ -306,7 +306,7 @@ def can_stack(architecture: Architecture, descent: Descent) -> bool:
 @lru_cache(maxsize=32)
 def _trains_alike(architecture: Architecture) -> bool:
     rng = torch.Generator().manual_seed(0)
-    start, descent = architecture.initial(rng), Descent(steps=2, batch_size=2, learning_rate=0.01)
+    start, descent = architecture.initial(rng), LocalTraining(steps=2, batch_size=2, learning_rate=0.01)
     if any(isinstance(part, Dropout) and part.p > 0 for part in architecture.module(start).modules()):
         return False
     x = torch.rand(4, *architecture.shape, generator=rng)
@@ -388,7 +388,7 @@ class _Models:
     Only one thread at a time may use them, see `ONE_AT_A_TIME`.
     """
 
-    def __init__(self, count: int, architecture: Architecture, descent: Descent) -> None:
+    def __init__(self, count: int, architecture: Architecture, descent: LocalTraining) -> None:
         self._gradients = StackedGradients(architecture, (count, descent.batch_size))
         self.count, self.where, self.needs_pairs = count, device(), self._gradients.needs_pairs
         self.trainable = architecture.parameters

@@ -20,7 +20,7 @@ from torch.nn import functional
 from fedkin.clustering.k_means import k_means
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
-from fedkin.nn.descent import Descent, adam_for, descend
+from fedkin.nn.descent import LocalTraining, adam_for, train_locally
 from fedkin.nn.encoder import Autoencoding, Encoder, Output, last_layers
 from fedkin.nn.networks import linear_layers
 from fedkin.nn.resident import Resident
@@ -256,13 +256,13 @@ class DeepClustering:
         the number of different codes if that is less.
         """
         passes = ceil(self.min_steps / ceil(len(x) / self.batch_size))
-        descent = Descent(
+        descent = LocalTraining(
             epochs=self.pretrain_epochs * passes,
             batch_size=self.batch_size,
             optimizer="adam",
             learning_rate=self.learning_rate,
         )
-        model, _ = descend(encoder, encoder.initial(rng), x, x, rng, descent)
+        model, _ = train_locally(encoder, encoder.initial(rng), x, x, rng, descent)
         start = k_means(encoder.codes(model, x), n_clusters, rng, self.restarts)
         sizes = start.labels.bincount(minlength=len(start.centres)).float()
         with encoder.loaded(model, training=True) as resident:

@@ -35,8 +35,9 @@ class Recipe:
     """Custom optimiser and augmentation of the clients' training.
 
     ``optimizer(parameters, learning_rate)`` returns a new `torch.optim.Optimizer` for each training; ``None`` is for
-    the one that `Descent` names. The augmentation is a function from a batch of samples float32 ``(n, *shape)`` to one
-    of the same shape, called for every batch of training. What it draws from torch's global generator is repeatable.
+    the one that `LocalTraining` names. The augmentation is a function from a batch of samples float32 ``(n, *shape)``
+    to one of the same shape, called for every batch of training. What it draws from torch's global generator is
+    repeatable.
     """
 
     optimizer: OptimizerFactory | None = None
@@ -186,7 +187,7 @@ def adam_for(resident: Resident, rate: float, betas: tuple[float, float] = (0.9,
 
 
 @dataclass(frozen=True)
-class Descent:
+class LocalTraining:
     """Settings of a client's training: shuffled mini-batches, the architecture's mean loss, a new optimiser each time.
 
     A number of `steps` of the optimiser replaces `epochs`. Adam has the usual betas 0.9 and 0.999 and epsilon 1e-8;
@@ -207,14 +208,14 @@ class Descent:
 
 
 class UpdateRule:
-    """Update rule of a `Descent`: the penalties it adds to gradients, and the step it takes by them.
+    """Update rule of a `LocalTraining`: the penalties it adds to gradients, and the step it takes by them.
 
     `start` ``(parameters,)`` or ``(K, parameters)`` is on the device that trains; it is not modified, and must not be
     if `proximal` is set. `frozen` are positions of parameters that do not train. A step `is_plain` if it is the
     gradient times the learning rate and nothing else.
     """
 
-    def __init__(self, start: Tensor, descent: Descent, frozen: Sequence[slice] = ()) -> None:
+    def __init__(self, start: Tensor, descent: LocalTraining, frozen: Sequence[slice] = ()) -> None:
         self.descent, self.frozen = descent, frozen
         adam = descent.optimizer == "adam"
         self.start = start if descent.proximal else None
@@ -223,7 +224,7 @@ class UpdateRule:
         self.is_plain = not (adam or descent.momentum or descent.weight_decay or descent.proximal or frozen)
 
     @staticmethod
-    def copies(descent: Descent) -> int:
+    def copies(descent: LocalTraining) -> int:
         """Return the numbers in memory per parameter at most, model and gradient included, while some rows step."""
         remembered = 2 * (descent.optimizer == "adam") + bool(descent.momentum) + bool(descent.proximal)
         return 3 + 2 * remembered
@@ -272,8 +273,8 @@ class UpdateRule:
         params.add_(direction, alpha=-self.descent.learning_rate)
 
 
-def descend(
-    architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: Descent
+def train_locally(
+    architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: LocalTraining
 ) -> tuple[Tensor, float]:
     """Train a model on one client's samples, from `start` ``(size,)``; return the new model and its mean training loss.
 
@@ -293,7 +294,7 @@ def descend(
         return resident.vector(), float((losses * counts).sum() / counts.sum())
 
 
-def steps_of(n: int, descent: Descent) -> tuple[int, int]:
+def steps_of(n: int, descent: LocalTraining) -> tuple[int, int]:
     """Return the number of optimiser steps in all, and in one epoch."""
     per_epoch = math.ceil(n / descent.batch_size)
     return descent.steps if descent.steps is not None else descent.epochs * per_epoch, per_epoch
@@ -309,7 +310,7 @@ def batch_orders(n: int, total: int, rng: torch.Generator, batch_size: int) -> I
 class _Optimizer:
     """Optimiser steps on the trainable part of a resident's vector, from the model that is loaded."""
 
-    def __init__(self, resident: Resident, descent: Descent) -> None:
+    def __init__(self, resident: Resident, descent: LocalTraining) -> None:
         self.resident, self.params, self.grad, self.descent = resident, resident.params, resident.grad, descent
         self.rule = UpdateRule(resident.params.clone(), descent, resident.frozen)
 
@@ -335,7 +336,7 @@ class _Optimizer:
 class _ByRecipe(_Optimizer):
     """Optimiser steps by a recipe's own optimiser and augmentation, on the module's own parameters."""
 
-    def __init__(self, resident: Resident, descent: Descent, rng: torch.Generator) -> None:
+    def __init__(self, resident: Resident, descent: LocalTraining, rng: torch.Generator) -> None:
         super().__init__(resident, descent)
         assert descent.recipe is not None
         self.rule.is_plain, self.rng, self.recipe = False, rng, recipe_of(descent.recipe)

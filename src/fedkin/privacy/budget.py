@@ -20,7 +20,7 @@ from torch import Tensor
 from fedkin.core.client import LASTING, Client
 from fedkin.core.federation import Federation
 from fedkin.core.files import FileError, file_lock, read_json, write_secret
-from fedkin.core.seeds import about
+from fedkin.core.seeds import noise_for
 from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu, gdp
 
 ACCOUNT = "account.json"
@@ -96,7 +96,7 @@ def released(
     together change by at most `sensitivity` in Euclidean length by one sample. The payload has the ``deviation`` of the
     noise, and the ``budget`` of the run as mu of Gaussian differential privacy; no later release can raise the first.
     """
-    noise, name = about(client.noise, exact)
+    noise, name = noise_for(client.noise, exact)
     names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))
     spent = client.state.get(SPENT, torch.zeros(0, dtype=torch.float64))
     own = torch.tensor(list(name), dtype=torch.uint8)

@@ -17,15 +17,15 @@ from fedkin.core.payload import Payload, owned, to_bytes
 from fedkin.core.replies import (
     Array,
     Expected,
-    Maybe,
     Nullable,
+    Optional,
     is_count,
     is_list,
     is_name,
     is_shape,
     is_text,
     objection,
-    octets,
+    uint8,
 )
 from fedkin.core.seeds import Secret
 from fedkin.core.tasks import Task, client_task, known_task
@@ -74,9 +74,9 @@ def _are_signed(value: Any) -> bool:
     return isinstance(value, list) and all(objection(one, want) is None for one in value)
 
 
-GROUP: Expected = {"ids": is_list(is_count), "keys": octets("clients", KEY)}
+GROUP: Expected = {"ids": is_list(is_count), "keys": uint8("clients", KEY)}
 """Entries of a request: clients of a sum, and their keys."""
-SIGNED_GROUP: Expected = {**GROUP, "signed": Maybe(_are_signed)}
+SIGNED_GROUP: Expected = {**GROUP, "signed": Optional(_are_signed)}
 
 
 def secret_of(client: Client) -> bytes:
@@ -187,8 +187,8 @@ def _is_payload(value: Any) -> bool:
 
 @client_task(
     takes={
-        **SIGNED_GROUP, "tag": octets(TAG), "dealers": is_list(is_count), "publics": octets("dealers", len(KINDS), KEY),
-        "shares": octets("dealers", len(KINDS), SEALED), "task": is_name, "terms": _are_terms, "payload": _is_payload,
+        **SIGNED_GROUP, "tag": uint8(TAG), "dealers": is_list(is_count), "publics": uint8("dealers", len(KINDS), KEY),
+        "shares": uint8("dealers", len(KINDS), SEALED), "task": is_name, "terms": _are_terms, "payload": _is_payload,
     },
     may_hold={
         "masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "refused": is_text, "sealed": is_list(is_count),
@@ -320,7 +320,7 @@ MAX_SUMS = 64
 """Maximum number of sums that a client distributes shares for at once."""
 
 
-@client_task(takes={}, holds={"key": octets(KEY)}, may_hold={"signer": is_text, "signature": is_text})
+@client_task(takes={}, holds={"key": uint8(KEY)}, may_hold={"signer": is_text, "signature": is_text})
 def send_key(client: Client, payload: Payload) -> Payload:
     """Send the client's public key, uint8 ``(32,)``; its secret is made at the first request and kept.
 
@@ -332,8 +332,8 @@ def send_key(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={**SIGNED_GROUP, "tags": octets("sums", TAG)},
-    may_hold={"publics": octets(None, len(KINDS), KEY), "shares": octets(None, None, len(KINDS), SEALED),
+    takes={**SIGNED_GROUP, "tags": uint8("sums", TAG)},
+    may_hold={"publics": uint8(None, len(KINDS), KEY), "shares": uint8(None, None, len(KINDS), SEALED),
               "refused": is_text},
 )  # fmt: skip
 def send_shares(client: Client, payload: Payload) -> Payload:
@@ -364,8 +364,8 @@ def _shared(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={**GROUP, "tag": octets(TAG), "survivors": is_list(is_count), "dropped": is_list(is_count)},
-    may_hold={"own": octets(None, OPENER), "pairs": octets(None, OPENER), "refused": is_text},
+    takes={**GROUP, "tag": uint8(TAG), "survivors": is_list(is_count), "dropped": is_list(is_count)},
+    may_hold={"own": uint8(None, OPENER), "pairs": uint8(None, OPENER), "refused": is_text},
 )
 def reveal_shares(client: Client, payload: Payload) -> Payload:
     """Reveal shares of keys: for the individual masks of survivors, and the pairwise masks of those that dropped out.

@@ -204,7 +204,7 @@ class SumAttempt:
         return not self.disputed and len(clients) >= (len(self.ids) if complete else self.needed)
 
 
-def distribute(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, SumAttempt]:
+def share_keys(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, SumAttempt]:
     """First exchange: have each cluster's clients distribute shares of their keys of a new sum; return the attempts."""
     rounds = {cluster: _new(fed, clients) for cluster, clients in clusters.items()}
     round_of = {client: one for one in rounds.values() for client in one.ids}
@@ -226,7 +226,7 @@ def distribute(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[i
     return rounds
 
 
-def hear(
+def collect_masked(
     fed: Federation,
     task: Task,
     payloads: Mapping[int, Payload],
@@ -270,7 +270,7 @@ def hear(
         one.lost |= _settled(own, len(one.held.dealers))
 
 
-def uncover(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -> dict[int, Tensor]:
+def unmask(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -> dict[int, Tensor]:
     """Third exchange: collect shares from those who replied, remove the masks, and return sums, int64, by cluster.
 
     Clusters in which too few replied, or too few reveal their shares, have no sum.
@@ -474,9 +474,9 @@ def summed(
             missing |= dict.fromkeys(waiting.pop(cluster), _TOO_FEW)
         if not waiting:
             break
-        rounds = distribute(fed, waiting)
-        hear(fed, task, payloads, terms, rounds, complete)
-        totals = uncover(fed, rounds, complete)
+        rounds = share_keys(fed, waiting)
+        collect_masked(fed, task, payloads, terms, rounds, complete)
+        totals = unmask(fed, rounds, complete)
         for cluster, one in rounds.items():
             missing |= one.lost
             convicted |= one.convicted
@@ -491,7 +491,7 @@ def summed(
     return dict(sorted(found.items()))
 
 
-def lost_themselves(missing: Mapping[int, str]) -> dict[int, str]:
+def direct_failures(missing: Mapping[int, str]) -> dict[int, str]:
     """Return the clients in `missing` that failed themselves, without those whose sum failed because of others."""
     return {client: reason for client, reason in missing.items() if reason not in (_OTHERS_LOST, _TOO_FEW)}
 
@@ -508,7 +508,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
         found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1, complete=True).get(0)
         if found and found.clients == fed.present:
             return found.totals
-    lost = lost_themselves(fed.missing)
+    lost = direct_failures(fed.missing)
     if not lost or len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
         reasons = lost or fed.missing or dict.fromkeys(fed.present, _TOO_FEW)
         silent = listing([f"client {client}: {reason}" for client, reason in reasons.items()])

@@ -16,7 +16,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.prepare import prepare
 from fedkin.data.reading.sources import load
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 
 
@@ -72,14 +72,14 @@ def pretrain(
     encoder = Encoder.of(
         {"name": choose_autoencoder(shape) if name == "auto" else name, "shape": list(shape), "output": output}
     )
-    descent = Descent(epochs=1, batch_size=batch_size, optimizer="adam", learning_rate=learning_rate)
+    descent = LocalTraining(epochs=1, batch_size=batch_size, optimizer="adam", learning_rate=learning_rate)
     how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed}
     how |= {"batch_size": batch_size, "learning_rate": learning_rate}
     made = _loaded_or_new(path, encoder, how)
     for epoch in range(made.about["epochs"] + 1, epochs + 1):
         began = time.perf_counter()
         with one_thread():
-            vector, error = descend(encoder, made.vector, x, x, derive_generator(seed, "epoch", epoch), descent)
+            vector, error = train_locally(encoder, made.vector, x, x, derive_generator(seed, "epoch", epoch), descent)
         if not math.isfinite(error):
             raise FedkinError(
                 f"Training on '{source}' came to a mean squared error of {error} in epoch {epoch}; it needs more "

@@ -20,7 +20,7 @@ SAME, ALIKE = 0.9, 0.7
 AS_STABLE = 0.05
 """Stability by which two methods are as stable as each other."""
 SPREAD = 0.1
-"""How far halves agree by chance more or less in a single split: about its standard deviation on 16 tables."""
+"""How far the agreement of halves in a single split may differ by chance; chosen on 16 tables, not derived."""
 NOISE = 0.03
 """Difference of agreements that means nothing, however alike the splits are."""
 CHANCE = 0.6

@@ -32,6 +32,8 @@ from fedkin.experiment.terminal import Quiet
 Message = tuple[Any, ...]
 Arrival = tuple["Worker", Message | None]
 """A message of a worker; ``None`` once its process has ended."""
+Measure = Callable[[Path, str], object]
+"""Measures something of the run in a folder, by name, and keeps it there."""
 OnRunEnded = Callable[[str, str | None], None]
 """Called when a run ended: its name, and why it failed if it did."""
 
@@ -160,11 +162,12 @@ def run_all(
     jobs: int,
     on_ended: OnRunEnded,
     probes: Mapping[str, Collection[str]] | None = None,
+    measure: Measure | None = None,
 ) -> dict[str, str]:
     """Make all runs in folders, `jobs` in parallel with one thread each, and measure their probes.
 
     `experiments` are `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only
-    probed. `probes` are names by name of run; see `fedkin.studies.reproduce.measures`. Return why runs failed. Raises
+    probed. `probes` are names by name of run, each of which `measure` is called with. Return why runs failed. Raises
     FedkinError if a process was ended from outside, for lack of memory for example.
     """
     failed: dict[str, str] = {}
@@ -180,7 +183,8 @@ def run_all(
             return
         busy[worker] = name
         tables = experiments[name]
-        worker.order(make_run, tables, targets(tables), str(runs / name), sorted((probes or {}).get(name, ())))
+        asked = sorted((probes or {}).get(name, ()))
+        worker.order(make_run, tables, targets(tables), str(runs / name), asked, measure)
 
     with ExitStack() as stack:
         for _ in range(min(jobs, len(experiments))):
@@ -218,8 +222,9 @@ def register(tables: Mapping[str, Any], classes: Mapping[str, str]) -> None:
 
 
 def make_run(
-    tables: dict[str, Any], classes: Mapping[str, str], place: str, probes: Collection[str], progress: Progress
-) -> None:
+    tables: dict[str, Any], classes: Mapping[str, str], place: str, probes: Collection[str], measure: Measure | None,
+    progress: Progress,
+) -> None:  # fmt: skip
     """Make, or resume, the run of an experiment in a folder, and measure its probes, unless they are there."""
     from fedkin.experiment.config import config_of
     from fedkin.experiment.run import execute, resume
@@ -231,11 +236,9 @@ def make_run(
         execute(config_of(tables), folder, progress)
     elif not is_finished(folder):
         resume(folder, progress)
-    if probes:
-        from fedkin.studies.reproduce.measures import probed
-
+    if measure is not None:
         for probe in probes:
-            probed(folder, probe)
+            measure(folder, probe)
 
 
 def _next(arrivals: queue.SimpleQueue[Arrival], end: float = math.inf) -> Arrival | None:

@@ -18,7 +18,7 @@ from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import Memory, Site, WatchedSites
 from fedkin.experiment import registry
-from fedkin.experiment.checkpoint import settle, snapshot
+from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.measure_titles import privacy_of_samples
 from fedkin.secure_aggregation.sums import secure
@@ -110,7 +110,7 @@ def test_stopped_after_any_step_a_method_goes_on_as_if_nothing_had_been(tmp_path
         state, _ = method.step(fed, state)
         if lost:  # every second step is done, forgotten, and done again
             fed = federation(grid)
-            state = settle(fed, method.state_type, kept)
+            state = restore_checkpoint(fed, method.state_type, kept)
             state, _ = method.step(fed, state)
         lost = not lost
     straight = finish(method, LocalFederation(corners(4), 3))["result"]

@@ -13,7 +13,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.methods.clients.client_method import ClientMethod, losses, renumbered
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.nn.descent import Descent
+from fedkin.nn.descent import LocalTraining
 
 
 def federation(clients: list[Client], **engine: object) -> LocalFederation:
@@ -68,7 +68,7 @@ def test_participants_are_drawn_anew_in_every_round_and_from_the_seed(participat
 @pytest.mark.parametrize("optimizer", [{"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.5}])
 def test_clients_train_as_the_method_was_set(optimizer):
     found = {"learning_rate": 0.2, "weight_decay": 0.1, "proximal": 0.3, **optimizer}
-    assert FedAvgMethod(local_epochs=4, local_steps=7, batch_size=9, **found).descent() == Descent(
+    assert FedAvgMethod(local_epochs=4, local_steps=7, batch_size=9, **found).descent() == LocalTraining(
         epochs=4, steps=7, batch_size=9, **found
     )
 

@@ -13,10 +13,10 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.flux import (
     FLUXMethod,
-    bend,
     dense,
     describe_distribution,
     descriptor_of,
+    knee,
     moments_of,
     nearest_distances,
     scaled,
@@ -84,13 +84,13 @@ def test_a_distance_between_descriptors_is_wassersteins_for_one_class_of_one_dim
 
 
 def test_the_curve_bends_where_it_leaves_the_floor():
-    assert bend([1.0, 1.1, 1.2, 1.3, 1.4, 8.0, 9.0]) == 1.4
-    assert bend([0.1] * 10 + [5.0]) == 0.1
-    assert bend([2.0, 2.0, 2.0]) == 2.0
-    assert bend([1.0, 4.0]) == 4.0
-    assert bend([]) == 0.0
+    assert knee([1.0, 1.1, 1.2, 1.3, 1.4, 8.0, 9.0]) == 1.4
+    assert knee([0.1] * 10 + [5.0]) == 0.1
+    assert knee([2.0, 2.0, 2.0]) == 2.0
+    assert knee([1.0, 4.0]) == 4.0
+    assert knee([]) == 0.0
     heights = [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert bend(heights) in heights  # a straight line bends nowhere, and has an answer all the same
+    assert knee(heights) in heights  # a straight line bends nowhere, and has an answer all the same
 
 
 def test_the_bend_is_that_of_hyperbolas():
@@ -98,7 +98,7 @@ def test_the_bend_is_that_of_hyperbolas():
     places = [at / 1000 for at in range(901)]
     heights = [1 / (1 - place) for place in places]
     slope = (heights[-1] - heights[0]) / 0.9
-    assert bend(heights) == pytest.approx(math.sqrt(slope), rel=0.01)
+    assert knee(heights) == pytest.approx(math.sqrt(slope), rel=0.01)
 
 
 def test_dense_regions_and_points_that_are_alone():

@@ -20,7 +20,7 @@ class PlannedSplit(UpdateMethod):
 
     at: int = 2
 
-    def watching(self, state: SplitState) -> bool:
+    def can_split(self, state: SplitState) -> bool:
         return state.steps + 1 == self.at
 
     def divided(

@@ -15,7 +15,7 @@ from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.payload import load_tree, pack, save_tree
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.experiment.checkpoint import settle, snapshot
+from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method, load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
@@ -156,7 +156,7 @@ def test_stopped_after_any_step_it_goes_on_as_if_nothing_had_been(name, tmp_path
     while not resumed.finished:
         save_tree(tmp_path / "checkpoint", snapshot(other, resumed))
         other = LocalFederation(make_clients(), seed=3)
-        resumed = settle(other, method.state_type, load_tree(tmp_path / "checkpoint"))
+        resumed = restore_checkpoint(other, method.state_type, load_tree(tmp_path / "checkpoint"))
         resumed, _ = method.step(other, resumed)
     assert same(method.result(state), method.result(resumed))
     assert torch.equal(clusters_of(fed), clusters_of(other))

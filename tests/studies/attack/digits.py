@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.sources import load
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder
 from fedkin.studies.attack.attack import KnownEncoder
 
@@ -24,8 +24,8 @@ def learnt() -> KnownEncoder:
     """A small encoder, trained for a moment."""
     x, _ = digits()
     encoder = Encoder.of({"name": "dense-autoencoder", "shape": list(x.shape[1:]), "output": "sigmoid"})
-    how = Descent(epochs=10, batch_size=32, optimizer="adam", learning_rate=3e-3)
-    vector, _ = descend(encoder, encoder.initial(derive_generator(0)), x, x, derive_generator(1), how)
+    how = LocalTraining(epochs=10, batch_size=32, optimizer="adam", learning_rate=3e-3)
+    vector, _ = train_locally(encoder, encoder.initial(derive_generator(0)), x, x, derive_generator(1), how)
     return KnownEncoder(encoder, vector)
 
 

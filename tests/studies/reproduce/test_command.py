@@ -17,6 +17,7 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment.run_folder import CONFIG
 from fedkin.studies.reproduce.command import Grid, Watcher, _Bar, plans_of, reproduce, write_tables
+from fedkin.studies.reproduce.measures import probed
 from fedkin.studies.reproduce.reproduce_page import summary
 from fedkin.studies.workers import run_all
 
@@ -292,7 +293,7 @@ def test_what_no_method_should_raise_stops_nobody(
     runs = shutil.copytree(out / "runs", tmp_path / "runs")
     experiments = {name: plan.jobs[name].tables for name in (bad, good)}
     seen: list[str] = []
-    failed = run_all(experiments, runs, 1, lambda name, why: seen.append(name), {bad: ["no-such-probe"]})
+    failed = run_all(experiments, runs, 1, lambda name, why: seen.append(name), {bad: ["no-such-probe"]}, probed)
     assert set(seen) == {bad, good}
     assert failed == {bad: "KeyError: 'no-such-probe'"}
     assert "Traceback" in capfd.readouterr().err

@@ -16,7 +16,7 @@ from fedkin.experiment.config import Config
 from fedkin.experiment.measure_titles import (
     MEASURES,
     Measure,
-    formed,
+    clustering_step,
     join_words,
     measures,
     method_remarks,
@@ -203,7 +203,7 @@ def _trigger(records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, s
     """Return a headline on when the method's trigger fired; empty if the method has none."""
     if not any("fired" in record["values"] for record in records):
         return []
-    step = formed(records)
+    step = clustering_step(records)
     if step is None:
         return [("Clusters formed", "not yet", "the method's trigger has not fired")]
     return [("Clusters formed", f"{unit} {step}", "when the method's trigger fired")]

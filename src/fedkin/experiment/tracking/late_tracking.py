@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
-from fedkin.core.progress import followed
+from fedkin.core.progress import run_with_callbacks
 from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, run_config
 from fedkin.experiment.tracking import Trackers, check_installed
 
@@ -36,7 +36,7 @@ def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = (), an
         steps = len(read_lines(folder / RECORDS))
         if not steps:
             raise FedkinError(f"{folder} has no step to track yet; resume it with `fedkin resume {folder}`.")
-        with followed(Trackers(config, folder, _refuse, anew)):
+        with run_with_callbacks(Trackers(config, folder, _refuse, anew)):
             return steps
 
 

@@ -19,7 +19,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.matching import matched_labels
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
-from fedkin.core.replies import Maybe, is_amount, is_number, updates, whole
+from fedkin.core.replies import Optional, int64, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
@@ -182,7 +182,7 @@ def _with_clients(values: Tensor, count: int) -> Tensor:
 @task(
     takes={
         "module": CLASSIFIER, "model": updates("size"), "training": DESCENT,
-        "criterion": Maybe(updates("size")), "places": Maybe(whole(None)),
+        "criterion": Optional(updates("size")), "places": Optional(int64(None)),
     },
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
     may_hold={"profile": updates(None)},

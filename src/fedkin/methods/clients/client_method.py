@@ -24,7 +24,7 @@ from fedkin.data.reading.arrays import common_shape
 from fedkin.nn import choose
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.client_stack import Job, descend_all
-from fedkin.nn.descent import Descent
+from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 from fedkin.secure_aggregation.client_tasks import Term
@@ -59,7 +59,7 @@ def trained_updates(jobs: Sequence[Job]) -> list[Payload]:
 
 def training_of(client: Client, payload: Payload, start: Tensor) -> Job:
     """Return the job of training a model on all of the client's data, as ``module`` and ``training`` say."""
-    classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
+    classifier, descent = Classifier.of(payload["module"]), LocalTraining(**payload["training"])
     return Job(classifier, start, client.x, labels_of(client), client.rng, descent)
 
 
@@ -285,7 +285,7 @@ class ClientMethod(Method[Any]):
         if without and len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):
             have = "has" if len(without) == 1 else "have"
             raise FedkinError(
-                f"{fed.called_together(without)} {have} no labels, which {display_name(type(self))} needs; "
+                f"{fed.clients_label(without)} {have} no labels, which {display_name(type(self))} needs; "
                 f"{fed.labels_advice}."
             )
         fed.leave_out(dict.fromkeys(without, "it has no labels"))
@@ -307,12 +307,12 @@ class ClientMethod(Method[Any]):
             labels=torch.full((len(fed.ids),), UNKNOWN),
         )
 
-    def descent(self, step: int = 0) -> Descent:
+    def descent(self, step: int = 0) -> LocalTraining:
         """Return the settings of the clients' training in the round after `step` others."""
         rates = self.learning_rates
         rate = self.learning_rate if rates is None else rates[min(step, len(rates) - 1)]
         own = {"epochs": self.local_epochs, "steps": self.local_steps, "learning_rate": rate}
-        return Descent(**self.shared_with(Descent) | own)
+        return LocalTraining(**self.shared_with(LocalTraining) | own)
 
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
         """Return the ids of clients sampled to take part in this round, in ascending order.

@@ -44,7 +44,7 @@ class FedGroupMethod(OneSplitMethod):
     finds_k: ClassVar[bool] = False
     takes_k: ClassVar[bool] = True
 
-    def watching(self, state: SplitState) -> bool:
+    def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round, or a later one if no client replied in it."""
         return not state.splits and state.steps + 1 >= self.clustering_round
 

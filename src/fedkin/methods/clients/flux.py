@@ -26,7 +26,7 @@ from fedkin.core.replies import reals, updates
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, labels_of, renumbered, round_record
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
-from fedkin.nn.descent import Descent
+from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER
 
@@ -122,7 +122,7 @@ class FLUXMethod(OneShotMethod):
         """Number of rounds of warm-up."""
         return min(self.warm_up, self.rounds - 1)
 
-    def descent(self, step: int = 0) -> Descent:
+    def descent(self, step: int = 0) -> LocalTraining:
         """Return the settings of the clients' training; there is none in the step of descriptors."""
         return ClientMethod.descent(self, step if step < self._warming else max(0, step - 1))
 
@@ -147,7 +147,7 @@ class FLUXMethod(OneShotMethod):
     def clustered(self, fed: Federation, state: FLUXState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster descriptors by density; a client in no dense region joins the nearest, or is a cluster by itself."""
         nearest = nearest_distances(messages)
-        radius = self.radius or self.radius_scale * bend(nearest)
+        radius = self.radius or self.radius_scale * knee(nearest)
         labels = without_small(messages, dense(messages, radius), self.smallest(len(messages)))
         found = Clustering(labels, int(labels.max()) > 0, radius, [])
         return found, {"mode": "descriptors", "radius": radius, "nearest": nearest}
@@ -231,7 +231,7 @@ def nearest_distances(points: Tensor) -> list[float]:
     return found
 
 
-def bend(heights: Sequence[float]) -> float:
+def knee(heights: Sequence[float]) -> float:
     """Return the knee of a rising curve, the height at which it bends up (Kneedle; Satopaa et al. 2011; sensitivity 1).
 
     Heights ascend. The knee is, of the points farthest below the straight line from the first to the last, the last one

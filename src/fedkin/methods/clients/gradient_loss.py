@@ -12,7 +12,7 @@ from fedkin.core import Client, Federation, Payload, Record, State, client_task
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import (
     Expected,
-    Maybe,
+    Optional,
     below,
     candidates,
     counts_to,
@@ -148,7 +148,7 @@ class GradientLossMethod(ClientMethod):
     takes={
         "module": CLASSIFIER, "models": candidates("models", "size"), "moves": candidates("models", "size"),
         "balance": within(0, 1), "sign": one_of("descent", "printed"), "similarity": one_of("cosine", "euclidean"),
-        "learning_rate": positive, "batch_size": counts_to(MANY), "stand_in": Maybe(is_count),
+        "learning_rate": positive, "batch_size": counts_to(MANY), "stand_in": Optional(is_count),
     },
     holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
 )  # fmt: skip

@@ -52,7 +52,7 @@ class HierarchicalMethod(OneSplitMethod):
         if self.linkage == "ward" and self.distance != "euclidean":
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
 
-    def watching(self, state: SplitState) -> bool:
+    def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round."""
         return state.steps + 1 == self.clustering_round
 

@@ -95,7 +95,7 @@ class OCFLMethod(UpdateMethod):
             unused["n_clusters"] = f"{here}, which finds the number itself ('linkage' and 'kmeans' take one)"
         refuse_unused(self, unused)
 
-    def watching(self, state: OCFLState) -> bool:
+    def can_split(self, state: OCFLState) -> bool:
         """Whether the clients are not clustered yet, or may be reassigned."""
         return not state.fired or self.again is not None
 
@@ -131,7 +131,7 @@ class OCFLMethod(UpdateMethod):
             return {"present": [], "distances": _blocks([]), "fired": True}
         return {"present": seen.clients, "distances": seen.distances, "fired": False}
 
-    def unsettled(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> list[int]:
+    def to_reassign(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> list[int]:
         """Return the clusters whose temperature has risen, if there are several."""
         if not (state.fired and state.splits):
             return []

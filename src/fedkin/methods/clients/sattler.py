@@ -80,7 +80,7 @@ class SattlerMethod(UpdateMethod):
 
     state_type: ClassVar[type[SplitState]] = SattlerState
 
-    def watching(self, state: SattlerState) -> bool:
+    def can_split(self, state: SattlerState) -> bool:
         """Return True: every round may bring a split."""
         return True
 

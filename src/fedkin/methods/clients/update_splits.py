@@ -28,7 +28,7 @@ from fedkin.methods.clients.client_method import (
     round_record,
 )
 from fedkin.nn.aggregation import Means
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.modules import Classifier
 
 # Cosine similarities between the updates of clients.
@@ -209,7 +209,7 @@ class UpdateMethod(ClientMethod):
     state_type: ClassVar[type[ClientMethodState]] = SplitState
 
     @abstractmethod
-    def watching(self, state: Any) -> bool:
+    def can_split(self, state: Any) -> bool:
         """Whether a split is possible in this round; if not, updates are averaged as they arrive and not kept."""
 
     @abstractmethod
@@ -225,7 +225,7 @@ class UpdateMethod(ClientMethod):
         """Return fields of the next state that follow from the round's distances; none by default."""
         return {}
 
-    def unsettled(self, state: Any, watched: Sequence[UpdateDistances]) -> list[int]:
+    def to_reassign(self, state: Any, watched: Sequence[UpdateDistances]) -> list[int]:
         """Return clusters whose clients are to be reassigned, by the first split; none by default."""
         return []
 
@@ -235,7 +235,7 @@ class UpdateMethod(ClientMethod):
         A split takes effect at once: the same updates are averaged over the new clusters.
         """
         compared = length_compared(Classifier.of(state.module), self.compare)
-        work, watching = SplitRound(state, positions(fed), compared, self.means_of), self.watching(state)
+        work, watching = SplitRound(state, positions(fed), compared, self.means_of), self.can_split(state)
         losses: dict[int, float] = {}
         kept: dict[int, tuple[Tensor, float]] = {}
         means = self.means_of(*state.models.shape)
@@ -255,7 +255,7 @@ class UpdateMethod(ClientMethod):
             watched.append(UpdateDistances(part.clients, distances, values))
         if kept:
             means = work.means(kept)
-        unsettled = self.unsettled(state, watched)
+        unsettled = self.to_reassign(state, watched)
         work.pending |= {str(client): 0 for client in work.position if work.cluster(client) in unsettled}
         after = state.next(
             models=means.moved(work.models, self.server_learning_rate),
@@ -282,8 +282,8 @@ class UpdateMethod(ClientMethod):
         classifier, cluster = Classifier.of(result["module"]), 0
         for split in result["splits"]:
             if split["cluster"] == cluster:
-                x, y, training = unseen.x, labels_of(unseen), Descent(**result["training"])
-                model, _ = descend(classifier, split["model"], x, y, unseen.rng, training)
+                x, y, training = unseen.x, labels_of(unseen), LocalTraining(**result["training"])
+                model, _ = train_locally(classifier, split["model"], x, y, unseen.rng, training)
                 cluster = nearest(split, model - split["model"], length_compared(classifier, result["compare"]))
         return cluster
 

@@ -24,8 +24,8 @@ from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction
-from fedkin.core.replies import Expected, counts_to, features, is_name, reals, whole
-from fedkin.features.kept_features import own_features
+from fedkin.core.replies import Expected, counts_to, features, int64, is_name, reals
+from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import CentroidState, NearestCentroidMethod, scaled_like_features
 from fedkin.methods.samples.sample_method import reasons, repeat_step
 from fedkin.nn.network_forms import MANY
@@ -35,14 +35,14 @@ from fedkin.nn.network_forms import MANY
 
 _ORDER = "sample_order"
 """Key in a client's state of the order in which samples are grouped, the same in all rounds."""
-_GROUPS: Expected = {"means": features("groups", None), "counts": whole("groups")}
+_GROUPS: Expected = {"means": features("groups", None), "counts": int64("groups")}
 
 
 @client_task(takes={"features": is_name, "seeds": counts_to(MANY), "members": counts_to(MANY)}, holds=_GROUPS)
 def propose_seeds(client: Client, payload: Payload) -> Payload:
     """Send the mean of the samples nearest to each k-means++ seed, of ``members`` or more, and their ``counts``."""
     client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
-    points = own_features(payload["features"], client.x)
+    points = cached_features(payload["features"], client.x)
     near = _nearest(points, kmeans_plusplus_seeds(points, payload["seeds"], client.rng), payload["members"])
     return _means(points, near if len(points) >= payload["members"] else near[:0])
 
@@ -56,7 +56,7 @@ def propose_seeds(client: Client, payload: Payload) -> Payload:
 )  # fmt: skip
 def send_group_means(client: Client, payload: Payload) -> Payload:
     """Send means of small groups of samples with the same nearest seed, and the groups' ``counts``."""
-    points = (own_features(payload["features"], client.x) - payload["lowest"]) / payload["span"]
+    points = (cached_features(payload["features"], client.x) - payload["lowest"]) / payload["span"]
     if _ORDER not in client.state:  # it has come later
         client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
     order, members = client.state[_ORDER], payload["members"]

@@ -19,14 +19,14 @@ from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, Task, client_task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_name
-from fedkin.features.kept_features import own_features
+from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import CentroidState, OneRoundMethod, RoundOutcome, scaled_like_features
 
 
 @client_task(takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True)
 def send_samples(client: Client, payload: Payload) -> Payload:
     """Send the features of all samples: **the data leave the client**."""
-    return {"points": own_features(payload["features"], client.x)}
+    return {"points": cached_features(payload["features"], client.x)}
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
-from fedkin.core.replies import Expected, Maybe, is_count, is_name, positive, reals
+from fedkin.core.replies import Expected, Optional, is_count, is_name, positive, reals
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import extract, width_of
-from fedkin.features.kept_features import feature_batches, own_features
+from fedkin.features.kept_features import cached_features, feature_batches
 from fedkin.methods.samples.sample_method import (
     SampleMethod,
     assign_samples,
@@ -105,7 +105,8 @@ def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
 
 
 CENTROIDS: Expected = {
-    "n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name, "fuzziness": Maybe(positive),
+    "n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name,
+    "fuzziness": Optional(positive),
 }  # fmt: skip
 """Payload schema of a result whose clusters are centroids."""
 
@@ -118,7 +119,7 @@ def assign_to_centroids(client: Client, payload: Payload) -> Payload:
 
 def assign_to_nearest(client: Client, payload: Payload) -> Payload:
     """Store the cluster, the margin and any memberships of each sample, by the payload's ``result``."""
-    own_features(payload["result"]["features"], client.x)  # once for all three
+    cached_features(payload["result"]["features"], client.x)  # once for all three
     return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)
 
 

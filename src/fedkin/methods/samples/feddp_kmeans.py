@@ -27,11 +27,11 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.method import Fraction, OwnData, Positive
-from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
+from fedkin.core.replies import MAX_SAMPLE, Expected, Optional, counts_to, doubles, positive, reals, within
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.sources import load
 from fedkin.features.extractors import extract, width_of
-from fedkin.features.kept_features import own_features
+from fedkin.features.kept_features import cached_features
 from fedkin.features.pca import symmetric
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
 from fedkin.methods.samples.private_releases import (
@@ -86,7 +86,7 @@ def count_by_point(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={
-        **_SHARED, "directions": Maybe(UnitDirections(("width", "rank"))), "points": reals("points", None),
+        **_SHARED, "directions": Optional(UnitDirections(("width", "rank"))), "points": reals("points", None),
         "margin": within(0, 1), "width": counts_to(WIDEST),
     },
     holds={"counts": _COUNTS, "sums": doubles("points", None)},
@@ -115,7 +115,7 @@ def send_sums(client: Client, payload: Payload) -> Payload:
 
 def _batches(client: Client, payload: Payload, width: int) -> Iterator[Tensor]:
     """Return a client's rows in batches, in units of the bound: `clipped`, float64 ``(b, width)``."""
-    rows = own_features(payload["features"], client.x)
+    rows = cached_features(payload["features"], client.x)
     wanted = (len(client), width)
     if rows.shape != wanted:
         raise FedkinError(f"Features of {len(client)} samples have shape {tuple(rows.shape)}, not {wanted}.")

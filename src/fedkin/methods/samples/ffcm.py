@@ -30,14 +30,14 @@ from fedkin.core.replies import (
     below,
     count_or,
     counts_to,
+    int64,
     is_count,
     is_name,
     reals,
-    whole,
     within,
 )
 from fedkin.features.extractors import extract
-from fedkin.features.kept_features import own_features
+from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, own_count, reasons
 from fedkin.nn.network_forms import MANY
@@ -58,7 +58,7 @@ _MOVE: Expected = {
 @client_task(
     takes=_MOVE,
     holds={
-        "centres": reals("centres", None), "supports": reals("centres"), "indices": whole("centres"),
+        "centres": reals("centres", None), "supports": reals("centres"), "indices": int64("centres"),
         "iterations": is_count,
     },
 )  # fmt: skip
@@ -68,7 +68,7 @@ def move_centres(client: Client, payload: Payload) -> Payload:
     The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: the
     received centre that each started from.
     """
-    points = own_features(payload["features"], client.x)
+    points = cached_features(payload["features"], client.x)
     wanted = min(own_count(client, payload["local_clusters"], "local_clusters"), len(points))
     start, indices = _start(points, payload["centroids"], wanted, payload["fuzziness"], client.rng)
     limits = (payload["tolerance"], payload["local_iterations"])

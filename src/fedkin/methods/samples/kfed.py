@@ -22,8 +22,8 @@ from fedkin.clustering.k_means import Partition, farthest_points, k_means, kmean
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, Task, client_task
 from fedkin.core.method import Count
-from fedkin.core.replies import counts_to, is_count, is_name, reals, whole
-from fedkin.features.kept_features import own_features
+from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
+from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     KeptPointsMethod,
@@ -41,22 +41,22 @@ _SPARE_DIRECTIONS, _PASSES = 10, 4
 
 @client_task(
     takes={"features": is_name, "local_clusters": counts_to(MANY)},
-    holds={"centres": reals("points", None), "sizes": whole("points"), "iterations": is_count},
+    holds={"centres": reals("points", None), "sizes": int64("points"), "iterations": is_count},
 )
 def cluster_locally(client: Client, payload: Payload) -> Payload:
     """Send centres and sizes of a client's local clusters; the client keeps the local cluster of each sample."""
-    points = own_features(payload["features"], client.x)
+    points = cached_features(payload["features"], client.x)
     found = awasthi_sheffet(points, payload["local_clusters"], client.rng)
     client.state["local_clusters"] = found.labels
     sizes = found.labels.bincount(minlength=len(found.centres))
     return {"centres": found.centres, "sizes": sizes, "iterations": found.iterations}
 
 
-@client_task(takes={"result": CENTROIDS, "clusters": whole(None)})
+@client_task(takes={"result": CENTROIDS, "clusters": int64(None)})
 def assign_by_local_cluster(client: Client, payload: Payload) -> Payload:
     """Assign every sample to the cluster of its local cluster if the server knows it, else to the nearest centroid."""
     clusters: Tensor = payload["clusters"]
-    own_features(payload["result"]["features"], client.x)  # once for both
+    cached_features(payload["result"]["features"], client.x)  # once for both
     known = len(clusters) > 0 and "local_clusters" in client.state
     found = clusters[client.state["local_clusters"]] if known else predict_nearest(payload["result"], client.x)
     client.state["clusters"] = found

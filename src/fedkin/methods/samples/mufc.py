@@ -20,8 +20,8 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, State, Task, client_task
 from fedkin.core.method import Count
-from fedkin.core.replies import Expected, counts_to, is_count, is_name, reals, whole, within
-from fedkin.features.kept_features import own_features
+from fedkin.core.replies import Expected, counts_to, int64, is_count, is_name, reals, within
+from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     KeptPointsMethod,
@@ -38,7 +38,7 @@ FORGOTTEN = -1
 """Cluster of a sample that has been forgotten."""
 _ROWS, _PRESENT = "centroid_rows", "present"
 _HOW: Expected = {"features": is_name, "local_clusters": counts_to(MANY), "grid": within(0)}
-_POINTS: Expected = {"centres": reals("points", None), "sizes": whole("points"), "kept": is_count}
+_POINTS: Expected = {"centres": reals("points", None), "sizes": int64("points"), "kept": is_count}
 
 
 @client_task(takes=_HOW, holds=_POINTS)
@@ -48,7 +48,7 @@ def draw_centroids(client: Client, payload: Payload) -> Payload:
     return _drawn(client, payload, [])
 
 
-@client_task(takes={**_HOW, "rows": whole(None)}, holds=_POINTS)
+@client_task(takes={**_HOW, "rows": int64(None)}, holds=_POINTS)
 def forget(client: Client, payload: Payload) -> Payload:
     """Remove some ``rows`` from the client's samples, and send what `draw_centroids` sends.
 
@@ -70,7 +70,7 @@ def forget(client: Client, payload: Payload) -> Payload:
 @client_task(takes={"result": CENTROIDS})
 def assign_remaining(client: Client, payload: Payload) -> Payload:
     """Assign every remaining sample to its nearest centroid; clusters stay at the client."""
-    own_features(payload["result"]["features"], client.x)  # once for both
+    cached_features(payload["result"]["features"], client.x)  # once for both
     clusters = predict_nearest(payload["result"], client.x)
     confidence = centroid_margin(payload["result"], client.x)
     if _PRESENT in client.state:
@@ -183,7 +183,7 @@ class MUFCMethod(KeptPointsMethod):
 
 def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool = True) -> Payload:
     """Return a reply with centroids that begin with the rows `kept`; further ones are drawn only if `draws`."""
-    points = own_features(payload["features"], client.x)
+    points = cached_features(payload["features"], client.x)
     present = client.state[_PRESENT].bool()
     rows = drawn_rows(points, present, payload["local_clusters"], client.rng, kept) if draws else list(kept)
     client.state[_ROWS] = torch.tensor(rows, dtype=torch.int64)

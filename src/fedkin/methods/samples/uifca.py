@@ -28,7 +28,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import Expected, Maybe, Nullable, is_count, is_name, one_of, reals, updates, whole, within
+from fedkin.core.replies import Expected, Nullable, Optional, int64, is_count, is_name, one_of, reals, updates, within
 from fedkin.features.extractors import width_of
 from fedkin.features.kept_features import drop
 from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
@@ -42,7 +42,7 @@ from fedkin.methods.samples.sample_method import (
     describe_clients,
 )
 from fedkin.nn.aggregation import Aggregation, Means
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.flow import Flow, spread_levels
 from fedkin.nn.network_forms import DESCENT, FLOW, are_models
 
@@ -145,7 +145,7 @@ class UIFCAMethod(SampleMethod):
         losses: list[tuple[float, float]] = []
         moved: list[int] = []
         expected: Expected = {
-            "models": updates("own", size), "samples": _counts_of(clusters), "clusters": whole("own", bound=clusters),
+            "models": updates("own", size), "samples": _counts_of(clusters), "clusters": int64("own", bound=clusters),
         }  # fmt: skip
         answered = []
         for client, reply in fed.stream(choose_and_train, self._payloads(fed, state, samples), expected):
@@ -219,7 +219,7 @@ class UIFCAMethod(SampleMethod):
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:
         """Return payloads with all flows for clients that must assign samples, otherwise with their clusters' flows."""
-        training = Descent(optimizer="adam", learning_rate=self.learning_rate, weight_decay=2 * self.l2)
+        training = LocalTraining(optimizer="adam", learning_rate=self.learning_rate, weight_decay=2 * self.l2)
         training = dataclasses.replace(training, steps=self.local_steps, batch_size=self.batch_size)
         common = {"flow": state.flow, "alpha": state.alpha, "training": dataclasses.asdict(training)}
         everything = {**common, "clusters": torch.arange(len(state.models)), "models": state.models, "choose": "flows"}
@@ -243,11 +243,11 @@ def _counts_of(clusters: int) -> Callable[[Any], bool]:
 
 @client_task(
     takes={
-        **_FLOWS, "training": DESCENT, "clusters": whole("own"), "models": are_models,
-        "choose": Maybe(one_of("flows", "centroids")),
-        "start": Maybe({"features": is_name, "centroids": reals("clusters", "width")}),
+        **_FLOWS, "training": DESCENT, "clusters": int64("own"), "models": are_models,
+        "choose": Optional(one_of("flows", "centroids")),
+        "start": Optional({"features": is_name, "centroids": reals("clusters", "width")}),
     },
-    holds={"samples": whole(None), "clusters": whole("own"), "models": updates("own", None), "losses": reals("own")},
+    holds={"samples": int64(None), "clusters": int64("own"), "models": updates("own", None), "losses": reals("own")},
     may_hold={"moved": is_count},
 )  # fmt: skip
 def choose_and_train(client: Client, payload: Payload) -> Payload:
@@ -263,13 +263,13 @@ def choose_and_train(client: Client, payload: Payload) -> Payload:
         client.state["clusters"] = clusters
         reply["moved"] = len(client) if before is None else int((clusters != before).sum())
         client.state["sizes"] = clusters.bincount(minlength=len(payload["models"]))
-    flow, training = Flow.of(payload["flow"]), Descent(**payload["training"])
+    flow, training = Flow.of(payload["flow"]), LocalTraining(**payload["training"])
     x, clusters = spread_levels(client.x, payload["alpha"], client.rng), client.state["clusters"]
     trained, models, losses = [], [], []
     for cluster, start in zip(payload["clusters"].tolist(), payload["models"], strict=True):
         own = x[clusters == cluster]
         if len(own):
-            model, loss = descend(flow, start, own, own, client.rng, training)
+            model, loss = train_locally(flow, start, own, own, client.rng, training)
             trained.append(cluster)
             models.append(model)
             losses.append(loss)

@@ -34,7 +34,7 @@ from fedkin.studies.reproduce.entry import (
     plan_of,
 )
 from fedkin.studies.reproduce.entry_table import EntryTable, table_of
-from fedkin.studies.reproduce.measures import is_probed
+from fedkin.studies.reproduce.measures import is_probed, probed
 from fedkin.studies.reproduce.reproduce_page import (
     SUMMARY_HEADS,
     markdown,
@@ -131,7 +131,7 @@ def reproduce(
         left.pop(name, None)
         watcher.ended(name, failed, 1 - sum(left.values()) / total)
 
-    failed = run_all(experiments, runs, jobs, report_end, grid.probes) if experiments else {}
+    failed = run_all(experiments, runs, jobs, report_end, grid.probes, probed) if experiments else {}
     return write_tables(plans, out), failed
 
 

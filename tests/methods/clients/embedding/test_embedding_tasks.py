@@ -14,7 +14,7 @@ from fedkin.core import Client, FedkinError, Task
 from fedkin.core.payload import payload_bytes
 from fedkin.methods.clients.embedding import embedding as tasks
 from fedkin.methods.clients.ladd import describe_style
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import unpacked
 
@@ -219,8 +219,8 @@ def test_clients_with_few_samples_make_more_passes(steps, passes):
     client.rng = torch.Generator().manual_seed(1)
     payload = {"encoder": SPEC, "vector": VECTOR, "training": training, "steps": steps}
     (reply,) = tasks.train_encoder.run([client], [payload])
-    found = Descent(**(training | {"epochs": passes}))
-    model, loss = descend(ENCODER, VECTOR, client.x, client.x, torch.Generator().manual_seed(1), found)
+    found = LocalTraining(**(training | {"epochs": passes}))
+    model, loss = train_locally(ENCODER, VECTOR, client.x, client.x, torch.Generator().manual_seed(1), found)
     assert torch.equal(reply["update"], model - VECTOR)
     assert reply["loss"] == loss
 

@@ -9,7 +9,7 @@ import planted
 from fedkin.core import FedkinError
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.methods.clients.one_shot.one_shot import circles
+from fedkin.methods.clients.one_shot.one_shot import cluster_balls
 from one_message import CLUSTERS, SETTINGS, SWAPS, OneMessage, Watched, clustered, make_clients, mean_step, steps
 
 
@@ -172,7 +172,7 @@ def test_a_cluster_needs_a_tenth_of_the_clients_and_at_least_two(clients, least)
 @given(st.lists(st.integers(-1, 3), min_size=1, max_size=14), st.integers(0, 99))
 def test_how_far_clusters_reach_is_given_by_leaving_every_member_out(labels, seed):
     messages = torch.randn(len(labels), 3, generator=torch.Generator().manual_seed(seed))
-    centroids, reach = circles(messages, torch.tensor(labels), 4)
+    centroids, reach = cluster_balls(messages, torch.tensor(labels), 4)
     apart: dict[int, list[float]] = {}
     for k in range(4):
         inside = [messages[at].double() for at, label in enumerate(labels) if label == k]

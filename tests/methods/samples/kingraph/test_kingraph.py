@@ -255,13 +255,13 @@ def test_a_finished_state_can_be_cut_again_and_clients_are_asked_for_nothing(opt
     clients, _ = planted()
     fed, state, records = run(KinGraphMethod(**options), clients)
     labels = [client.state["clusters"].clone() for client in clients]
-    again, record = KinGraphMethod(**options).step(fed, KinGraphMethod(**options).uncut(state))
+    again, record = KinGraphMethod(**options).step(fed, KinGraphMethod(**options).before_cut(state))
     assert again.tree().keys() == state.tree().keys()
     assert all(torch.equal(a, client.state["clusters"]) for a, client in zip(labels, clients, strict=True))
     assert record.values.items() <= records[-1].values.items()
     received = fed.traffic.received
     coarse = KinGraphMethod(**options, n_clusters=2)
-    after, record = coarse.step(fed, coarse.uncut(state))
+    after, record = coarse.step(fed, coarse.before_cut(state))
     assert fed.traffic.received - received <= 2 * len(clients), "nothing but that they have received it"
     assert after.steps == state.steps
     assert record.answered == [client.id for client in clients]

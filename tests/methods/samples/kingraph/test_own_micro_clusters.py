@@ -65,7 +65,7 @@ def test_a_cut_asks_clients_for_nothing_and_keeps_what_was_decided(apart: float)
     state, _, fed = last(noise(apart=apart))
     method = KinGraphMethod(local_whitening=0.0, n_clusters=3)
     received = fed.traffic.received
-    after, record = method.step(fed, method.uncut(state))
+    after, record = method.step(fed, method.before_cut(state))
     assert fed.traffic.received - received <= 2 * len(fed.ids)
     assert after.smoothing == state.smoothing == (10 if apart else 0)
     assert record.values["clusters"] == 3

@@ -27,7 +27,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task, task
 from fedkin.core.client import LASTING
 from fedkin.core.method import Count, Positive, refuse_unused
-from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, octets, one_of, updates, within
+from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, one_of, uint8, updates, within
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
@@ -40,10 +40,10 @@ from fedkin.methods.clients.client_method import (
     trained_updates,
 )
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned, check_settings
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, circles, nearest_cluster
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, cluster_balls, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
 from fedkin.nn.client_stack import Job
-from fedkin.nn.descent import Descent
+from fedkin.nn.descent import LocalTraining
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
 from fedkin.privacy.accounting import bit_epsilon, flip_probability
@@ -81,7 +81,7 @@ def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
     jobs = []
     for client, payload in zip(clients, payloads, strict=True):
-        training = Descent(**payload["training"])
+        training = LocalTraining(**payload["training"])
         per_epoch = math.ceil(len(client) / training.batch_size)
         training = dataclasses.replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
         encoder = Encoder.of(payload["encoder"])
@@ -95,7 +95,7 @@ def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
         "segments": counts_to(MAX_CLASSES),
         "normalise": one_of("segment", "vector"), "batch_statistics": is_flag, "flip": within(0, 0.5),
     },
-    holds={"bits": octets(None)},
+    holds={"bits": uint8(None)},
 )  # fmt: skip
 def embed(client: Client, payload: Payload) -> Payload:
     """Report the client's message of randomised bits (algorithm 1), as ``bits``, eight to a byte.
@@ -420,7 +420,7 @@ class EmbeddingMethod(OneShotMethod):
         if not isinstance(sums, ClassSums):
             return super().placed(fed, state, rows, new)
         labels = state.labels.clone()
-        labels[rows] = sums.nearest(circles(state.messages, state.labels, len(state.models))[0], new)
+        labels[rows] = sums.nearest(cluster_balls(state.messages, state.labels, len(state.models))[0], new)
         return labels, []
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
@@ -491,7 +491,7 @@ class EmbeddingMethod(OneShotMethod):
 
     def _pretrain(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
         """Do one round of federated averaging of the autoencoder."""
-        training = Descent(
+        training = LocalTraining(
             epochs=self.pretraining_epochs,
             batch_size=self.batch_size,
             optimizer="adam",

@@ -32,7 +32,7 @@ from fedkin.methods.clients.client_method import (
 )
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 from fedkin.nn.aggregation import Means
-from fedkin.nn.descent import Descent
+from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
 
 _SMALLEST, _SMALLEST_SHARE = 2, 0.1
@@ -107,7 +107,7 @@ class OneShotMethod(AveragingMethod):
         """Number of rounds before any cluster's model is trained."""
         return 1
 
-    def descent(self, step: int = 0) -> Descent:
+    def descent(self, step: int = 0) -> LocalTraining:
         """Return the settings of the clients' training; learning rates count from the first round of training."""
         return super().descent(max(0, step - self.rounds_before_training))
 
@@ -182,7 +182,7 @@ class OneShotMethod(AveragingMethod):
 
     def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
         """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster."""
-        centroids, reach = circles(state.messages, state.labels, len(state.models))
+        centroids, reach = cluster_balls(state.messages, state.labels, len(state.models))
         # Not by matrix products, which are undefined for infinite centroids.
         distances = pairwise_distances(new.double(), centroids)
         nearest = distances.argmin(1)
@@ -231,7 +231,7 @@ class OneShotMethod(AveragingMethod):
         """Return groups of clients far from all clusters, similar and numerous enough to form a cluster."""
         smallest = self.smallest(len(fed.present))
         found = cluster(strangers, "gap", smallest, fed.rng("strangers", state.steps))
-        centroids, _ = circles(strangers, found.labels, int(found.labels.max()) + 1)
+        centroids, _ = cluster_balls(strangers, found.labels, int(found.labels.max()) + 1)
         companies = []
         for k, centroid in enumerate(centroids):
             members = (found.labels == k).nonzero()[:, 0]
@@ -244,11 +244,11 @@ class OneShotMethod(AveragingMethod):
         """Return the common result with the clusters' centroids ``(K, d)``; d is 0 before there are messages."""
         if not state.messages.numel():
             return super().result(state) | {"centroids": torch.zeros(len(state.models), 0)}
-        centroids, _ = circles(state.messages, state.labels, len(state.models))
+        centroids, _ = cluster_balls(state.messages, state.labels, len(state.models))
         return super().result(state) | {"centroids": centroids.float()}
 
 
-def circles(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
+def cluster_balls(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
     """Return the centroid ``(K, d)`` and the radius ``(K,)`` of each cluster of messages ``(n, d)``, both float64.
 
     `labels` are -1 for clients without a cluster. The centroid is infinite for a cluster without members, so that no

@@ -37,8 +37,8 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import (
     Expected,
-    Maybe,
-    Several,
+    ListOf,
+    Optional,
     counts_to,
     is_count,
     is_flag,
@@ -102,17 +102,17 @@ _VIEWS, _CLUSTERS = 0, 1
 _TRAINED: Expected = {"model": updates(None), "samples": is_count}
 _CENTROIDS = reals("clusters", "latent")
 _COMMON: Expected = {
-    "network": DESIGN, "n_clusters": counts_to(MANY), "restarts": counts_to(MANY), "model": Maybe(updates("size")),
-    "begin": Maybe(is_seed),
+    "network": DESIGN, "n_clusters": counts_to(MANY), "restarts": counts_to(MANY), "model": Optional(updates("size")),
+    "begin": Optional(is_seed),
 }  # fmt: skip
 _RESULT: Expected = {
-    "network": DESIGN, "n_clusters": Maybe(is_count), "models": Several(updates("size")),
-    "centroids": Several(reals(None, "latent")), "clients": Maybe(is_list(is_text)),
+    "network": DESIGN, "n_clusters": Optional(is_count), "models": ListOf(updates("size")),
+    "centroids": ListOf(reals(None, "latent")), "clients": Optional(is_list(is_text)),
 }  # fmt: skip
 
 
 @client_task(
-    takes={**_COMMON, "centroids": Maybe(_CENTROIDS), "training": CONTRASTIVE_TRAINING, "unit": is_flag},
+    takes={**_COMMON, "centroids": Optional(_CENTROIDS), "training": CONTRASTIVE_TRAINING, "unit": is_flag},
     holds=_TRAINED,
     may_hold={"loss": is_number},
 )
@@ -155,7 +155,7 @@ def _clusters(client: Client, latents: Tensor, payload: Payload) -> Tensor:
     return nearest
 
 
-@client_task(takes={**_COMMON, "centroids": Maybe(_CENTROIDS)}, holds={"centroids": reals(None, None)})
+@client_task(takes={**_COMMON, "centroids": Optional(_CENTROIDS)}, holds={"centroids": reals(None, None)})
 def locate(client: Client, payload: Payload) -> Payload:
     """Send k-means centroids of the samples' representations."""
     return {"centroids": _centroids(client, initial_model(payload), payload)}

@@ -33,7 +33,7 @@ from torch import Tensor
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Fraction, Oracle, Positive
-from fedkin.core.replies import Expected, below, features, is_list, reals, updates, whole
+from fedkin.core.replies import Expected, below, features, int64, is_list, reals, updates
 from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, Iteration
@@ -199,7 +199,7 @@ def train_communities(method: FedCRefParameters, work: Iteration, graph: Associa
         replies = work.ask(
             fedcref_tasks.train_community,
             payloads,
-            lambda i: {"models": updates(len(members[i]), state.model.size), "samples": whole(len(members[i]))},
+            lambda i: {"models": updates(len(members[i]), state.model.size), "samples": int64(len(members[i]))},
         )
         average_models(models, members, replies, method.aggregation)
     return models
@@ -356,7 +356,7 @@ class FedCRefMethod(FedCRefParameters):
         asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
         expected: Expected = {
             "models": updates("clusters", replicas, state.model.size),
-            "samples": whole("clusters"),
+            "samples": int64("clusters"),
             **({"profiles": features("clusters", 2 * state.widths[0])} if with_profiles else {}),
         }
         replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
@@ -378,7 +378,7 @@ class FedCRefMethod(FedCRefParameters):
             ), {}
         if self.associations == "kin-graph":
             tallies = work.ask(
-                fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"clusters": whole(len(models[i]))}
+                fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"clusters": int64(len(models[i]))}
             )
             clusters = [
                 int(tallies[client]["clusters"][local_cluster]) if client in tallies else -1 - a  # unknown: unmatched

@@ -21,11 +21,12 @@ from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, FedkinError, Payload, client_task, task
 from fedkin.core.replies import (
     Expected,
-    Maybe,
     Nullable,
+    Optional,
     count_or,
     counts_to,
     features,
+    int64,
     is_count,
     is_flag,
     is_list,
@@ -33,7 +34,6 @@ from fedkin.core.replies import (
     one_of,
     reals,
     updates,
-    whole,
     within,
 )
 from fedkin.core.seeds import derive_generator, draw_seed
@@ -126,7 +126,7 @@ def start(client: Client, payload: Payload) -> Payload:
 
 @task(
     takes={**_START, **_SPEC, "training": STACK_TRAINING, "replicas": counts_to(2), "profiles": is_flag},
-    holds={"models": updates("clusters", None, None), "samples": whole("clusters")},
+    holds={"models": updates("clusters", None, None), "samples": int64("clusters")},
     may_hold={"profiles": features("clusters", None)},
 )
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
@@ -174,7 +174,7 @@ def score(client: Client, payload: Payload) -> Payload:
     return {"statistics": rule(client, payload)}
 
 
-@client_task(takes={}, holds={"clusters": whole(None)})
+@client_task(takes={}, holds={"clusters": int64(None)})
 def tally(client: Client, payload: Payload) -> Payload:
     """Send the kin-graph cluster of most samples of each local cluster."""
     clusters, labels = client.state["kingraph_clusters"], client.state["labels"]
@@ -183,7 +183,7 @@ def tally(client: Client, payload: Payload) -> Payload:
 
 @task(
     takes={**_SPEC, "training": STACK_TRAINING, "models": updates(None, "size"), "clusters": is_list(is_count)},
-    holds={"models": updates("clusters", None), "samples": whole("clusters")},
+    holds={"models": updates("clusters", None), "samples": int64("clusters")},
 )
 def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train each community's model on the client's local cluster in it, for one round of federated averaging."""
@@ -236,8 +236,8 @@ def refine(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={
-        "widths": Maybe(WIDTHS), "output": Maybe(OUTPUT), "models": Maybe(updates(None, "size")),
-        "clusters": Maybe(is_list(is_count)),
+        "widths": Optional(WIDTHS), "output": Optional(OUTPUT), "models": Optional(updates(None, "size")),
+        "clusters": Optional(is_list(is_count)),
     }
 )  # fmt: skip
 def finish(client: Client, payload: Payload) -> Payload:

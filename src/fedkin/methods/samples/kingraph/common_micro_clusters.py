@@ -22,7 +22,7 @@ from fedkin.clustering.micro_clusters import merged_nodes
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
-from fedkin.core.replies import doubles, is_count, positive, reals, whole
+from fedkin.core.replies import doubles, int64, is_count, positive, reals
 from fedkin.core.seeds import draw_seed
 from fedkin.data.statistics import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
@@ -34,7 +34,7 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     leading_components,
 )
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
-from fedkin.secure_aggregation.sums import ClientSums, lost_themselves
+from fedkin.secure_aggregation.sums import ClientSums, direct_failures
 
 _BATCH = 2048
 _DIGITS = len(SCALED_UNITS)
@@ -51,7 +51,7 @@ _MAX_CENTRES = 3_000
 
 @client_task(
     takes={"space": SPACE},
-    holds={"count": whole(1), "total": doubles(_DIGITS, "width"), "squares": doubles(_DIGITS, 1)},
+    holds={"count": int64(1), "total": doubles(_DIGITS, "width"), "squares": doubles(_DIGITS, 1)},
 )
 def send_feature_sums(client: Client, payload: Payload) -> Payload:
     """Send count, sum and sum of squares of a client's features, the last two as fixed-point digits."""
@@ -77,7 +77,7 @@ def send_feature_scatter(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={"space": SPACE, "seed": is_count},
-    holds={"samples": whole(1), "scatter": doubles("components", "components")},
+    holds={"samples": int64(1), "scatter": doubles("components", "components")},
 )
 def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
     """Send the scatter between neighbours times the number of samples, and that number; zeros for too few.
@@ -93,7 +93,7 @@ def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
     return {"samples": torch.tensor([samples]), "scatter": scatter}
 
 
-@client_task(takes={"space": SPACE, "centres": reals("centres", "components")}, holds={"counts": whole("centres")})
+@client_task(takes={"space": SPACE, "centres": reals("centres", "components")}, holds={"counts": int64("centres")})
 def send_counts(client: Client, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre."""
     return {"counts": _assigned(client, payload)[1].bincount(minlength=len(payload["centres"]))}
@@ -101,7 +101,7 @@ def send_counts(client: Client, payload: Payload) -> Payload:
 
 @client_task(
     takes={"space": SPACE, "centres": reals("centres", "components")},
-    holds={"counts": whole("centres"), "sums": doubles("centres", "components")},
+    holds={"counts": int64("centres"), "sums": doubles("centres", "components")},
 )
 def send_cell_sums(client: Client, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre, and the sum of their offsets from it."""
@@ -109,8 +109,8 @@ def send_cell_sums(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={"space": SPACE, "centres": reals("centres", "components"), "full": whole("full")},
-    holds={"counts": whole("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
+    takes={"space": SPACE, "centres": reals("centres", "components"), "full": int64("full")},
+    holds={"counts": int64("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
 )
 def send_cell_moments(client: Client, payload: Payload) -> Payload:
     """Send `send_cell_sums` and the scatter about full centres: its lower triangle, or its diagonal for many."""
@@ -161,7 +161,7 @@ class SumsPath:
                 f"Fewer than {MIN_CLIENTS} clients answered, too few to hide a sum; each client's own micro-clusters "
                 "are used instead of common ones."
             )
-            lost = lost_themselves(sums.missing)
+            lost = direct_failures(sums.missing)
             present = [client for client in fed.present if client not in lost]
             return replace(state, common=False), Record(present, lost, record.values)
         return after, record

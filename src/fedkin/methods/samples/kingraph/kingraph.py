@@ -229,16 +229,16 @@ class KinGraphMethod(SampleMethod):
         """Return the nodes of the graph with their clusters, and the parameters that turn samples into points."""
         return {**cut_nodes(state), "scales": state.scales}
 
-    def uncut(self, state: KinGraphState) -> KinGraphState:
+    def before_cut(self, state: KinGraphState) -> KinGraphState:
         """Return the finished `state` reset to find clusters again; refuse more clusters than nodes."""
         if isinstance(self.n_clusters, int) and self.n_clusters > len(state.centroids):
             raise FedkinError(more_than_nodes(self.n_clusters, len(state.centroids)))
-        return state.uncut()
+        return state.before_cut()
 
     def without(self, state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
         """Return the finished `state` reset to before its last step, without the nodes of `clients`."""
         left = without_clients(state, clients)
-        return None if left is None else left.uncut()
+        return None if left is None else left.before_cut()
 
     def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
         """Find clusters of the nodes, by `n_clusters` and `resolution`; return the state and values for the record.

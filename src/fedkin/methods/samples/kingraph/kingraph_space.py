@@ -19,9 +19,10 @@ from fedkin.core.replies import (
     MAX_COUNT,
     Array,
     Expected,
-    Maybe,
     Nullable,
+    Optional,
     counts_to,
+    int64,
     is_count,
     is_flag,
     is_name,
@@ -29,13 +30,12 @@ from fedkin.core.replies import (
     is_shape,
     positive,
     reals,
-    whole,
 )
 from fedkin.data.blocks import UNKNOWN, blocks_of, common_blocks
 from fedkin.data.reading.arrays import common_shape
 from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images
-from fedkin.features.kept_features import drop, kept
+from fedkin.features.kept_features import drop, kept_or_computed
 from fedkin.features.pca import PROJECTED, Components, FeatureMoments, components, random_projection
 from fedkin.features.shared_variation import shared_basis, unexplained_covariance
 from fedkin.methods.samples.kingraph.downweighted_categories import downweighting_matrix
@@ -121,7 +121,7 @@ class KinGraphState(State):
     own: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.int64))
     scales: list[dict[str, Any]] = field(default_factory=list)
 
-    def uncut(self) -> KinGraphState:
+    def before_cut(self) -> KinGraphState:
         """Return the finished state reset to before its last step, with its nodes, to find clusters again."""
         return replace(self, steps=self.steps - 1, finished=False, clusters=self.clusters[:0], scales=[])
 
@@ -230,7 +230,7 @@ def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
     if space["features"] == "raw" and space["projection"] is None and space["bound"] is None:
         return client.x.flatten(1)
     how = (space["features"], space["projection"], space["bound"])
-    return kept(client.x, how, lambda batch: features_of(space, batch))
+    return kept_or_computed(client.x, how, lambda batch: features_of(space, batch))
 
 
 def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
@@ -291,12 +291,12 @@ def _are_counts(value: Any) -> bool:
 
 @client_task(
     takes={
-        "clusters": Maybe(whole(None)), "confidence": Maybe(reals(None)),
-        "smoothing": Maybe(counts_to(MANY, 0)), "rounds": Maybe(counts_to(MANY, 0)),
-        "result": Maybe(
+        "clusters": Optional(int64(None)), "confidence": Optional(reals(None)),
+        "smoothing": Optional(counts_to(MANY, 0)), "rounds": Optional(counts_to(MANY, 0)),
+        "result": Optional(
             {
                 "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
-                "clusters": whole("nodes"), "counts": _are_counts,
+                "clusters": int64("nodes"), "counts": _are_counts,
             }
         ),
     },

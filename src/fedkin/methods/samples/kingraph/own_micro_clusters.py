@@ -19,7 +19,7 @@ from fedkin.clustering.graph.node_clusters import largest_client_share
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
-from fedkin.core.replies import Expected, counts_to, doubles, is_count, reals, whole, within
+from fedkin.core.replies import Expected, counts_to, doubles, int64, is_count, reals, within
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
     SPACE,
@@ -75,7 +75,7 @@ def send_differences(client: Client, payload: Payload) -> Payload:
         "space": SPACE, "least": counts_to(MANY), "smoothing": counts_to(MANY, 0), "rounds": counts_to(MANY, 0),
         "most": counts_to(MANY),
     },
-    holds={"centroids": reals("nodes", None), "counts": whole("nodes")},
+    holds={"centroids": reals("nodes", None), "counts": int64("nodes")},
     may_be_empty=True,
 )  # fmt: skip
 def send_summary(client: Client, payload: Payload) -> Payload:
@@ -166,7 +166,7 @@ class OwnPath:
         return state.without_differences(scatter / max(samples, 1), samples, self.local_whitening), record
 
     def _nodes(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": whole("nodes")}
+        expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
         most = max(1, min(self.micro_clusters, _OVERSUPPLY * self.max_nodes // len(fed.ids)))
         request = {"space": state.space, "smoothing": state.smoothing, "rounds": self.smoothing_rounds}
         replies = fed.ask(send_summary, fed.all(**request, least=self.min_members, most=most), expected)
