@@ -39,6 +39,8 @@ def test_the_base_is_light() -> None:
         "wandb",
         "matplotlib",
         "flwr-datasets",
+        "sentence-transformers",
+        "timm",
     }
 
 

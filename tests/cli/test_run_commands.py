@@ -251,7 +251,7 @@ def test_an_interrupted_encoder_says_how_to_go_on(
 
     command = ["pretrain", "digits", "--samples", "100", "--epochs", "2", "--out"]
     assert fedkin(*command, "whole") == 0
-    original, calls = pretrain.descend, iter([False, True])
+    original, calls = pretrain.train_locally, iter([False, True])
 
     def interrupt(*arguments: Any) -> Any:
         if next(calls):
@@ -259,7 +259,7 @@ def test_an_interrupted_encoder_says_how_to_go_on(
         return original(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pretrain, "descend", interrupt)
+        patch.setattr(pretrain, "train_locally", interrupt)
         capsys.readouterr()
         assert fedkin(*command, "encoder") == 130
     printed = capsys.readouterr()

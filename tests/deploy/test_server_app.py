@@ -124,7 +124,7 @@ def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path,
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")
     with pytest.raises(
         FedkinError,
-        match=r"'fedkin\.data\.preparing\.encoding\.scaling\.moments' is not .* with data\.scaling = 'none'",
+        match=r"'fedkin\.data\.statistics\.moments' is not .* with data\.scaling = 'none'",
     ):
         serve(nodes(), asks, tmp_path / "scaled")
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2", "data.scaling=none")

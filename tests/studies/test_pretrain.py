@@ -81,7 +81,7 @@ def test_stopped_after_any_epoch_and_continued_is_never_stopped(source, stop, tm
 def test_interrupted_within_an_epoch_goes_on_from_the_last_one(tmp_path, monkeypatch):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     pretrain("digits", whole, **QUICK)
-    original = pretraining.descend
+    original = pretraining.train_locally
     for epochs_done in (0, 2):
         calls = iter(range(epochs_done))
 
@@ -91,7 +91,7 @@ def test_interrupted_within_an_epoch_goes_on_from_the_last_one(tmp_path, monkeyp
             return original(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(pretraining, "descend", descend)
+            patch.setattr(pretraining, "train_locally", descend)
             with pytest.raises(KeyboardInterrupt):
                 pretrain("digits", stopped, **QUICK)
         assert Pretrained.load(stopped).about["epochs"] == epochs_done
@@ -115,7 +115,7 @@ def test_more_epochs_resume_and_fewer_leave_the_file_alone(tmp_path):
 def test_every_epoch_has_a_shuffle_of_its_own_that_only_its_number_sets(tmp_path, monkeypatch):
     seeds = []
     monkeypatch.setattr(
-        pretraining, "descend", lambda e, v, x, y, rng, _: (seeds.append(rng.initial_seed()), (v, 0.0))[1]
+        pretraining, "train_locally", lambda e, v, x, y, rng, _: (seeds.append(rng.initial_seed()), (v, 0.0))[1]
     )
     pretrain("digits", tmp_path / "whole", **QUICK)
     pretrain("digits", tmp_path / "stopped", **QUICK | {"epochs": 1})
@@ -164,7 +164,7 @@ def test_an_encoder_that_was_never_trained_makes_way(out, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining, "descend", interrupt)
+        patch.setattr(pretraining, "train_locally", interrupt)
         with pytest.raises(KeyboardInterrupt):
             pretrain("wine", out, epochs=1)
     with pytest.raises(FedkinError, match="has not been trained for an epoch yet"):
@@ -202,7 +202,7 @@ def test_data_beyond_the_unit_interval_are_standardised(out):
 
 def test_at_most_so_many_samples_are_taken(out, monkeypatch):
     seen = []
-    monkeypatch.setattr(pretraining, "descend", lambda e, v, x, y, *_: (seen.append((x, y)), (v, 0.0))[1])
+    monkeypatch.setattr(pretraining, "train_locally", lambda e, v, x, y, *_: (seen.append((x, y)), (v, 0.0))[1])
     made = pretrain("digits", out, samples=7, epochs=1)
     x, y = seen[0]
     assert x is y
@@ -271,13 +271,13 @@ def test_a_batch_norm_needs_two_samples_and_says_so(out):
 
 def test_training_uses_one_thread(out, monkeypatch):
     seen = []
-    original = pretraining.descend
+    original = pretraining.train_locally
 
     def descend(*arguments):
         seen.append(torch.get_num_threads())
         return original(*arguments)
 
-    monkeypatch.setattr(pretraining, "descend", descend)
+    monkeypatch.setattr(pretraining, "train_locally", descend)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)

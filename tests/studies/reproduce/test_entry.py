@@ -64,6 +64,7 @@ def test_names_stand_for_entries(tmp_path: Path) -> None:
     assert list(chosen("all")) == names
     assert all(name.startswith("fedcref/") for name in chosen("fedcref"))
     assert list(chosen(names[0])) == [names[0]]
+    (tmp_path / "own.toml").touch()
     assert chosen(str(tmp_path / "own.toml")) == {"own": tmp_path / "own.toml"}
     with pytest.raises(FedkinError, match="Unknown entry 'fedcref/table-66'; did you mean"):
         chosen("fedcref/table-66")
