@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Self
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -575,7 +576,7 @@ def _same_rows(tables: Mapping[str, Table]) -> list[Finding]:
     for client, table in tables.items():
         if len(table) < _FEWEST or len(table.columns) < 3:
             continue
-        rows = np.unique(_hashes(table)).tolist()
+        rows = list(dict.fromkeys(_hashes(table)))  # in their order, whatever the hashes are
         if len(rows) < (1 - _REPEATED) * len(table):
             continue
         shared = Counter(owner[row] for row in rows if row in owner)
@@ -590,18 +591,16 @@ def _same_rows(tables: Mapping[str, Table]) -> list[Finding]:
     return findings
 
 
-def _hashes(table: Table) -> npt.NDArray[np.uint64]:
-    """Return a hash of each row by names and values of columns in any order: uint64 ``(n,)``."""
-    from pandas import Categorical, DataFrame
-    from pandas.util import hash_pandas_object
-
-    cells = {
-        column.name: Categorical.from_codes(np.nan_to_num(own, nan=-1).astype(int), [*column.categories])
-        if column.is_coded
-        else own + 0.0
-        for column, own in zip(table.columns, table.values.numpy().T, strict=True)
-    }
-    return np.asarray(hash_pandas_object(DataFrame(dict(sorted(cells.items()))), index=False))
+def _hashes(table: Table) -> list[int]:
+    """Return a hash of each row by the values of its columns, in order of their names; of a category by its text."""
+    order = sorted(range(len(table.columns)), key=lambda at: table.columns[at].name)
+    cells = table.values.numpy()[:, order] + 0.0  # there is no -0
+    for at, column in enumerate(table.columns[at] for at in order):
+        if column.is_coded:
+            texts = np.array([*(crc32(category.encode()) for category in column.categories), np.nan])
+            cells[:, at] = texts[np.nan_to_num(cells[:, at], nan=-1).astype(int)]
+    cells[np.isnan(cells)] = np.nan  # one of the many kinds of NaN
+    return [hash(row.tobytes()) for row in cells]
 
 
 def _leaks(tables: Mapping[str, Table], labels: Mapping[str, Sequence[str]]) -> list[Finding]:
