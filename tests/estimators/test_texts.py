@@ -71,3 +71,13 @@ def test_embeddings_made_before_are_compared_by_direction() -> None:
     rows = [by_words(texts).toarray() * np.linspace(1, 9, 60)[:, None] for texts, _ in clients]
     model = fedkin.KinGraph(n_clusters=3, features="embedded", random_state=0).fit(rows)
     assert adjusted_rand_score(clients[0][1] + clients[1][1], np.concatenate(model.labels_)) > 0.9
+
+
+@pytest.mark.parametrize("form", [lambda x, y: (x, y), lambda x, y: {"x": x, "y": y}])
+def test_labels_that_are_texts_are_no_samples(form: object) -> None:
+    rng = np.random.default_rng(0)
+    clients = [form(rng.normal(size=(30, 3)), ["cat"] * 15 + ["dog"] * 15) for _ in range(2)]
+    model = fedkin.KMeans(n_clusters=2, random_state=0).fit(clients)
+    assert set(model.metrics_["metric"]) >= {"ari", "nmi"}
+    again = fedkin.KMeans(n_clusters=2, random_state=0).fit(clients, eval=clients)
+    assert [one.tolist() for one in again.labels_] == [one.tolist() for one in model.labels_]

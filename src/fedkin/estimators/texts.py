@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from fedkin.core.errors import FedkinError, kind_of
 from fedkin.core.files import ending_of
+from fedkin.data.inputs.client_input import is_record
+from fedkin.data.inputs.dataset_items import SAMPLE_KEYS
 from fedkin.features.encoders import TEXTS, encode_texts
 
 
 def are_texts(value: Any) -> bool:
     """Return whether a value is a list, an array or a Series of texts that are no paths of files."""
-    if isinstance(value, str | bytes) or not hasattr(value, "__iter__") or not hasattr(value, "__len__"):
+    if not isinstance(value, list | tuple) and (not hasattr(value, "dtype") or getattr(value, "ndim", 0) != 1):
         return False
-    if isinstance(value, Mapping) or getattr(value, "ndim", 1) != 1:
-        return False
-    texts = list(value)
-    return bool(texts) and all(isinstance(text, str) for text in texts) and not all(map(_is_path, texts))
+    return len(value) > 0 and all(isinstance(text, str) for text in value) and not all(map(_is_path, value))
 
 
 def _is_path(text: str) -> bool:
@@ -36,15 +35,18 @@ def with_texts_encoded(data: Any, features: Any) -> tuple[Any, bool]:
     """
     if are_texts(data):
         return _encoded(list(data), features), True
+    if isinstance(data, tuple) and len(data) == 2:  # samples and their labels, which may be texts, too
+        samples, some = with_texts_encoded(data[0], features)
+        return ((samples, data[1]), True) if some else (data, False)
+    keys = list(data) if isinstance(data, Mapping) else range(len(data)) if isinstance(data, list | tuple) else []
+    if is_record(data):
+        keys = [key for key in keys if key in SAMPLE_KEYS]
+    each = {key: with_texts_encoded(data[key], features) for key in keys if not isinstance(data[key], str)}
+    if not any(some for _, some in each.values()):
+        return data, False
     if isinstance(data, Mapping):
-        parts = {name: with_texts_encoded(value, features) for name, value in data.items()}
-        return {name: part for name, (part, _) in parts.items()}, any(some for _, some in parts.values())
-    if isinstance(data, tuple) and len(data) == 2 and are_texts(data[0]):
-        return (_encoded(list(data[0]), features), data[1]), True
-    if isinstance(data, list | tuple) and any(are_texts(part) or isinstance(part, tuple) for part in data):
-        each = [with_texts_encoded(value, features) for value in data]
-        return type(data)(part for part, _ in each), any(some for _, some in each)
-    return data, False
+        return {**data, **{key: part for key, (part, _) in each.items()}}, True
+    return [each[key][0] if key in each else data[key] for key in keys], True
 
 
 def _encoded(texts: list[str], features: Any) -> NDArray[np.float32]:
