@@ -142,12 +142,6 @@ def _report(column: Column, values: Tensor, filled: int, min_members: int, own_i
     return ColumnReport("category", filled > 0, unique, () if unique else tuple(known), column.asked)
 
 
-def names_rows(table: Table, at: int) -> bool:
-    """Return whether the column at a position may name a table's rows, as a client reports it."""
-    values = table.values[:, at]
-    return _is_unique(table.columns[at], values, int((~values.isnan()).sum()), table.id)
-
-
 def _is_unique(column: Column, values: Tensor, filled: int, own_id: str) -> bool:
     return own_id == column.name or (own_id == "auto" and _names_rows(column, values, filled))
 

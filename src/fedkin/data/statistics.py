@@ -169,8 +169,6 @@ def are_columns(value: Any) -> bool:
 
 
 _FEATURES = doubles("features")
-_SQUARES = doubles("features", minimum=0)
-_HISTOGRAMS = doubles("columns", BINS, minimum=0)
 _QUESTION: Expected = {"min_members": Optional(is_count)}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from fedkin.core.errors import FedkinError, kind_of
 from fedkin.core.files import ending_of
@@ -33,6 +34,8 @@ def with_texts_encoded(data: Any, features: Any) -> tuple[Any, bool]:
     `data` is one client's or several clients', each with labels beside or not. `features` is the spec or the function
     that encodes texts. Raises FedkinError if it is neither, or does not give one row of finite numbers per text.
     """
+    if issparse(data):  # of which one kind is a dict
+        return data, False
     if are_texts(data):
         return _encoded(list(data), features), True
     if isinstance(data, tuple) and len(data) == 2:  # samples and their labels, which may be texts, too
