@@ -42,7 +42,7 @@ def _page_with_the_rest(name: str) -> str | None:
     """The method on whose page the options are that several share."""
     if name in _SHARED:
         return _SHARED[name]
-    return "fedavg" if name != "fedavg" and registry.resolve("method", name).clusters == "clients" else None
+    return "fedavg" if name != "fedavg" and registry.resolve("method", name).traits.clusters == "clients" else None
 
 
 def _looks(option: Option) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ class Bare(KFedMethod):
 
 
 class Renamed(KFedMethod):
-    cost = "costly"
+    traits = KFedMethod.traits.replace(cost="costly")
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def by_command_line(name: str, *words: str) -> dict[str, list[int]]:
 def by_fit(name: str, clients: dict[str, Any]) -> tuple[Any, dict[str, list[int]]]:
     method = registry.resolve("method", name)
     model = ESTIMATORS[method](**hostile.SMALL[name], random_state=SEED).fit(clients)
-    if method.clusters == "clients":
+    if method.traits.clusters == "clients":
         return model, {each: [cluster] for each, cluster in model.clusters_.items()}
     return model, {each: labels.tolist() for each, labels in model.labels_.items()}
 
@@ -150,7 +150,7 @@ def test_a_client_that_fails_is_named_and_the_others_get_their_clusters(
         warnings.simplefilter("always")
         model, fitted = by_fit(name, clients)
     lost = f"site-{hostile.LIAR}"
-    clusters_samples = model._method.clusters == "samples"
+    clusters_samples = model._method.traits.clusters == "samples"
     labelled = {each: labels for each, labels in fitted.items() if labels[0] >= 0 or not clusters_samples}
     assert by_command_line(name) == labelled
     assert set(model.missing_) <= {lost}

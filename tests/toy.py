@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Record, State, task
+from fedkin.core import Client, Federation, FedkinError, Method, Record, State, Traits, task
 from fedkin.data.population import Population
 from fedkin.experiment import registry
 
@@ -92,9 +92,7 @@ class Steady(Toy):
 class Comparable(Toy):
     """The same for comparisons, which ask what a method clusters."""
 
-    clusters: ClassVar[Literal["samples"]] = "samples"
-    finds_k: ClassVar[bool] = True
-    takes_k: ClassVar[bool] = False
+    traits = Traits(clusters="samples", finds_k=True, takes_k=False)
 
     def ready(self, state: ToyState) -> bool:
         """Never: its clusters are not scored."""

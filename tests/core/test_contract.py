@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, FedkinError, Method, Payload, Record, State, client_task, task
+from fedkin.core import Client, FedkinError, Method, Payload, Record, State, Traits, client_task, task
 from fedkin.core.contract import check_result, first_state
 from fedkin.core.errors import RefusalError
 from fedkin.core.runner import do_step
@@ -150,7 +150,7 @@ class Given(Method[Centres]):
     after: Callable[[Centres], Any] = lambda state: (state.next(finished=True), Record([0]))
     found: Any = None
     state_type: ClassVar[type[State]] = Centres
-    clusters: ClassVar[Literal["samples"]] = "samples"
+    traits = Traits(clusters="samples")
 
     def init(self, fed: Any) -> Centres:
         return Centres()
@@ -190,7 +190,7 @@ RECORD = Record([0])
 
 
 class Placed(Given):
-    clusters: ClassVar[Literal["samples", "clients"] | None] = "clients"
+    traits = Traits(clusters="clients")
 
 
 STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -291,7 +291,7 @@ def test_a_result_has_the_number_of_clusters_and_can_be_written(found: Any, sent
 
 def test_a_method_that_clusters_nothing_needs_no_number_of_clusters() -> None:
     class Plain(Given):
-        clusters = None  # type: ignore[assignment]
+        traits = Traits()
 
     found: dict[str, Tensor] = {"mean": torch.zeros(1)}
     check_result(Plain(), found)

@@ -26,12 +26,22 @@ def nothing(client: Client, payload: Payload) -> Payload:
 
 @dataclass(frozen=True)
 class Misspelt(KFedMethod):
-    clusters = "sample"  # type: ignore[assignment]
+    traits = KFedMethod.traits.replace(clusters="sample")
 
 
 @dataclass(frozen=True)
 class Dear(KFedMethod):
-    cost = "medium"  # type: ignore[assignment]
+    traits = KFedMethod.traits.replace(cost="medium")
+
+
+@dataclass(frozen=True)
+class Outside(KFedMethod):
+    cost = "costly"
+
+
+@dataclass(frozen=True)
+class Mapped(KFedMethod):
+    traits = "costly"  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -61,8 +71,10 @@ class BoundToo(FedAvgMethod):
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [
-        (Misspelt, """Misspelt.clusters is 'sample'; it should be "samples" or "clients" or None."""),
-        (Dear, """Dear.cost is 'medium'; it should be "cheap" or "costly"."""),
+        (Misspelt, """Misspelt.traits has clusters = 'sample'; it should be "samples" or "clients" or None."""),
+        (Dear, """Dear.traits has cost = 'medium'; it should be "cheap" or "costly"."""),
+        (Outside, "Outside.cost is a trait; write traits = Traits(cost='costly') in its place."),
+        (Mapped, "Mapped.traits should be fedkin.core.Traits(...), not a str"),
         (Alone, "Alone.init should take fed, as in def init(self, fed)."),
         (Stateless, "Stateless.step should take fed and state, as in def step(self, fed, state)."),
         (Bound, "Bound.predict is called without an instance; write @staticmethod above it, and leave out self."),

@@ -114,7 +114,7 @@ def test_every_method_has_an_estimator() -> None:
     made = {one._method: one for one in listed if isinstance(one, type) and issubclass(one, Estimator)}
     assert set(made) == {registry.resolve("method", name) for name in registry.METHODS}
     for method, estimator in made.items():
-        assert issubclass(estimator, ClientClusterer if method.clusters == "clients" else SampleClusterer)
+        assert issubclass(estimator, ClientClusterer if method.traits.clusters == "clients" else SampleClusterer)
 
 
 def test_models_are_modules_that_say_what_predict_says(model: ClientClusterer) -> None:

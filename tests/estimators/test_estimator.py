@@ -64,7 +64,7 @@ def test_the_signature_is_the_methods(name: str) -> None:
     made = getattr(fedkin, name)
     fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle", "read"}
     own = {field.name for field in dataclasses.fields(EstimatorOptions)} - (
-        set() if made._method.has_device else {"device"}
+        set() if made._method.traits.has_device else {"device"}
     )
     parameters, plain = inspect.signature(made).parameters, made._method()
     assert set(parameters) == fields | own == set(made().get_params())

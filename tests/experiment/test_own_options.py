@@ -42,8 +42,7 @@ Tensors = having(z=(torch.Tensor | None, None))
 Nothing = having(z=(int, None))
 Zero = having(z=(Count, 0))
 Word = having(z=(Literal["a", "b"], "c"))
-Cost = having(cost=(float, 1.0))
-Finds = having(finds_k=(bool, False))
+Soft = having(soft=(float, 1.0))
 Predicts = having(predict=(int, 3))
 Scales = having(scaling=(float, 1.0))
 Seeds = having(random_state=(int, 0))
@@ -68,8 +67,7 @@ class Given(FedAvgMethod):
 
 @dataclass(frozen=True)
 class Says(Given):
-    finds_k = False
-    takes_k = True
+    traits = FedAvgMethod.traits.replace(finds_k=False, takes_k=True)
 
 
 @dataclass(frozen=True)
@@ -120,8 +118,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("Nothing", r"Made' has an option 'z' whose default is None, but its type allows int; .* as in int \| None\.$"),
         ("Zero", r"'z' whose default is 0, but its type allows int >= 1; give it another default, or another type\.$"),
         ("Word", r"""'z' whose default is 'c', but its type allows "a" or "b"; give it another default"""),
-        ("Cost", r"has an option called 'cost', which its base class uses otherwise; .* if the base's is meant\.$"),
-        ("Finds", r"has an option called 'finds_k', which its base class uses otherwise"),
+        ("Soft", r"has an option called 'soft', which its base class uses otherwise; .* if the base's is meant\.$"),
         ("Predicts", r"has an option called 'predict', which its base class uses otherwise"),
         (
             "Half",
@@ -164,7 +161,7 @@ def test_what_a_file_can_hold_is_taken() -> None:
 
 
 def test_a_comparison_asks_whether_the_number_is_given() -> None:
-    with pytest.raises(FedkinError, match=r"^Method 'own_options_of_mine:Given' has .* set finds_k = False"):
+    with pytest.raises(FedkinError, match=r"^Method 'own_options_of_mine:Given' has .* set finds_k=False"):
         selection_of("clients", ["own_options_of_mine:Given"])
     assert selection_of("clients", ["own_options_of_mine:Says"]).methods == ("own_options_of_mine:Says",)
 

@@ -69,9 +69,9 @@ def test_every_method_that_clusters_clients_has_a_strategy():
     strategies = [getattr(flower, name) for name in flower.__all__ if name.endswith("Strategy")]
     there = {strategy._method for strategy in strategies if strategy is not flower.ClusterStrategy}
     methods = {name: registry.resolve("method", name) for name in registry.METHODS}
-    assert [name for name, method in methods.items() if method.clusters == "clients" and method not in there] == [
-        "local"
-    ]  # which needs no server
+    assert [
+        name for name, method in methods.items() if method.traits.clusters == "clients" and method not in there
+    ] == ["local"]  # which needs no server
 
 
 @pytest.mark.parametrize("kind", NETWORKS)

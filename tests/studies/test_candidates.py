@@ -8,12 +8,12 @@ from fedkin.studies.question import Candidate, Selection, method_named, selectio
 
 def test_every_method_says_what_it_clusters() -> None:
     made = {name: method_named(name) for name in registry.METHODS}
-    assert {name for name, own in made.items() if own.clusters == "clients"} == {
+    assert {name for name, own in made.items() if own.traits.clusters == "clients"} == {
         *("embedding", "ladd", "fedavg", "fedopt", "local", "ifca", "gradient-loss", "ocfl", "sattler", "hierarchical"),
         *("pacfl", "flux", "feddrift", "fedrc", "clove", "cfl-gp", "fesem", "fedgroup"),
     }
-    assert {own.clusters for own in made.values()} == {"samples", "clients"}
-    assert {name for name, own in made.items() if own.cost == "cheap"} == {
+    assert {own.traits.clusters for own in made.values()} == {"samples", "clients"}
+    assert {name for name, own in made.items() if own.traits.cost == "cheap"} == {
         *("kfed", "mufc", "kmeans", "fuzzy-cmeans", "ffcm", "kin-graph", "ifca", "gradient-loss", "ladd", "pacfl"),
         *("afcl", "feddp-kmeans"),
     }
@@ -37,14 +37,14 @@ def test_who_must_be_given_the_number_of_clusters(
     name: str, finds_k: bool, takes_k: bool, unknown: dict[str, object]
 ) -> None:
     made = method_named(name)
-    assert (made.finds_k, made.takes_k) == (finds_k, takes_k)
+    assert (made.traits.finds_k, made.traits.takes_k) == (finds_k, takes_k)
     assert Candidate(name).settings({}) == {"name": name, **unknown}
 
 
 def test_every_method_that_takes_a_number_of_clusters_has_a_field_for_it() -> None:
     for name in registry.METHODS:
         made = method_named(name)
-        assert not made.takes_k or "n_clusters" in {field.name for field in options_of(made)}
+        assert not made.traits.takes_k or "n_clusters" in {field.name for field in options_of(made)}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,9 @@ def test_what_is_not_recommended(name: str, role: str) -> None:
 
 def test_all_methods_of_the_family_the_cheapest_first() -> None:
     selection = selection_of("samples", ["all"])
-    assert set(selection.methods) == {name for name in registry.METHODS if method_named(name).clusters == "samples"}
+    assert set(selection.methods) == {
+        name for name in registry.METHODS if method_named(name).traits.clusters == "samples"
+    }
     assert selection.methods[0] == "kfed"
     assert selection.methods[-1] == "ccfc"
     assert selection.needy[0] == "kfed"

@@ -98,7 +98,7 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
     options = [option for option in options_of(made) if kind == "method" or option.name not in FROM_DATA]
     summary = registry.summary_of(kind, name)
     if as_json:
-        about = {each: getattr(made, each) for each in _FACTS} if kind == "method" else {}
+        about = {each: getattr(made.traits, each) for each in _FACTS} if kind == "method" else {}
         found = {"name": name, "kind": kind, "summary": summary, **about, "options": list(map(_plain, options))}
         print(json.dumps(found, indent=2))
         return
@@ -112,12 +112,12 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
 
 def _in_words(method: type[Any]) -> str:
     """Describe what a method clusters, who gives the number of clusters, and whether samples are moved."""
-    what = f"{'a baseline that ' if method.baseline else ''}clusters {method.clusters}"
-    number = "finds their number" if method.finds_k else "their number is given"
-    if method.clusters is None or (method.baseline and method.finds_k):
-        what, number = "a baseline" if method.baseline else "evaluates nothing", "forms no clusters"
-    moved = "samples leave the clients" if method.moves_data else "samples stay at the clients"
-    moved = "synthetic samples leave the clients" if method.copies_data else moved
+    what = f"{'a baseline that ' if method.traits.baseline else ''}clusters {method.traits.clusters}"
+    number = "finds their number" if method.traits.finds_k else "their number is given"
+    if method.traits.clusters is None or (method.traits.baseline and method.traits.finds_k):
+        what, number = "a baseline" if method.traits.baseline else "evaluates nothing", "forms no clusters"
+    moved = "samples leave the clients" if method.traits.moves_data else "samples stay at the clients"
+    moved = "synthetic samples leave the clients" if method.traits.copies_data else moved
     return f"{what[0].upper()}{what[1:]}; {number}; {moved}."
 
 

@@ -216,7 +216,8 @@ def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
 
     default = getattr(type(config.method), "n_clusters", None)
     named = any(override.partition("=")[0].strip() == "method.n_clusters" for override in overrides)
-    if named or not isinstance(config.scenario, ClientFiles) or not isinstance(default, int) or config.method.finds_k:
+    is_given = isinstance(default, int) and not config.method.traits.finds_k
+    if named or not isinstance(config.scenario, ClientFiles) or not is_given:
         return None
     if config.tables["method"]["n_clusters"] != default:  # as the .toml file has it
         return None

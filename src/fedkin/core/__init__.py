@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fedkin.core.client import Client
     from fedkin.core.errors import FedkinError
     from fedkin.core.federation import Federation
-    from fedkin.core.method import Method, Record, State
+    from fedkin.core.method import Method, Record, State, Traits
     from fedkin.core.payload import Payload, Traffic
     from fedkin.core.tasks import Task, client_task, task
 
@@ -24,6 +24,7 @@ _MODULES = {
     "State": "method",
     "Task": "tasks",
     "Traffic": "payload",
+    "Traits": "method",
     "client_task": "tasks",
     "task": "tasks",
 }
@@ -38,6 +39,7 @@ __all__ = [
     "State",
     "Task",
     "Traffic",
+    "Traits",
     "client_task",
     "task",
 ]

@@ -101,7 +101,7 @@ def after_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Reco
             f"{before.steps + 1}; state.next(...) counts them."
         )
     _check_saved(name, "step", state)
-    if method.clusters == "clients" and isinstance(getattr(before, "labels", None), Tensor):
+    if method.traits.clusters == "clients" and isinstance(getattr(before, "labels", None), Tensor):
         _check_placed(method, before, state)
     _check_clients(name, record)
     return state, dataclasses.replace(record, values=_plain(name, record.values))
@@ -156,7 +156,7 @@ def check_result(method: Method[Any], found: Any) -> None:
         raise FedkinError(f"{name}.result should return a dict, not {kind_of(found)}.")
     if (wrong := find_unsupported(found)) is not None:
         raise FedkinError(f"{name}.result returned {wrong}; a result holds {_PLAIN}.")
-    if method.clusters is not None and type(found.get("n_clusters")) is not int:
+    if method.traits.clusters is not None and type(found.get("n_clusters")) is not int:
         has = f"'n_clusters', {kind_of(found['n_clusters'])}," if "n_clusters" in found else "no 'n_clusters'"
         raise FedkinError(f"{name}.result has {has} where the number of clusters should be, a whole number.")
 
@@ -230,7 +230,7 @@ def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any
     """
     found = method.result(state)
     check_result(method, found)
-    if method.clusters == "samples":
+    if method.traits.clusters == "samples":
         _check_clustered(method, fed, found)
     elif fed.left_out and isinstance(labels := found.get("labels"), Tensor):
         found = {**found, "labels": labels.index_fill(0, torch.tensor(sorted(fed.left_out)), -1)}
@@ -253,7 +253,7 @@ def used_clusters(labels: Iterable[Tensor]) -> int:
 def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:
     """Return the clients of this process that have no part in the result though they began, and why."""
     missing = dict(fed.left_out)
-    if method.clusters == "samples":
+    if method.traits.clusters == "samples":
         having = {client.id for client in clustered(fed)}
         missing |= {i: fed.missing.get(i, "no reply") for i in fed.present if i in fed.clients and i not in having}
     return dict(sorted(missing.items()))

@@ -8,15 +8,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeVar,
+    get_type_hints,
+    runtime_checkable,
+)
 
 from annotated_types import Ge, Gt, Interval
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, kind_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fedkin.core.client import Client
     from fedkin.core.federation import Federation
     from fedkin.core.payload import Traffic
 
@@ -26,7 +39,7 @@ Fraction = Annotated[float, Interval(ge=0, le=1)]
 """Types for hyper-parameters; configurations and estimators check the ranges they carry."""
 Oracle = Callable[[int], Sequence[int]]
 """The true class of each local cluster of a client, by its id."""
-OwnData = Callable[[str], "Tensor"]
+ServerData = Callable[[str], "Tensor"]
 """Loads samples of the server's own by name or path: ``(n, *shape)``, prepared as the clients' are."""
 
 
@@ -84,16 +97,12 @@ class State:
 S = TypeVar("S", bound=State)
 
 
-class Method(ABC, Generic[S]):
-    """A federated algorithm as a frozen dataclass of hyper-parameters.
-
-    It reaches clients only through the federation and never sees ground truth. Class attributes say what it is; nothing
-    else in the library asks for a method's name or class.
+@dataclass(frozen=True)
+class Traits:
+    """What a method is, for those who list, compare and run methods; nothing asks for its name or class.
 
     Attributes
     ----------
-    state_type : type
-        Class of its states.
     clusters : {"samples", "clients"} or None
         What it clusters. A method of samples has the functions of
         `fedkin.methods.samples.sample_method.SampleMethod`, one of clients those of
@@ -103,62 +112,65 @@ class Method(ABC, Generic[S]):
     takes_k : bool
         Whether ``n_clusters`` sets the number of clusters it finds.
     moves_data : bool
-        Whether samples leave their clients; `sends_samples` says it of one instance.
+        Whether samples leave their clients; `Method.sends_samples` says it of one instance.
     copies_data : bool
         Whether synthetic samples leave their clients, which can repeat real ones.
     sends : str
         What a client sends, beginning in lower case, without a full stop; empty if it is not said.
     baseline : bool
-        Whether it is there to compare with: it clusters all samples in one place, or forms no clusters. Not inherited,
-        since a subclass may form some.
+        Whether it is there to compare with: it clusters all samples in one place, or forms no clusters.
     cost : {"cheap", "costly"}
         Whether a comparison tries many numbers of clusters with it, or the likeliest only.
     has_device : bool
         Whether its networks, or its searches of many points, compute on `fedkin.core.device.device`.
-    has_local_clusters : bool
-        Whether clients keep local clusters, as ``state["labels"]``, that the server associates.
-    sends_bits : bool
-        Whether clients send bits, some of them flipped, which can be attacked; ``true_bits(client, result)`` are those
-        ``(segments, width)`` of a client before any flip.
-    recuts : bool
-        Whether the clusters of a finished run can be cut again, coarser or finer. ``uncut(state)`` is then the state
-        before its last step, which cuts as ``n_clusters`` or ``resolution`` say and asks clients for nothing.
-    forgets : bool
-        Whether a client can be left out of a finished run without asking the others again: `without` says how. The
-        others are forgotten by running again without them.
-    keeps : str
-        What remains in the state of a client that is left out in this way, in words; empty if nothing does.
     scenario : str
         The scenario it is tried on by default.
     sums_suffice : mapping or None
         Settings with which sums over clients are all it needs, several allowed values in a tuple; ``None`` if it always
-        needs more. Not inherited, since a subclass may need more.
+        needs more.
+    """
+
+    clusters: Literal["samples", "clients"] | None = None
+    finds_k: bool = False
+    takes_k: bool = True
+    moves_data: bool = False
+    copies_data: bool = False
+    sends: str = ""
+    baseline: bool = False
+    cost: Literal["cheap", "costly"] = "costly"
+    has_device: bool = False
+    scenario: str = "label-skew"
+    sums_suffice: Mapping[str, Any] | None = None
+
+    def replace(self, **changes: Any) -> Traits:
+        """Return the traits of a subclass: the same but for `changes`, and without `baseline` and `sums_suffice`.
+
+        A subclass may form clusters where its base forms none, and need more than its base.
+        """
+        return dataclasses.replace(self, **{"baseline": False, "sums_suffice": None, **changes})
+
+
+class Method(ABC, Generic[S]):
+    """A federated algorithm as a frozen dataclass of hyper-parameters.
+
+    It reaches clients only through the federation and never sees ground truth. What only some methods can do are the
+    protocols below, such as `CanForget`: a method that has their functions can do it.
+
+    Attributes
+    ----------
+    state_type : type
+        Class of its states.
+    traits : Traits
+        What it is. A subclass without any has those of its base by `Traits.replace`.
     """
 
     state_type: ClassVar[type[State]]
-    clusters: ClassVar[Literal["samples", "clients"] | None] = None
-    finds_k: ClassVar[bool] = False
-    takes_k: ClassVar[bool] = True
-    moves_data: ClassVar[bool] = False
-    copies_data: ClassVar[bool] = False
-    sends: ClassVar[str] = ""
-    baseline: ClassVar[bool] = False
-    cost: ClassVar[Literal["cheap", "costly"]] = "costly"
-    has_device: ClassVar[bool] = False
-    has_local_clusters: ClassVar[bool] = False
-    sends_bits: ClassVar[bool] = False
-    recuts: ClassVar[bool] = False
-    forgets: ClassVar[bool] = False
-    keeps: ClassVar[str] = ""
-    scenario: ClassVar[str] = "label-skew"
-    sums_suffice: ClassVar[Mapping[str, Any] | None] = None
+    traits: ClassVar[Traits] = Traits()
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if "sums_suffice" not in vars(cls):
-            cls.sums_suffice = None
-        if "baseline" not in vars(cls):
-            cls.baseline = False
+        if "traits" not in vars(cls):
+            cls.traits = cls.traits.replace()
 
     @abstractmethod
     def init(self, fed: Federation) -> S:
@@ -186,11 +198,7 @@ class Method(ABC, Generic[S]):
 
     def sends_samples(self) -> bool:
         """Whether samples leave their clients with these hyper-parameters."""
-        return self.moves_data
-
-    def with_own_data(self, read: OwnData) -> Self:
-        """Return the method; where its server has samples of its own, with `read` to load them."""
-        return self
+        return self.traits.moves_data
 
     def is_private(self) -> bool:
         """Whether all that clients send is covered by a privacy guarantee, with these hyper-parameters."""
@@ -204,31 +212,79 @@ class Method(ABC, Generic[S]):
         """Whether samples are turned into embeddings first, for which they are taken as they are."""
         return False
 
-    def without(self, state: S, clients: Collection[int]) -> S | None:
-        """Return a finished run's `state` before the last step, with the contributions of `clients` removed.
-
-        The step then forms clusters of what the others have sent already, and asks them for nothing.
-
-        Returns
-        -------
-        State or None
-            ``None``, as by default, where what they sent cannot be separated from what others did.
-
-        Raises
-        ------
-        FedkinError
-            If nothing would be left.
-        """
-        return None
-
     def shared_with(self, made: type[Any]) -> dict[str, Any]:
         """Return the hyper-parameters that another dataclass has, too, by name in its order."""
         own = {field.name for field in dataclasses.fields(self)}  # type: ignore[arg-type]
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(made) if field.name in own}
 
-    def with_oracle(self, oracle: Oracle) -> Self:
+
+# What only some methods can do.
+
+
+@runtime_checkable
+class CanPredict(Protocol):
+    """Assigns new samples to clusters."""
+
+    def predict(self, result: Mapping[str, Any], x: Tensor) -> Tensor:
+        """Return the clusters of samples ``(n, *shape)``, int64 ``(n,)``; a ``staticmethod``."""
+
+
+@runtime_checkable
+class CanCut(Protocol):
+    """Cuts the clusters of a finished run again, coarser or finer."""
+
+    def before_cut(self, state: Any) -> Any:
+        """Return the finished `state` as before its last step, which cuts as ``n_clusters`` or ``resolution`` say.
+
+        The step asks clients for nothing.
+        """
+
+
+@runtime_checkable
+class CanForget(Protocol):
+    """Leaves a client out of a finished run without asking the others again.
+
+    By other methods, clients are forgotten by running again without them.
+    """
+
+    def without(self, state: Any, clients: Collection[int]) -> Any:
+        """Return a finished run's `state` before the last step, with the contributions of `clients` removed.
+
+        The step then forms clusters of what the others have sent already, and asks them for nothing. ``None`` where
+        what they sent cannot be separated from what others did. Raises FedkinError if nothing would be left.
+        """
+
+    def remains(self) -> str:
+        """Return what remains in the state of a client that is left out, in words; empty if nothing does."""
+
+
+@runtime_checkable
+class SendsBits(Protocol):
+    """Has clients send bits, some of them flipped, which can be attacked."""
+
+    def true_bits(self, client: Client, result: Mapping[str, Any]) -> Tensor:
+        """Return the bits ``(segments, width)`` of a client before any flip; a ``staticmethod``."""
+
+
+@runtime_checkable
+class LinksLocalClusters(Protocol):
+    """Associates local clusters, which clients keep as ``state["labels"]``."""
+
+    def with_oracle(self, oracle: Oracle) -> Any:
         """Return the method; an upper bound gets the `oracle` that knows the truth, from the evaluation alone."""
-        return self
+
+
+@runtime_checkable
+class HasServerData(Protocol):
+    """Has samples of the server's own."""
+
+    def with_server_data(self, read: ServerData) -> Any:
+        """Return the method with `read` to load them."""
+
+
+def with_server_data(method: Method[Any], read: ServerData) -> Method[Any]:
+    """Return the method; where its server has samples of its own, with `read` to load them."""
+    return method.with_server_data(read) if isinstance(method, HasServerData) else method
 
 
 def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
@@ -244,7 +300,7 @@ def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
 
 def allowed_for_sums(made: type[Method[Any]]) -> dict[str, tuple[Any, ...]]:
     """Return the values of hyper-parameters, by name, with which sums over clients are all that a method needs."""
-    needed = made.sums_suffice or {}
+    needed = made.traits.sums_suffice or {}
     return {name: wanted if isinstance(wanted, tuple) else (wanted,) for name, wanted in needed.items()}
 
 
@@ -256,8 +312,8 @@ def display_name(method: type[Any]) -> str:
 # Checks of a method's class before there is an instance: its annotations, class attributes and functions.
 
 
-_ATTRIBUTES = {"clusters": ("samples", "clients", None), "cost": ("cheap", "costly")}
-"""Class attributes with few values, and these."""
+_VALUES = {"clusters": ("samples", "clients", None), "cost": ("cheap", "costly")}
+"""Traits with few values, and these."""
 _CALLED = {"init": ("fed",), "step": ("fed", "state"), "result": ("state",)}
 """Functions that every method has, and what they are called with."""
 
@@ -275,14 +331,21 @@ def check_annotations(made: type[Any], name: str) -> None:
 def check_class(made: type[Any]) -> None:
     """Check that the class of a method can be used as one.
 
-    Raises FedkinError if a class attribute has a value that nothing knows, a function takes other arguments than it is
-    called with, or one that is called without an instance, such as `predict`, needs one.
+    Raises FedkinError if a trait is outside of `traits` or has a value that nothing knows, a function takes other
+    arguments than it is called with, or one that is called without an instance, such as `predict`, needs one.
     """
     options = {one.name for one in dataclasses.fields(made)}  # whose names are checked with their types
-    for attribute, allowed in _ATTRIBUTES.items():
-        if attribute not in options and getattr(made, attribute) not in allowed:
-            listed = " or ".join("None" if value is None else f'"{value}"' for value in allowed)
-            raise FedkinError(f"{made.__name__}.{attribute} is {getattr(made, attribute)!r}; it should be {listed}.")
+    if not isinstance(made.traits, Traits):
+        raise FedkinError(f"{made.__name__}.traits should be fedkin.core.Traits(...), not {kind_of(made.traits)}.")
+    for trait in dataclasses.fields(Traits):
+        value = getattr(made, trait.name, None)
+        if isinstance(value, bool | str | Mapping) and trait.name not in options:
+            written = f"traits = Traits({trait.name}={value!r})"
+            raise FedkinError(f"{made.__name__}.{trait.name} is a trait; write {written} in its place.")
+    for name, allowed in _VALUES.items():
+        if (value := getattr(made.traits, name)) not in allowed:
+            listed = " or ".join("None" if one is None else f'"{one}"' for one in allowed)
+            raise FedkinError(f"{made.__name__}.traits has {name} = {value!r}; it should be {listed}.")
     for function, given in _CALLED.items():
         if function not in options and not _takes(getattr(made, function), len(given) + 1):
             raise FedkinError(

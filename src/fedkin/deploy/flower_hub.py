@@ -101,7 +101,7 @@ def _owner() -> str:
 def _population(experiment: Path, data: str, clients: int) -> Population:
     """Build the sites of a simulation, with label skew or, to cluster clients, flipped labels; cached."""
     federated = load_config(experiment)
-    scenario = "label-flip" if federated.method.clusters == "clients" else "label-skew"
+    scenario = "label-flip" if federated.method.traits.clusters == "clients" else "label-skew"
     partition = [f"scenario.name={scenario}", f"scenario.clients={clients}"]
     settings = [f"data.source={data}", *partition, f"seed={federated.seed}"]
     config = load_config(federated.method_name, settings)
@@ -155,7 +155,7 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
         "method": config.method_name,
         "columns": packages_line(config) + columns_of_sites(config),
         "packages": "\n".join([*own, "", ""]) if (own := what_to_install(config)) else "",
-        "clusters": config.method.clusters or "samples",
+        "clusters": config.method.traits.clusters or "samples",
         "oldest": OLDEST.removesuffix(".0"),
         "target": NEWEST,
         "fedkin": __version__,

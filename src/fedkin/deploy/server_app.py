@@ -218,7 +218,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         _claim(config, folder)
         progress = _LogProgress()
         ledger = _ledger(folder)
-        labels, listed = config.method.clusters == "clients", config.federation.listed
+        labels, listed = config.method.traits.clusters == "clients", config.federation.listed
         engine, order = config.engine, list(ledger.sites)
         wanted = engine.sites or len(listed)
         names = {order[one] if isinstance(one, int) and one < len(order) else str(one) for one in engine.forgotten}
@@ -313,8 +313,8 @@ def _say_clusters(config: Config, found: Mapping[str, Any], profile: ClusterProf
     count = found.get("n_clusters")
     if not isinstance(count, int):
         return
-    is_sure = config.method.clusters == "clients" or (profile is not None and bool((profile.samples > 0).all()))
-    _log(f"Found {'' if is_sure else 'at most '}{pluralize(count, 'cluster')} of {config.method.clusters}")
+    is_sure = config.method.traits.clusters == "clients" or (profile is not None and bool((profile.samples > 0).all()))
+    _log(f"Found {'' if is_sure else 'at most '}{pluralize(count, 'cluster')} of {config.method.traits.clusters}")
 
 
 def _claim(config: Config, folder: Path) -> None:
@@ -377,7 +377,7 @@ def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
     The clusters of its samples are at the site already.
     """
     method: Any = run.method
-    if method.clusters != "clients" or not found["module"]:
+    if method.traits.clusters != "clients" or not found["module"]:
         return {}
     own = {
         "cluster": int(found["labels"][client]),

@@ -19,7 +19,7 @@ from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.contract import result_of, without_result
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import FedkinWarning, listing
-from fedkin.core.method import OwnData, check_class
+from fedkin.core.method import ServerData, check_class, with_server_data
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, run_with_callbacks
 from fedkin.data.encoding import PreparingOptions
@@ -138,9 +138,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 raise FedkinError(f"{cls.__name__} is made of a method's class, such as KFedMethod, not of {method!r}.")
             check_declared(method, f"{method.__module__}:{method.__name__}")
             check_class(method)
-            if None not in (cls._clusters, method.clusters) and method.clusters != cls._clusters:
-                base = "ClientClusterer" if method.clusters == "clients" else "SampleClusterer"
-                raise FedkinError(f"{method.__name__} clusters {method.clusters}; make {cls.__name__} of {base}.")
+            clusters = method.traits.clusters
+            if None not in (cls._clusters, clusters) and clusters != cls._clusters:
+                base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
+                raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")
             if taken := [one.name for one in options_of(method) if one.name in _OWN or hasattr(cls, one.name)]:
                 raise FedkinError(
                     f"{method.__name__} has an option '{taken[0]}', a name that every estimator uses itself; call the "
@@ -149,7 +150,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             cls._method = method
             listed = [*options_of(method), *(options_of(cls._more) if cls._more is not None else ())]
             options = [dataclasses.replace(one, kind=cls._kinds.get(one.name, one.kind)) for one in listed]
-            options += [one for one in options_of(EstimatorOptions) if one.name != "device" or method.has_device]
+            options += [one for one in options_of(EstimatorOptions) if one.name != "device" or method.traits.has_device]
             cls.__init__ = initialiser(cls.__name__, options)  # type: ignore[method-assign]
             bases = [base.__doc__ or "" for base in cls.__mro__[1:] if issubclass(base, Estimator)]
             cls.__doc__ = with_parameters(with_attributes(cls.__doc__ or "", bases), options)
@@ -193,13 +194,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
                 preparation = dataclasses.replace(preparation, reach=ends_of([one.x for one in clients if len(one)]))
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
-            method = method.with_own_data(self._own_data(preparation))
+            method = with_server_data(method, self._own_data(preparation))
             runner = FitRunner(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
             with run_with_callbacks(runner.callbacks):
                 state = runner.steps()
             found, profile = result_of(method, fed, state), None
             missing = without_result(method, fed)
-            if preparation.encoding is not None and method.clusters == "samples" and not method.is_private():
+            if preparation.encoding is not None and method.traits.clusters == "samples" and not method.is_private():
                 profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
         return FitOutcome(found, state, runner.history, preparation, seed, profile, runner.judged, forgotten, missing)
 
@@ -209,7 +210,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         is_number = isinstance(self.random_state, int | np.integer)
         return int(self.random_state) if is_number else int(drawn.randint(2**31 - 1))
 
-    def _own_data(self, preparation: Preparation) -> OwnData:
+    def _own_data(self, preparation: Preparation) -> ServerData:
         """Return how the server's own samples are read, if the method's server has any."""
         return preparation.read
 
@@ -272,7 +273,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             If Matplotlib is not installed.
         """
         check_is_fitted(self, "result_")
-        panels = client_panels if self._method.clusters == "clients" else sample_panels
+        panels = client_panels if self._method.traits.clusters == "clients" else sample_panels
         return figure_of(panels(self.metrics_, self.client_names_), type(self).__name__)
 
     def _more_rows(self) -> Iterable[Row]:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from fedkin.core import Client, FedkinError, Method, State
+from fedkin.core.method import CanForget
 from fedkin.core.runner import do_step
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import fitted_position
@@ -87,7 +88,7 @@ class ForgettingEstimator(Estimator):
         if len(forgotten) == len(self.client_names_):
             raise FedkinError(f"There is no client but '{self.client_names_[at]}'; nothing would be left.")
         method: Method[Any] = self._made()
-        state = method.without(self._state, {at}) if self._method.forgets and not retrain else None
+        state = None if retrain or not isinstance(method, CanForget) else method.without(self._state, {at})
         clients = None if state is None else self._kept_clients(data, y)
         if clients is None or state is None:
             self._fit_without(forgotten, data, y, fit)
@@ -96,7 +97,7 @@ class ForgettingEstimator(Estimator):
         return {
             "client": self.client_names_[at],
             "way": "retrained" if clients is None else "exact",
-            "still_holds": [] if clients is None else kept_of(self._method, self.preparation_),
+            "still_holds": [] if clients is None else kept_of(method, self.preparation_),
             "not_covered": list(_NOT_COVERED),
         }
 
@@ -143,7 +144,7 @@ class ForgettingEstimator(Estimator):
         super()._remember(outcome, clients, names)
         self._run_seed, self._forgotten = outcome.seed, outcome.forgotten
         self.certificates_ = []
-        if self._method.forgets:
+        if issubclass(self._method, CanForget):
             self._state = outcome.state
             self._private = [dict(client.state) for client in clients]
 

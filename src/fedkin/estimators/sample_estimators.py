@@ -16,7 +16,7 @@ from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
 from fedkin.core.aliases import checked_keywords
 from fedkin.core.errors import FedkinWarning
-from fedkin.core.method import OwnData
+from fedkin.core.method import ServerData
 from fedkin.core.progress import Followers
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs.client_input import client_input
@@ -96,7 +96,7 @@ class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
         finally:
             del self._given
 
-    def _own_data(self, preparation: Preparation) -> OwnData:
+    def _own_data(self, preparation: Preparation) -> ServerData:
         if self._given is None:
             return super()._own_data(preparation)
         given = client_input(self._given, "server_data")

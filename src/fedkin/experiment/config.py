@@ -213,7 +213,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     method: Any = _named(tables, "method", registry.DEFAULT_METHOD, places)
     if _is_folder(tables):  # which takes seconds to look into
         _checked(_experiment(None, "", method), {**tables, "scenario": {}}, None, places)
-    default = "files" if _has_files_of_clients(tables) or _has_column_of_clients(tables) else method.scenario
+    default = "files" if _has_files_of_clients(tables) or _has_column_of_clients(tables) else method.traits.scenario
     scenario: Any = _named(tables, "scenario", default, places)
     _check_clients(tables, scenario, default, method, places)
     checked = _checked(_experiment(scenario, default, method), tables, default, places)
@@ -221,7 +221,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
     if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
         raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
-    if checked.engine.device not in ("cpu", "auto") and not method.has_device:
+    if checked.engine.device not in ("cpu", "auto") and not method.traits.has_device:
         raise FedkinError(
             f"'engine.device' is '{checked.engine.device}', and method '{checked.method.name}' computes on the "
             "processor only; leave it out."
@@ -297,7 +297,7 @@ def _check_pace(method: type[Any], checked: Any) -> None:
         return
     if checked.data.source != "federation":
         raise FedkinError(f"'engine.{given[0]}' is for a real federation, which `fedkin federation init` prepares.")
-    if method.clusters != "clients":
+    if method.traits.clusters != "clients":
         raise FedkinError(
             f"'engine.{given[0]}' is for methods that cluster clients; '{checked.method.name}' needs all its clients "
             "from the start."
@@ -308,7 +308,7 @@ def _check_pace(method: type[Any], checked: Any) -> None:
 
 def _check_sums(method: type[Any], checked: Any) -> None:
     """Check that ``engine.secure_sums`` is only set for methods which need nothing but sums over clients."""
-    if method.sums_suffice is None:
+    if method.traits.sums_suffice is None:
         raise FedkinError(
             f"'engine.secure_sums' is true, but method '{checked.method.name}' needs more than sums over clients; "
             f"these do not: {', '.join(registry.methods_of_sums())}."
@@ -348,7 +348,7 @@ def _check_clients(
     name = given.get("name", default)
     usual = "" if "name" in given else f", the default {'of these data' if default == 'files' else 'of the method'},"
     instead = "".join(f", set 'scenario.{field}'" for field in fields if field.startswith("clients_"))
-    first = "label-skew" if method.clusters == "samples" else "label-clusters"
+    first = "label-skew" if method.traits.clusters == "samples" else "label-clusters"
     other = "" if name == "files" else f", or choose a scenario that takes one, such as --scenario {first} or iid"
     raise FedkinError(
         f"'scenario.clients' is {given['clients']!r} {places.get('scenario.clients', 'on the command line')}, but "

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.files import LOCK
+from fedkin.core.method import CanCut
 from fedkin.core.progress import Progress
 from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.checksums import SUMS
@@ -60,7 +61,7 @@ def cut(
     """
     if (n_clusters is None) == (resolution is None):
         raise FedkinError("Give either a number of clusters, as --clusters 5, or a resolution, as --resolution 0.5.")
-    if not type(run_config(folder).method).recuts:
+    if not isinstance(run_config(folder).method, CanCut):
         raise FedkinError(
             f"{folder} cannot be cut again: its method keeps no clusters of clusters. Run it with another number of "
             "clusters instead."

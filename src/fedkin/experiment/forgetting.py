@@ -11,6 +11,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from fedkin.core.files import folder_lock, read_json, write_atomically
+from fedkin.core.method import CanForget
 from fedkin.core.payload import save_tree
 from fedkin.core.progress import Progress
 from fedkin.data.population import Population, short_names
@@ -47,11 +48,11 @@ _NOT_COVERED = [
 def forget(plan: ForgettingPlan, out: Path | None, progress: Progress | None = None) -> RunOutcome:
     """Write a run without some clients to `out`, as a new run with a certificate.
 
-    Where the method stores each client's contribution separately, clusters are formed again from those of the others
-    (`Method.without`), and the labels equal those of a run in which the forgotten clients sent nothing. Otherwise the
-    run is repeated without them, from the last checkpoint before they took part or from the start; its files equal
-    those of a run with ``engine.forgotten``. The sites of a real federation are not contacted: they get their new
-    clusters when the server runs the experiment of `out`, into `out`.
+    Where the method stores each client's contribution separately, clusters are formed again from those of the
+    others (`CanForget`), and the labels equal those of a run in which the forgotten clients sent nothing. Otherwise
+    the run is repeated without them, from the last checkpoint before they took part or from the start; its files
+    equal those of a run with ``engine.forgotten``. The sites of a real federation are not contacted: they get their
+    new clusters when the server runs the experiment of `out`, into `out`.
 
     `out` is empty or absent; with ``None`` the new run takes the place of the old one. Raises FedkinError if `out` is
     not empty, or as running the experiment does.
@@ -181,14 +182,14 @@ def remains(
             else f"that it answered in {when}, and bytes of its replies"
         )
         found.append({"file": RECORDS, "what": what})
-    kept = [] if preparation is None else kept_of(type(config.method), preparation)
+    kept = [] if preparation is None else kept_of(config.method, preparation)
     files = [name for name in (CHECKPOINT, RESULT, MODELS) if (out / name).is_file()]
     return found + [{"file": name, "what": what} for what in kept for name in files]
 
 
-def kept_of(method: type[Any], preparation: Preparation) -> list[str]:
+def kept_of(method: Any, preparation: Preparation) -> list[str]:
     """Describe what remains of a client that the method has left out exactly."""
-    kept = [method.keeps] if method.keeps else []
+    kept = [stays] if isinstance(method, CanForget) and (stays := method.remains()) else []
     if preparation.mode in ("standard", "common"):
         kept.append("how samples are scaled and encoded, found from sums over all clients' samples")
     return kept

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedkin.core import FedkinError
+from fedkin.core.method import CanForget
 from fedkin.data.population import Population, client_name, position_of, short_names
 from fedkin.experiment.checkpoint import load_checkpoint, restore
 from fedkin.experiment.config import Config
@@ -57,7 +58,9 @@ class ForgettingPlan:
         called = f"Client{'' if len(each) == 1 else 's'} {join_words(each)}"
         others = f"the other {pluralize(self.others, 'client')}" if self.others > 1 else "the other client"
         if self.way == "exact":
-            stays = f" What stays: {type(self.config.method).keeps}." if type(self.config.method).keeps else ""
+            method = self.config.method
+            kept = method.remains() if isinstance(method, CanForget) else ""
+            stays = f" What stays: {kept}." if kept else ""
             return (
                 f"{called} will be left out of what {others} have sent: clusters are formed again, and nobody is asked "
                 f"for anything.{stays}"
@@ -128,7 +131,7 @@ def _taking_part(folder: Path, client: int | str, population: Population, count:
 def _without(config: Config, checkpoint: dict[str, Any], clients: Sequence[int]) -> dict[str, Any] | None:
     """Return the method's state before its last step without these clients; ``None`` if they cannot be separated."""
     method = config.method
-    if not type(method).forgets:
+    if not isinstance(method, CanForget):
         return None
     state = method.without(restore(method.state_type, checkpoint["state"]), clients)
     return None if state is None else dict(state.tree())

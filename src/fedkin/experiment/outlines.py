@@ -1,7 +1,7 @@
 """Options of methods and scenarios as their source declares them, without importing it.
 
 Modules of methods import torch, which takes seconds; a mistyped option is refused before. An outline of a class has its
-fields with their types and defaults, its docstring, and class attributes that are literals; it has no functions.
+fields with their types and defaults, its docstring, and its traits; it has no functions.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def outline(target: str) -> type[Any]:
             hints[key] = _evaluated(module, annotation)
             if value is not None:
                 attributes[key] = _evaluated(module, value)
-        elif isinstance(literal := _literal(value), bool | str | dict):
-            attributes[key] = literal
+        elif key == "traits" and value is not None:
+            attributes[key] = _evaluated(module, value)
     made = types.new_class(name, parents, {}, lambda body: body.update(attributes, __annotations__=hints))
     is_dataclass = any("dataclass" in ast.unparse(decorator) for decorator in declared.decorator_list)
     return dataclasses.dataclass(init=False, repr=False, eq=False)(made) if is_dataclass else made
@@ -52,13 +52,6 @@ def _declarations(declared: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None
             yield line.target.id, line.annotation, line.value
         elif isinstance(line, ast.Assign):
             yield from ((name.id, None, line.value) for name in line.targets if isinstance(name, ast.Name))
-
-
-def _literal(value: ast.expr | None) -> Any:
-    try:
-        return None if value is None else ast.literal_eval(value)
-    except ValueError:
-        return None
 
 
 @functools.cache

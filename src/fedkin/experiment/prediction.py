@@ -11,6 +11,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.contract import predicted_clusters
 from fedkin.core.errors import listing, refuse
+from fedkin.core.method import CanPredict
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.reading.client_files import files_of_clients
@@ -77,7 +78,7 @@ def predict(
 
 def _check_predicts(found: SavedResult, client: int | str | None, cluster: int | None) -> None:
     """Check that a run can predict, and that the options suit its method."""
-    if found.method.clusters == "clients":
+    if found.method.traits.clusters == "clients":
         if not found.result["module"]:
             raise FedkinError(
                 f"Clients of {found.folder} had no labels, so there are clusters but no models to predict with."
@@ -92,13 +93,13 @@ def _check_predicts(found: SavedResult, client: int | str | None, cluster: int |
             raise FedkinError(
                 f"Method '{found.name}' of {found.folder} clusters samples, not clients; leave {option} out."
             )
-    if not hasattr(found.method, "predict"):
+    if not isinstance(found.method, CanPredict):
         raise FedkinError(f"Method '{found.name}' of {found.folder} does not assign new samples to clusters.")
 
 
 def _whose(found: SavedResult, client: int | str | None, cluster: int | None) -> dict[str, int]:
     """Return the client or cluster whose model predicts, for methods that cluster clients."""
-    if found.method.clusters != "clients":
+    if found.method.traits.clusters != "clients":
         return {}
     if cluster is not None:
         clusters = len(found.result["models"])
@@ -164,7 +165,7 @@ def assign(
     labels that the run needs.
     """
     found = load_found(folder)
-    if found.method.clusters != "clients":
+    if found.method.traits.clusters != "clients":
         raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; use `fedkin predict`.")
     if "cluster" in found.result:
         raise FedkinError(

@@ -276,7 +276,7 @@ def methods_of_sums() -> list[str]:
     found = []
     for name in METHODS:
         made = resolve("method", name)
-        if made.sums_suffice is not None:
+        if made.traits.sums_suffice is not None:
             wanted = allowed_for_sums(made)
             changed = {key: allowed[0] for key, allowed in wanted.items() if getattr(made, key, None) not in allowed}
             settings = " and ".join(f"{key} = {as_setting(value)}" for key, value in changed.items())

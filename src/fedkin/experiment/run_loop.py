@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, Record, State
 from fedkin.core.contract import clustered, result_of, used_clusters
+from fedkin.core.method import with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
 from fedkin.core.runner import Runner
@@ -156,7 +157,7 @@ class Run(Runner):
     ) -> None:  # fmt: skip
         self.config, self.folder, self.population, self.preparation = config, folder, population, preparation
         self.checkpoint, self.began = checkpoint, began
-        method = config.method.with_own_data(preparation.read)
+        method = with_server_data(config.method, preparation.read)
         super().__init__(
             with_oracle(method, self._truth, fed) if population.truth is not None else method, fed, callbacks
         )
@@ -170,7 +171,8 @@ class Run(Runner):
             state = self._finished(state)
             records = self.write_report(state)
         notes, guess = self.preparation.notes, guess_of(self.population)
-        labels = [one.state["clusters"] for one in clustered(self.fed)] if self.method.clusters == "samples" else []
+        of_samples = self.method.traits.clusters == "samples"
+        labels = [one.state["clusters"] for one in clustered(self.fed)] if of_samples else []
         used = used_clusters(labels) if labels else None
         return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, guess, used)
 
@@ -193,8 +195,8 @@ class Run(Runner):
 
     def _profile(self, found: Mapping[str, Any]) -> ClusterProfile | None:
         """Compute the clusters' profile after the last step, so that it cannot affect the run."""
-        encoding = self.preparation.encoding
-        if encoding is None or not self.fed.present or self.method.clusters != "samples" or self.method.is_private():
+        encoding, method = self.preparation.encoding, self.method
+        if encoding is None or not self.fed.present or method.traits.clusters != "samples" or method.is_private():
             return None
         return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
 

@@ -72,7 +72,7 @@ def load_models(folder: str | Path, packages: Sequence[str] = ()) -> ClusterMode
     why = "so it is not imported; packages=[...] allows another package that you trust"
     with trusted_packages(["fedkin", *packages], why):
         found = load_found(Path(folder).expanduser())
-        if found.method.clusters != "clients":
+        if found.method.traits.clusters != "clients":
             raise FedkinError(
                 f"Method '{found.name}' of {folder} clusters samples and has no models of clusters; `fedkin predict` "
                 "finds the clusters of new samples."

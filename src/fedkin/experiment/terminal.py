@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from fedkin.core.method import CanCut
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import client_name, short_names
 from fedkin.data.profile import ClusterProfile
@@ -151,7 +152,7 @@ def print_outcome(outcome: RunOutcome) -> None:
 
 def _labels(outcome: RunOutcome) -> list[int]:
     """Return the clusters of the clients, -1 for none, in order of id; empty where samples are clustered."""
-    of_clients = outcome.config.method.clusters == "clients" and bool(outcome.records)
+    of_clients = outcome.config.method.traits.clusters == "clients" and bool(outcome.records)
     return outcome.records[-1]["values"].get("labels", []) if of_clients else []
 
 
@@ -179,7 +180,7 @@ def _notes(outcome: RunOutcome) -> list[str]:
     """Return what a reader of the clusters should not miss, by the method and by their number."""
     asked = getattr(outcome.config.method, "n_clusters", None)
     said = fewer_clusters(outcome.n_clusters or 0, asked, "samples")
-    if outcome.config.method.clusters == "clients" and outcome.records:
+    if outcome.config.method.traits.clusters == "clients" and outcome.records:
         said += notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, asked)
     return [*method_remarks(outcome.records), *said]
 
@@ -187,14 +188,14 @@ def _notes(outcome: RunOutcome) -> list[str]:
 def _next_step(outcome: RunOutcome) -> list[str]:
     """Return a sentence on what to do where all is one cluster, though nobody asked for one."""
     method = outcome.config.method
-    if _n_clusters(outcome) != 1 or method.baseline or getattr(method, "n_clusters", None) == 1:
+    if _n_clusters(outcome) != 1 or method.traits.baseline or getattr(method, "n_clusters", None) == 1:
         return []
     several = min(_SEVERAL, int(number(outcome.records[-1], "nodes") or _SEVERAL))
-    if method.recuts and several > 1:
+    if isinstance(method, CanCut) and several > 1:
         cut = f"fedkin cut {outcome.folder} --clusters {several}"
-        return [f"All {method.clusters} are in one cluster; `{cut}` makes {several}."]
-    more = "give another number of clusters, or " if method.takes_k else ""
-    return [f"All {method.clusters} are in one cluster; {more}try other methods, as `fedkin compare` does."]
+        return [f"All {method.traits.clusters} are in one cluster; `{cut}` makes {several}."]
+    more = "give another number of clusters, or " if method.traits.takes_k else ""
+    return [f"All {method.traits.clusters} are in one cluster; {more}try other methods, as `fedkin compare` does."]
 
 
 def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> list[str]:

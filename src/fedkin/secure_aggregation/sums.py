@@ -402,7 +402,7 @@ def secure(fed: Federation, method: Any) -> None:
     FedkinError
         If the method, or one of its settings, needs more.
     """
-    if method.sums_suffice is None:
+    if method.traits.sums_suffice is None:
         raise FedkinError(f"{display_name(type(method))} needs more than sums over clients.")
     for name, allowed in allowed_for_sums(type(method)).items():
         if (given := getattr(method, name)) not in allowed:

@@ -144,7 +144,7 @@ class Conditions:
     def given(self, cell: Cell) -> int | None:
         """Return the number of clusters that a method is given because it cannot find it; ``None`` if it finds it."""
         made = method_named(_parted(cell.method)[0])
-        return self.clusters(cell.scenario) if made.takes_k and not made.finds_k else None
+        return self.clusters(cell.scenario) if made.traits.takes_k and not made.traits.finds_k else None
 
     def clusters(self, scenario: str) -> int:
         """Return the true number of clusters of a scenario."""
@@ -499,7 +499,7 @@ def _cost_table(results: Results) -> ResultTable:
         cells = [
             TableCell(
                 span(sorted(result.clusters for result in own if result.clusters is not None)),
-                beside="given" if made.takes_k and not made.finds_k else "found",
+                beside="given" if made.traits.takes_k and not made.traits.finds_k else "found",
             ),
             TableCell(format_bytes(int(np.mean([result.bytes for result in own])))),
             TableCell(f"{np.mean([result.seconds for result in own]):.1f}"),

@@ -15,6 +15,7 @@ from fedkin.clustering.metrics import Labels, adjusted_rand
 from fedkin.core import Client, Federation, Method, Record
 from fedkin.core.contract import clustered, predicted_clusters, result_of
 from fedkin.core.device import device_named, on
+from fedkin.core.method import with_server_data
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.runner import Runner
 from fedkin.core.seeds import derive_generator
@@ -64,7 +65,7 @@ class CellRunner(Runner):
         self.config, self.population, self.preparation = config, population, preparation
         self.line: RecordLine = {}
         self.seconds = 0.0
-        method = config.method.with_own_data(preparation.read)
+        method = with_server_data(config.method, preparation.read)
         super().__init__(method if population.truth is None else with_oracle(method, self._truth, fed), fed, callbacks)
 
     def _truth(self, client: int) -> Tensor:

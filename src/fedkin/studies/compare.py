@@ -341,7 +341,7 @@ class Schedule:
         """Yield candidates and seeds, counted from 0, in the order of their turns."""
         clusters, family = self.options.clusters, self.question.family
         first = self.selection.first(clusters)
-        cheap = [each for each in first if method_named(each.method).cost == "cheap"]
+        cheap = [each for each in first if method_named(each.method).traits.cost == "cheap"]
         yield from self._first_seed(cheap)
         if clusters is None and family == "samples":
             maximum = sum(map(len, self.population.clients)) // _SAMPLES_PER_CLUSTER
@@ -389,8 +389,8 @@ class Schedule:
         quick = [
             each.method
             for each in self.tried
-            if (made := method_named(each.method)).finds_k
-            and made.takes_k
+            if (made := method_named(each.method)).traits.finds_k
+            and made.traits.takes_k
             and each.number is None
             and (runs := self.runs(each))
             and runs[0].seconds <= _QUICK * self.budget.seconds

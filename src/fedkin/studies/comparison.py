@@ -350,9 +350,9 @@ def _leaving(comparison: Comparison) -> ResultTable:
     """Build the table of what a client sends by each method, and of its traffic."""
     rows = []
     for line in comparison.lines:
-        method = method_named(line.method)
-        warned = method.moves_data or method.copies_data
-        words = f"{method.sends[:1].upper()}{method.sends[1:]}." if method.sends else "Not said by the method."
+        traits = method_named(line.method).traits
+        warned = traits.moves_data or traits.copies_data
+        words = f"{traits.sends[:1].upper()}{traits.sends[1:]}." if traits.sends else "Not said by the method."
         sent = TableCell(words, beside="samples, or copies, leave" if warned else "")
         rows.append((line.method, [sent, TableCell("–" if line.bytes is None else format_bytes(line.bytes))]))
     caption = (

@@ -30,19 +30,19 @@ def method_named(name: str) -> type[Method[Any]]:
     of clusters, and can only be given one.
     """
     made = registry.resolve("method", name)
-    if made.finds_k and any(option.name == "n_clusters" for option in options_of(made)):
+    if made.traits.finds_k and any(option.name == "n_clusters" for option in options_of(made)):
         hint = get_type_hints(made)["n_clusters"]
         if hint is int:
             raise FedkinError(
-                f"Method '{name}' has the class attribute finds_k = True, perhaps from its base, but its n_clusters is "
-                "always given; set finds_k = False and takes_k = True in its class."
+                f"Method '{name}' has the trait finds_k = True, perhaps from its base, but its n_clusters is "
+                "always given; set finds_k=False and takes_k=True in its traits."
             )
     return made
 
 
 def _unknown(made: type[Method[Any]]) -> dict[str, Any]:
     """Return the settings by which a method finds the number of clusters instead of being given it."""
-    if not (made.finds_k and made.takes_k):
+    if not (made.traits.finds_k and made.traits.takes_k):
         return {}
     hint = get_type_hints(made)["n_clusters"]
     return {"n_clusters": "auto" if any("auto" in get_args(part) for part in (hint, *get_args(hint))) else None}
@@ -84,24 +84,24 @@ class Selection:
     @property
     def needy(self) -> list[str]:
         """Cheap methods that must be given the number of clusters."""
-        return [name for name in self.methods if not (own := method_named(name)).finds_k and own.cost == "cheap"]
+        return [name for name in self.methods if not (own := method_named(name).traits).finds_k and own.cost == "cheap"]
 
     @staticmethod
     def role(method: str) -> Role:
         """Return the role of a method; only methods of no particular role and baselines are recommended."""
         made = method_named(method)
-        if made.moves_data:
+        if made.traits.moves_data:
             return "centralised"
-        if made.copies_data:
+        if made.traits.copies_data:
             return "synthetic"
-        return "baseline" if made.baseline else ""
+        return "baseline" if made.traits.baseline else ""
 
     def first(self, clusters: int | None) -> list[Candidate]:
         """Return the candidates that run first: all if the number of clusters is known, else methods that find it."""
         found = []
         for name in self.methods:
             made = method_named(name)
-            if not made.takes_k or (clusters is None and made.finds_k):
+            if not made.traits.takes_k or (clusters is None and made.traits.finds_k):
                 found.append(Candidate(name))
             elif clusters is not None:
                 found.append(Candidate(name, clusters))
@@ -110,7 +110,7 @@ class Selection:
     def with_k(self, numbers: Collection[int], cheap: bool) -> list[Candidate]:
         """Return candidates for each number of clusters and each method that takes one, cheap or costly."""
         cost = "cheap" if cheap else "costly"
-        able = [name for name in self.methods if (own := method_named(name)).takes_k and own.cost == cost]
+        able = [name for name in self.methods if (own := method_named(name).traits).takes_k and own.cost == cost]
         return [Candidate(name, number) for name in able for number in numbers]
 
 
@@ -119,7 +119,7 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
 
     Raises FedkinError if a name is unknown or that of a method of the other family, or none is left.
     """
-    names = [name for name in registry.METHODS if method_named(name).clusters == family]
+    names = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
     if tuple(methods) != ("all",):
         for name in methods:
             if not registry.is_known("method", name):
@@ -129,7 +129,7 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
                         "method once, with --set method.OPTION=VALUE for all that have the option."
                     )
                 registry.check_known("method", name)
-            other = method_named(name).clusters
+            other = method_named(name).traits.clusters
             if other is None:
                 raise FedkinError(
                     f"Method '{name}' has no class attribute `clusters`, which says what it clusters, so it "
@@ -290,7 +290,7 @@ def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[
         "column" in scenario or files_of_clients(str(tables["data"].get("source", "digits")))
     ):
         scenario["name"] = "files"
-    named = {registry.resolve("method", name).clusters for name in methods if registry.is_known("method", name)}
+    named = {registry.resolve("method", name).traits.clusters for name in methods if registry.is_known("method", name)}
     gives_labels = "name" in scenario and issubclass(
         registry.resolve("scenario", str(scenario["name"])), PartitionScenario
     )

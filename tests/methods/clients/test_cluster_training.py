@@ -176,7 +176,7 @@ class Beyond(FedAvgMethod):
 
     n_clusters: int = 6
 
-    takes_k = True
+    traits = FedAvgMethod.traits.replace(takes_k=True)
 
     def init(self, fed: Any) -> Any:
         state = super().init(fed)
@@ -189,4 +189,4 @@ def test_a_cluster_without_a_model_is_refused():
 
 
 def test_a_method_that_extends_a_baseline_is_none():
-    assert (FedAvgMethod.baseline, FedOptMethod.baseline, Beyond.baseline) == (True, True, False)
+    assert (FedAvgMethod.traits.baseline, FedOptMethod.traits.baseline, Beyond.traits.baseline) == (True, True, False)

@@ -81,7 +81,7 @@ def forgotten_note(population: Population) -> list[str]:
 def _stayed(samples: str, method: Method[Any]) -> str:
     if method.sends_samples():
         return f"{samples} left them, for this method needs all data in one place"
-    if method.copies_data:
+    if method.traits.copies_data:
         return f"{samples} never left them, but synthetic copies did"
     return f"{samples} never left them"
 

@@ -59,7 +59,7 @@ def latents_of(
     clusters = torch.cat([client.state["clusters"][chosen] for client, chosen in zip(holders, own, strict=True)])
     truth = population.truth
     known = [] if truth is None else [truth[client.id][chosen] for client, chosen in zip(holders, own, strict=True)]
-    points = method.embed(result, x) if method.clusters == "samples" else x.flatten(1)
+    points = method.embed(result, x) if method.traits.clusters == "samples" else x.flatten(1)
     return LatentSample(points, clusters, torch.cat(known) if known else None)
 
 

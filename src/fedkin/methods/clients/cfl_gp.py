@@ -79,12 +79,14 @@ class CFLGPMethod(ClientMethod):
     clustering_rounds: Count | None = 10
     coordinates: Count | None = 4096
 
-    sends: ClassVar[str] = (
-        "the change of its model, the number of its samples and its loss; while clusters are formed also a part of its "
-        "change of another model"
+    traits = ClientMethod.traits.replace(
+        takes_k=True,
+        sends=(
+            "the change of its model, the number of its samples and its loss; while clusters are formed also a part "
+            "of its change of another model"
+        ),
     )
     state_type: ClassVar[type[ClientMethodState]] = CFLGPState
-    takes_k: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> CFLGPState:
         """Return copies of one new model, and no client in a cluster yet."""

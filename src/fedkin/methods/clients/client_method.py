@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task, task
 from fedkin.core.contract import check_labels
-from fedkin.core.method import Count, Positive, display_name, refuse_unused
+from fedkin.core.method import Count, Positive, Traits, display_name, refuse_unused
 from fedkin.core.replies import candidates, is_amount, is_classes, is_number, is_shape, reals, updates
 from fedkin.core.seeds import uniform
 from fedkin.data.reading.arrays import common_shape
@@ -255,11 +255,7 @@ class ClientMethod(Method[Any]):
     aggregation: Aggregation = "mean"
 
     state_type: ClassVar[type[ClientMethodState]] = ClientMethodState
-    clusters = "clients"
-    finds_k = True
-    takes_k = False
-    has_device: ClassVar[bool] = True
-    scenario = "label-clusters"
+    traits = Traits(clusters="clients", finds_k=True, takes_k=False, has_device=True, scenario="label-clusters")
 
     def __post_init__(self) -> None:
         if self.optimizer != "sgd" and self.recipe is None:
@@ -481,7 +477,7 @@ def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> 
 class AveragingMethod(ClientMethod):
     """Base class of methods whose rounds add to each cluster's model the mean update of its clients."""
 
-    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
+    traits = ClientMethod.traits.replace(sends="the change of its model, the number of its samples and its loss")
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients train the model of their cluster, and add to each model its cluster's mean update."""

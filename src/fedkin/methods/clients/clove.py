@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -44,11 +43,11 @@ class CLoVEMethod(ClientMethod):
     n_clusters: Count = 3
     clustering_rounds: Count | None = None
 
-    sends: ClassVar[str] = (
-        "the change of its model, the number of its samples, its loss, and its loss under each of the models"
+    traits = ClientMethod.traits.replace(
+        finds_k=False,
+        takes_k=True,
+        sends="the change of its model, the number of its samples, its loss, and its loss under each of the models",
     )
-    finds_k: ClassVar[bool] = False
-    takes_k: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K different models, and no client in a cluster yet."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
 import torch
 
@@ -16,8 +14,7 @@ from fedkin.methods.clients.client_method import AveragingMethod, ClientMethodSt
 class FedAvgMethod(AveragingMethod):
     """Trains one model for all clients by federated averaging (McMahan et al. 2017, algorithm 1), or FedProx."""
 
-    baseline = True
-    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
+    traits = AveragingMethod.traits.replace(baseline=True, sums_suffice={"aggregation": "mean"})
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class LocalMethod(AveragingMethod):
     A baseline for comparisons; models reach the server only to be scored.
     """
 
-    baseline = True
+    traits = AveragingMethod.traits.replace(baseline=True)
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return one new model, copied for each client."""

@@ -141,11 +141,11 @@ class FedDriftMethod(ClientMethod):
     held_out: Annotated[float, Interval(ge=0, lt=1)] = 0.2
     start: Literal["alone", "together"] = "alone"
 
-    sends: ClassVar[str] = (
-        "the change of its model, the number of its samples, its loss, and its error under each of the models"
+    traits = ClientMethod.traits.replace(
+        sends="the change of its model, the number of its samples, its loss, and its error under each of the models",
+        scenario="drift-swap",
     )
     state_type: ClassVar[type[ClientMethodState]] = FedDriftState
-    scenario = "drift-swap"
 
     def init(self, fed: Federation) -> FedDriftState:
         """Return one new model, and no client in a cluster yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,8 +41,7 @@ class FedGroupMethod(OneSplitMethod):
     n_clusters: Count = 3
     between_clusters: NotNegative = 0.0
 
-    finds_k: ClassVar[bool] = False
-    takes_k: ClassVar[bool] = True
+    traits = OneSplitMethod.traits.replace(finds_k=False, takes_k=True)
 
     def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round, or a later one if no client replied in it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -51,8 +50,7 @@ class FedOptMethod(AveragingMethod):
     adaptivity: Positive = 1e-3
 
     state_type: ClassVar[type[ClientMethodState]] = FedOptState
-    baseline = True
-    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
+    traits = AveragingMethod.traits.replace(baseline=True, sums_suffice={"aggregation": "mean"})
 
     def init(self, fed: Federation) -> FedOptState:
         """Return the state of FedAvg, with initial moments."""

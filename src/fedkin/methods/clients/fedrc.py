@@ -74,13 +74,15 @@ class FedRCMethod(ClientMethod):
     n_clusters: Count = 3
     warm_up: Annotated[int, Ge(0)] = 0
 
-    sends: ClassVar[str] = (
-        "the changes of all models, the number of its samples and its loss; how far it belongs to each cluster, and of "
-        "each cluster and class what part of its samples"
+    traits = ClientMethod.traits.replace(
+        finds_k=False,
+        takes_k=True,
+        sends=(
+            "the changes of all models, the number of its samples and its loss; how far it belongs to each cluster,"
+            " and of each cluster and class what part of its samples"
+        ),
     )
     state_type: ClassVar[type[FedRCState]] = FedRCState
-    finds_k: ClassVar[bool] = False
-    takes_k: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> FedRCState:
         """Return K different models, and equal memberships of every client."""

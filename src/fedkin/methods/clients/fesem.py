@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -46,9 +46,9 @@ class FeSEMMethod(ClientMethod):
     n_clusters: Count = 3
     start: Literal["kmeans", "random"] = "kmeans"
 
-    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
-    finds_k: ClassVar[bool] = False
-    takes_k: ClassVar[bool] = True
+    traits = ClientMethod.traits.replace(
+        finds_k=False, takes_k=True, sends="the change of its model, the number of its samples and its loss"
+    )
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K copies of one new model, and no client in a cluster yet."""

@@ -84,9 +84,11 @@ class FLUXMethod(OneShotMethod):
     radius: Positive | None = None
     radius_scale: Positive = 1.0
 
-    sends = (
-        "the mean and standard deviation of its samples' latents, of all and of each class, without noise; in warm-up "
-        "and training the change of its model, the number of its samples and its loss"
+    traits = OneShotMethod.traits.replace(
+        sends=(
+            "the mean and standard deviation of its samples' latents, of all and of each class, without noise; in "
+            "warm-up and training the change of its model, the number of its samples and its loss"
+        )
     )
     state_type = FLUXState
 

@@ -87,11 +87,13 @@ class GradientLossMethod(ClientMethod):
     rounds: Count = 100
     weighting: Literal["samples", "clients"] = "clients"
 
-    sends: ClassVar[str] = "a gradient, the number of its samples, its loss, and which model it chose"
+    traits = ClientMethod.traits.replace(
+        finds_k=False,
+        takes_k=True,
+        sends="a gradient, the number of its samples, its loss, and which model it chose",
+        cost="cheap",
+    )
     state_type: ClassVar[type[ClientMethodState]] = GradientLossState
-    finds_k = False
-    takes_k = True
-    cost = "cheap"
 
     def init(self, fed: Federation) -> GradientLossState:
         """Return K models initialised independently, and no client in a cluster yet."""

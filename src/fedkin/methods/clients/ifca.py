@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge
@@ -71,13 +71,18 @@ class IFCAMethod(ClientMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
     empty: Literal["keep", "reseed"] = "keep"
 
-    finds_k = False
-    takes_k = True
-    cost = "cheap"
-    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss, and which model it chose"
-    sums_suffice: ClassVar[Mapping[str, Any]] = {
-        "averaging": "models", "start": "random", "empty": "keep", "aggregation": "mean",
-    }  # fmt: skip
+    traits = ClientMethod.traits.replace(
+        finds_k=False,
+        takes_k=True,
+        sends="the change of its model, the number of its samples and its loss, and which model it chose",
+        cost="cheap",
+        sums_suffice={
+            "averaging": "models",
+            "start": "random",
+            "empty": "keep",
+            "aggregation": "mean",
+        },
+    )
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K models, and no client in a cluster yet."""

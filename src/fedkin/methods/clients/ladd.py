@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Interval
@@ -59,13 +59,15 @@ class LADDMethod(OneShotMethod):
     style: Literal["class", "client"] = "class"
     window: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
 
-    sends: ClassVar[str] = (
-        "a style of each of its classes, without noise; then the change of its model, the number of its samples and "
-        "its loss"
+    traits = OneShotMethod.traits.replace(
+        takes_k=True,
+        sends=(
+            "a style of each of its classes, without noise; then the change of its model, the number of its samples "
+            "and its loss"
+        ),
+        cost="cheap",
     )
     state_type = LADDState
-    takes_k = True
-    cost = "cheap"
 
     def init(self, fed: Federation) -> LADDState:
         """Return one new model, and no client in a cluster yet.

@@ -77,12 +77,14 @@ class PACFLMethod(OneShotMethod):
     linkage: AngleLinkage = "average"
     min_size: Count | None = 1
 
-    sends = (
-        "the first singular vectors of each of its classes, without noise; then the change of its model, the number of "
-        "its samples and its loss"
+    traits = OneShotMethod.traits.replace(
+        sends=(
+            "the first singular vectors of each of its classes, without noise; then the change of its model, the "
+            "number of its samples and its loss"
+        ),
+        cost="cheap",
     )
     state_type = PACFLState
-    cost = "cheap"
 
     def init(self, fed: Federation) -> PACFLState:
         """Return one new model, and no client in a cluster yet."""

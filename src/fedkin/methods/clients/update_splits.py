@@ -205,7 +205,7 @@ class UpdateMethod(ClientMethod):
 
     compare: Literal["parameters", "floats", "everything"] = "parameters"
 
-    sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
+    traits = ClientMethod.traits.replace(sends="the change of its model, the number of its samples and its loss")
     state_type: ClassVar[type[ClientMethodState]] = SplitState
 
     @abstractmethod

@@ -172,10 +172,9 @@ class AFCLMethod(NearestCentroidMethod):
     participation: Fraction = 1.0
 
     state_type: ClassVar[type[State]] = AFCLState
-    sends: ClassVar[str] = "means of a few of its samples each, in every round"
-    finds_k = True
-    takes_k = False
-    cost = "cheap"
+    traits = NearestCentroidMethod.traits.replace(
+        finds_k=True, takes_k=False, sends="means of a few of its samples each, in every round", cost="cheap"
+    )
 
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Draw the first seeds, or move seeds by the means of all clients."""

@@ -36,7 +36,7 @@ class CentralizedMethod(OneRoundMethod):
     client_task: ClassVar[Task] = send_samples
     points_name: ClassVar[str] = "points"
 
-    moves_data = True
+    traits = OneRoundMethod.traits.replace(moves_data=True)
 
     def payload(self, state: CentroidState) -> Payload:
         """Return the name of the features that clients send."""
@@ -65,8 +65,7 @@ class KMeansMethod(CentralizedMethod):
         Maximum number of Lloyd iterations per start.
     """
 
-    sends: ClassVar[str] = "the features of all its samples"
-    baseline = True
+    traits = CentralizedMethod.traits.replace(sends="the features of all its samples", baseline=True)
 
     n_init: Count = 10
     max_iter: Count = 300
@@ -93,8 +92,7 @@ class FuzzyCMeansMethod(CentralizedMethod):
         Maximum number of iterations.
     """
 
-    sends: ClassVar[str] = "the features of all its samples"
-    baseline = True
+    traits = CentralizedMethod.traits.replace(sends="the features of all its samples", baseline=True)
 
     soft = True
 

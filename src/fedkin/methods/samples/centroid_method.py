@@ -196,7 +196,7 @@ class OneRoundMethod(CentroidMethod):
     replies, the next step tries again, up to twenty times.
     """
 
-    cost = "cheap"
+    traits = CentroidMethod.traits.replace(cost="cheap")
     client_task: ClassVar[Task]
     """Task of the exchange."""
     points_name: ClassVar[str]
@@ -243,7 +243,6 @@ class KeptPointsMethod(OneRoundMethod):
     """Base of one-round methods that keep each client's points, so that a client can be removed afterwards."""
 
     state_type: ClassVar[type[State]] = PointsState
-    forgets = True
     points_name: ClassVar[str] = "centres"
 
     @abstractmethod
@@ -277,3 +276,7 @@ class KeptPointsMethod(OneRoundMethod):
         sizes = {name: state.sizes[name] for name in kept}
         nothing = torch.zeros(0, 0)
         return replace(state, steps=state.steps - 1, finished=False, points=kept, sizes=sizes, centroids=nothing)
+
+    def remains(self) -> str:
+        """Return nothing: points are all that a client sends."""
+        return ""

@@ -98,12 +98,14 @@ class DECMethod(SampleMethod):
     tolerance: Fraction = 0.001
     restarts: Count = 20
 
-    sends: ClassVar[str] = "all its samples, or nothing but a number of clusters where each client clusters its own"
-    has_device: ClassVar[bool] = True
+    traits = SampleMethod.traits.replace(
+        moves_data=True,
+        sends="all its samples, or nothing but a number of clusters where each client clusters its own",
+        baseline=True,
+        has_device=True,
+    )
     state_type: ClassVar[type[State]] = DECState
 
-    moves_data = True
-    baseline = True
     soft = True
 
     def sends_samples(self) -> bool:

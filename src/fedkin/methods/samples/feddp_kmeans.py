@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
-from fedkin.core.method import Fraction, OwnData, Positive
+from fedkin.core.method import Fraction, Positive, ServerData
 from fedkin.core.replies import MAX_SAMPLE, Expected, Optional, counts_to, doubles, positive, reals, within
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.sources import load
@@ -187,16 +187,17 @@ class FedDPKMeansMethod(CentroidMethod):
     rounds: Annotated[int, Ge(0)] = 1
     read: Callable[[str], Tensor] | None = None
 
-    sends: ClassVar[str] = "sums and counts of its features with noise that makes them differentially private"
+    traits = CentroidMethod.traits.replace(
+        sends="sums and counts of its features with noise that makes them differentially private", cost="cheap"
+    )
     state_type: ClassVar[type[State]] = FedDPKMeansState
-    cost = "cheap"
 
     @property
     def stage_mu(self) -> float:
         """Budget of each stage, as mu of Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta) / math.sqrt(_STAGES - (self.rounds == 0))
 
-    def with_own_data(self, read: OwnData) -> Self:
+    def with_server_data(self, read: ServerData) -> Self:
         """Return the method with `read` as the function that reads `server_data`."""
         return self if self.server_data is None else replace(self, read=read)
 

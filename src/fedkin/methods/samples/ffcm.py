@@ -10,7 +10,7 @@ own, and the server clusters their centres by k-means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, ClassVar, Literal
@@ -124,11 +124,13 @@ class FFCMMethod(CentroidMethod):
     local_iterations: Count = 1000
     start: Literal["clients", "uniform"] = "clients"
 
-    sends: ClassVar[str] = "a centroid and a sum of weights for each cluster, in every round"
+    traits = CentroidMethod.traits.replace(
+        sends="a centroid and a sum of weights for each cluster, in every round",
+        cost="cheap",
+        sums_suffice={"aggregation": "mean", "start": "uniform"},
+    )
     state_type: ClassVar[type[State]] = FFCMState
-    cost = "cheap"
     soft = True
-    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean", "start": "uniform"}
 
     def init(self, fed: Federation) -> FFCMState:
         """Return the first state, with random centres if `start` is "uniform"."""

@@ -94,7 +94,7 @@ class KFedMethod(KeptPointsMethod):
     server: Literal["until-stable", "one-round"] = "until-stable"
     assign: Literal["nearest", "induced"] = "nearest"
 
-    sends: ClassVar[str] = "the centroids of its own clusters, and how many there are"
+    traits = KeptPointsMethod.traits.replace(sends="the centroids of its own clusters, and how many there are")
     state_type: ClassVar[type[State]] = KFedState
     client_task: ClassVar[Task] = cluster_locally
 

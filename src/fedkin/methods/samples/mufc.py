@@ -107,7 +107,9 @@ class MUFCMethod(KeptPointsMethod):
     grid: Annotated[float, Ge(0)] = 0.05
 
     state_type: ClassVar[type[State]] = MUFCState
-    sends: ClassVar[str] = "some of its samples, rounded to a grid, and how many are nearest to each"
+    traits = KeptPointsMethod.traits.replace(
+        sends="some of its samples, rounded to a grid, and how many are nearest to each"
+    )
     client_task: ClassVar[Task] = draw_centroids
     assign_task: ClassVar[Task] = assign_remaining
 

@@ -64,7 +64,9 @@ class PPFCGANMethod(SyntheticMethod):
     cluster_weight: Annotated[float, Ge(0)] = 0.05
     cluster_rate: Positive = 1e-3
 
-    sends: ClassVar[str] = "synthetic samples that its generative network makes, the number of its samples and losses"
+    traits = SyntheticMethod.traits.replace(
+        sends="synthetic samples that its generative network makes, the number of its samples and losses"
+    )
     state_type: ClassVar[type[State]] = PPFCGANState
 
     def ready(self, state: Any) -> bool:

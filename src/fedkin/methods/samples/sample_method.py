@@ -12,6 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
 from fedkin.core.contract import check_result
 from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.method import Traits
 from fedkin.core.replies import is_count, is_number, is_shape, objection
 from fedkin.data.reading.arrays import common_shape
 from fedkin.features.encoders import is_encoder
@@ -51,8 +52,7 @@ class SampleMethod(Method[Any]):
     ``(n, n_clusters)``.
     """
 
-    clusters = "samples"
-    scenario = "own-class"
+    traits = Traits(clusters="samples", scenario="own-class")
     soft: ClassVar[bool] = False
     """Whether clusters are soft: `memberships` are then not ``None``, unless a hyper-parameter makes clusters hard."""
 

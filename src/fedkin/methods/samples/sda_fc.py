@@ -57,7 +57,9 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
     clustering: Literal["kmeans", "fuzzy"] = "kmeans"
     fuzziness: Annotated[float, Gt(1)] = 1.1
 
-    sends: ClassVar[str] = "synthetic samples that its generative network makes, the number of its samples and losses"
+    traits = SyntheticMethod.traits.replace(
+        sends="synthetic samples that its generative network makes, the number of its samples and losses"
+    )
     state_type: ClassVar[type[State]] = SDAFCState
     assign_task: ClassVar[Task] = assign
     soft = True

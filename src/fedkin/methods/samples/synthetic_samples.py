@@ -85,8 +85,7 @@ class SyntheticMethod(SampleMethod):
     capacity: Positive = 1.0
 
     state_type: ClassVar[type[State]] = SyntheticState
-    has_device: ClassVar[bool] = True
-    copies_data = True
+    traits = SampleMethod.traits.replace(copies_data=True, has_device=True)
 
     @abstractmethod
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:

@@ -120,11 +120,11 @@ class UIFCAMethod(SampleMethod):
     start: Literal["centroids", "random"] = "centroids"
     aggregation: Aggregation = "mean"
 
-    sends: ClassVar[str] = (
-        "trained flows, how many of its samples chose each, and the centres and sizes of its own clusters once"
+    traits = SampleMethod.traits.replace(
+        sends="trained flows, how many of its samples chose each, and the centres and sizes of its own clusters once",
+        has_device=True,
     )
     state_type: ClassVar[type[State]] = UIFCAState
-    has_device: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> UIFCAState:
         """Return the first state: new flows, and the centroids of the first assignment."""

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.files import write_atomically
+from fedkin.core.method import SendsBits
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.engines.local import one_thread
@@ -336,7 +337,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
 
 def _material(folder: Path) -> Material:
     found = load_found(folder)
-    if not found.method.sends_bits or "flip" not in found.result:
+    if not isinstance(found.method, SendsBits) or "flip" not in found.result:
         raise FedkinError(
             f"{folder} is a run of '{found.name}', whose clients send no bits to attack; give one of 'embedding'."
         )

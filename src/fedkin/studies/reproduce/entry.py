@@ -444,7 +444,7 @@ def _job(
     try:
         settings["engine.workers"] = 1
         found = _resolved(entry.run, settings)
-        if device != "cpu" and found.method.has_device:
+        if device != "cpu" and found.method.traits.has_device:
             found = _resolved(entry.run, {**settings, "engine.device": device})
         tables = found.tables
     except FedkinError as error:

@@ -28,6 +28,7 @@ from fedkin.clustering.nearest import neighbours_vote
 from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_json, write_atomically
+from fedkin.core.method import LinksLocalClusters, SendsBits
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.seeds import derive_generator
 from fedkin.data.prepare import prepare
@@ -198,7 +199,7 @@ def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
     """Return each client's bits ``(segments, width)`` before flipping, and the hidden clusters ``(clients,)``."""
     found = load_found(folder)
     population = config.scenario.build(config.data_seed)
-    if not found.method.sends_bits or "flip" not in found.result or population.clusters is None:
+    if not isinstance(found.method, SendsBits) or "flip" not in found.result or population.clusters is None:
         raise FedkinError(
             f"{folder} is no run of 'embedding' on clients of hidden clusters, so it has no bits to flip."
         )
@@ -307,7 +308,7 @@ def initial(folder: Path) -> dict[str, float]:
     the run is not one of FedCRef, or its data have no classes.
     """
     config = run_config(folder)
-    if not config.method.has_local_clusters:
+    if not isinstance(config.method, LinksLocalClusters):
         raise FedkinError(f"{folder} is a run of {config.method_name}; only fedcref has first clusters.")
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():
         if population.truth is None:

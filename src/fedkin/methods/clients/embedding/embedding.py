@@ -348,12 +348,13 @@ class EmbeddingMethod(OneShotMethod):
     flips: list[Flip] = field(default_factory=list)
     clustering: Mode = "exact"
 
-    sends: ClassVar[str] = (
-        "one message of flipped bits, or of sums with noise; in pre-training and training the change of its model, the "
-        "number of its samples and its loss"
+    traits = OneShotMethod.traits.replace(
+        sends=(
+            "one message of flipped bits, or of sums with noise; in pre-training and training the change of its "
+            "model, the number of its samples and its loss"
+        )
     )
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
-    sends_bits = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -73,7 +73,7 @@ class OneShotMethod(AveragingMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
-    scenario = "rotation"
+    traits = AveragingMethod.traits.replace(scenario="rotation")
 
     @abstractmethod
     def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> dict[int, Tensor]:

@@ -312,9 +312,10 @@ class CCFCMethod(SampleMethod):
     precision: Precision = "float32"
     aggregation: Aggregation = "mean"
 
-    sends: ClassVar[str] = "its trained network, the number of its samples, and centroids of latents"
+    traits = SampleMethod.traits.replace(
+        sends="its trained network, the number of its samples, and centroids of latents", has_device=True
+    )
     state_type: ClassVar[type[State]] = CCFCState
-    has_device: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> CCFCState:
         """Return the first state, without models, which are drawn when they are first sent (line 1)."""

@@ -260,15 +260,16 @@ class FedCRefMethod(FedCRefParameters):
     The hyper-parameters are those of `FedCRefParameters`.
     """
 
-    sends: ClassVar[str] = (
-        "an autoencoder of each of its clusters, which goes to all other clients, too; fractions, sizes and choices"
+    traits = FedCRefParameters.traits.replace(
+        finds_k=True,
+        takes_k=False,
+        sends=(
+            "an autoencoder of each of its clusters, which goes to all other clients, too; fractions, sizes and choices"
+        ),
+        has_device=True,
+        scenario="label-skew",
     )
-    has_device: ClassVar[bool] = True
     state_type: ClassVar[type[State]] = FedCRefState
-    finds_k = True
-    takes_k = False
-    has_local_clusters = True
-    scenario = "label-skew"
 
     def init(self, fed: Federation) -> FedCRefState:
         """Have every client find its first local clusters (line 3), and return the first state."""

@@ -155,16 +155,15 @@ class KinGraphMethod(SampleMethod):
     epsilon: Positive | None = None
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
 
-    sends: ClassVar[str] = "sums and products of its features, and the mean and the size of each of its micro-clusters"
+    traits = SampleMethod.traits.replace(
+        finds_k=True,
+        sends="sums and products of its features, and the mean and the size of each of its micro-clusters",
+        cost="cheap",
+        has_device=True,
+        sums_suffice={"common_micro_clusters": (True, "auto"), "epsilon": None},
+    )
     state_type: ClassVar[type[State]] = KinGraphState
-    finds_k = True
-    recuts = True
-    forgets = True
     soft = True
-    has_device: ClassVar[bool] = True
-    keeps: ClassVar[str] = KEPT_OF_FORGOTTEN
-    cost = "cheap"
-    sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": (True, "auto"), "epsilon": None}
 
     def __post_init__(self) -> None:
         if "auto" not in (self.n_clusters, self.resolution):
@@ -239,6 +238,9 @@ class KinGraphMethod(SampleMethod):
         """Return the finished `state` reset to before its last step, without the nodes of `clients`."""
         left = without_clients(state, clients)
         return None if left is None else left.before_cut()
+
+    def remains(self) -> str:
+        return KEPT_OF_FORGOTTEN
 
     def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
         """Find clusters of the nodes, by `n_clusters` and `resolution`; return the state and values for the record.
