@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from fedkin.core.options import Option, first_sentences, options_of
@@ -14,8 +15,15 @@ from fedkin.experiment.option_models import FROM_DATA, options_of_section
 _DOCS = Path(__file__).parent
 _BETWEEN = re.compile(r"(?<=<!-- options -->\n).*?(?=<!-- /options -->)", re.DOTALL)
 
+_MANY_WORDS = 400
+"""Length from which a list of options leaves meanings to the reference: method pages have 700 words."""
+_SENTENCE_END = re.compile(r"(?<=[.])(?<!\bal\.)(?<!\beq\.)\s+(?=[A-Z\"`])")
+
 _SHARED = {"scfc": "ccfc", "ppfc-gan": "sda-fc"}
 """Methods that are another one with a part exchanged, with the other one."""
+
+INDEX = _DOCS / "methods" / "index.md"
+"""The page of all methods, which has the options of several."""
 
 SCENARIOS = _DOCS / "scenarios.md"
 """The page of all scenarios."""
@@ -27,7 +35,7 @@ def filled(name: str) -> str:
     """The page of a method with its options as the method has them now; those of another page by name alone."""
     options, other = options_of(registry.resolve("method", name)), _page_with_the_rest(name)
     if other is None:
-        return _with_lists(page_of(name), _listed(options))
+        return _with_lists(page_of(name), _own_and_several(options))
     there = {_looks(option): option.default for option in options_of(registry.resolve("method", other))}
     rest = [option for option in options if _looks(option) in there]
     changed = [f"`{option.name} = {option.default_text}`" for option in rest if option.default != there[_looks(option)]]
@@ -35,7 +43,36 @@ def filled(name: str) -> str:
     text = f"{'those' if named else 'all'} of [{other}]({other}.md#options){named}"
     text += f". Other defaults here: {', '.join(changed)}." if changed else "."
     own = [option for option in options if option not in rest]
-    return _with_lists(page_of(name), f"{_listed(own)}\n\nAnd {text}" if own else f"{text[0].upper()}{text[1:]}")
+    listed = f"{_own_and_several(own)}\n\nAnd {text}" if own else f"{text[0].upper()}{text[1:]}"
+    return _with_lists(page_of(name), listed)
+
+
+def filled_index() -> str:
+    """The page of all methods with the options of several of them."""
+    return _with_lists(INDEX, _listed([*_of_several().values()], default=False))
+
+
+@cache
+def _of_several() -> dict[tuple[str, str, str], Option]:
+    """Options that need a long description and look alike in three methods or more, those of other pages aside."""
+    pages = [name for name in registry.METHODS if name not in _SHARED]
+    options = [option for name in pages for option in options_of(registry.resolve("method", name))]
+    common = {_looks(option) for option in options_of(registry.resolve("method", "fedavg"))}
+    times = Counter(map(_looks, options))
+    return {
+        _looks(option): option
+        for option in options
+        if times[_looks(option)] > 2 and len(option.meaning.split()) > 20 and _looks(option) not in common
+    }
+
+
+def _own_and_several(options: Sequence[Option]) -> str:
+    """A method's options; those of several methods by name and default."""
+    several = [f"`{option.name} = {option.default_text}`" for option in options if _looks(option) in _of_several()]
+    text = _listed([option for option in options if _looks(option) not in _of_several()], short=True)
+    if len(text.split()) > _MANY_WORDS:
+        return f"{', '.join(f'`{option.name} = {option.default_text}`' for option in options)}."
+    return f"{text}\n\n[Of several methods](index.md#options-of-several): {', '.join(several)}." if several else text
 
 
 def _page_with_the_rest(name: str) -> str | None:
@@ -90,12 +127,19 @@ def _with_lists(page: Path, lists: str) -> str:
     return text
 
 
-def _listed(options: Sequence[Option], default: bool = True) -> str:
-    """Options with their default, what they take and their meaning."""
+def _listed(options: Sequence[Option], default: bool = True, short: bool = False) -> str:
+    """Options with their default, what they take and their meaning, or its first sentence."""
     heads = [f"{each.name} = {each.default_text}" if default and each.default_text else each.name for each in options]
     return "\n".join(
-        f"* `{head}` (`{each.allowed}`): {each.meaning}" for head, each in zip(heads, options, strict=True)
+        f"* `{head}` (`{each.allowed}`): {_first_sentence(each.meaning) if short else each.meaning}"
+        for head, each in zip(heads, options, strict=True)
     )
+
+
+def _first_sentence(text: str) -> str:
+    """The first sentence that says something; the reference has the others."""
+    parts = _SENTENCE_END.split(text)
+    return parts[0] if len(parts[0].split()) > 3 else " ".join(parts[:2])
 
 
 def _own(scenario: type) -> list[Option]:
@@ -110,5 +154,6 @@ def _as_markdown(text: str) -> str:
 if __name__ == "__main__":
     for method in registry.METHODS:
         page_of(method).write_text(filled(method))
+    INDEX.write_text(filled_index())
     SCENARIOS.write_text(filled_scenarios())
     EXPERIMENTS.write_text(filled_experiments())

@@ -246,8 +246,8 @@ def test_a_methods_page_has_its_options(name: str) -> None:
     assert (METHODS / f"{name}.md").read_text() == make_options["filled"](name), "run `make options`"
 
 
-@pytest.mark.parametrize("page", ["scenarios", "experiments"])
-def test_the_pages_of_scenarios_and_of_experiments_have_their_options(page: str) -> None:
+@pytest.mark.parametrize("page", ["scenarios", "experiments", "index"])
+def test_the_pages_of_scenarios_experiments_and_all_methods_have_their_options(page: str) -> None:
     """All of them and nothing else, as their classes describe them; `make options` writes the tables."""
     make_options = runpy.run_path(str(ROOT / "docs" / "make_options.py"))
     assert make_options[page.upper()].read_text() == make_options[f"filled_{page}"](), "run `make options`"
