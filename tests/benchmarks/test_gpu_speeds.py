@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedkin.nn.modules import build
-
 CPU = torch.device("cpu")
 
 
@@ -37,9 +35,3 @@ def test_operations_of_fedcref_are_those_of_a_plain_loop_over_all_its_models(
     monkeypatch.setattr(benchmark, "compared", compared)
     found = benchmark.fedcref(CPU, True)
     assert found["TFLOP/s"] == pytest.approx(counters[0].get_total_flops() / 1e12)
-
-
-def test_operations_of_lenet(benchmark: ModuleType) -> None:
-    first, second, dense = 16 * 25 * 24**2, 32 * 16 * 25 * 8**2, 512 * 120 + 120 * 84 + 84 * 10
-    found = benchmark.operations_per_sample(build("lenet5", (1, 28, 28), 10), (1, 28, 28))
-    assert found == 2 * (2 * first + 3 * (second + dense))  # images need no gradient

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -37,56 +36,3 @@ def test_columns_are_added_and_cells_emptied(benchmark: ModuleType) -> None:
     assert missing.isna().to_numpy().mean() == pytest.approx(0.1, abs=0.04)
     pd.testing.assert_frame_equal(missing, benchmark.table("iris", "missing", 0)[0])
     assert not missing.equals(benchmark.table("iris", "missing", 1)[0])
-
-
-def test_cells_are_appended_once_and_failures_are_lines(benchmark: ModuleType, tmp_path: Path) -> None:
-    out = tmp_path / "cells.csv"
-    few = ["--tables", "iris", "--variants", "plain", "--clients", "3", "--seeds", "0", "--partitions", "random"]
-    benchmark.main(["run", str(out), *few, "--methods", "kin-graph", "Ward"])
-    first = out.read_text()
-    assert len(first.splitlines()) == 1 + 3
-    benchmark.main(["run", str(out), *few, "--methods", "kin-graph", "Ward", "k-means"])
-    assert out.read_text().startswith(first)
-    lines = pd.read_csv(out)
-    assert lines.method.tolist() == ["Ward", "kin-graph", "kin-graph", "k-means"]
-    assert lines.ari.between(0.3, 1).all()
-    for markdown in (False, True):
-        assert "0.62" in benchmark.summary(lines, markdown)
-
-    def fails() -> None:
-        raise ValueError("It cannot\nbe done.")
-
-    cell = benchmark.scored(benchmark.Cell("iris", "plain", 0, 3, "random", "Ward", True), fails, np.zeros(9))
-    assert (cell.failure, cell.clusters) == ("It cannot be done.", 0)
-    assert np.isnan(cell.ari)
-
-
-def test_gaps_are_to_the_best_that_is_given_as_much(benchmark: ModuleType) -> None:
-    columns = ["table", "variant", "seed", "place", "method", "k", "ari"]
-    lines = pd.DataFrame(
-        [
-            ["a", "plain", 0, "3 skew", "kin-graph", "found", 0.5],
-            ["a", "plain", 1, "3 skew", "kin-graph", "found", 0.7],
-            ["a", "plain", 0, "together", "HDBSCAN", "found", 0.8],
-            ["a", "plain", 0, "together", "Gaussian mixture, BIC", "found", 0.4],
-            ["a", "plain", 0, "together", "Ward", "given", 1.0],
-        ],
-        columns=columns,
-    )
-    gaps = benchmark.gap_table(lines)
-    assert gaps[["kin-graph", "best", "its ARI"]].to_numpy().tolist() == [[0.6, "HDBSCAN", 0.8]]
-    assert gaps.gap.item() == pytest.approx(0.2)
-
-
-def test_rivals_cluster_the_same_rows_and_a_page_shows_them_by_table(benchmark: ModuleType, tmp_path: Path) -> None:
-    out = tmp_path / "cells.csv"
-    few = ["--tables", "digit-images", "--clients", "3", "--seeds", "0", "--partitions", "random"]
-    methods = ["--methods", "MUFC", "AFCL", "FedDP-KMeans, epsilon 10", "without server's rows, epsilon 1"]
-    benchmark.main(["run", str(out), "--rivals", *few, *methods])
-    lines = pd.read_csv(out)
-    assert lines.failure.isna().all()
-    scores = dict(zip(lines.method, lines.ari, strict=True))
-    assert set(scores) == set(methods[1:])
-    assert scores["FedDP-KMeans, epsilon 10"] > 0.4 > scores["without server's rows, epsilon 1"]
-    assert "| digit-images |" in benchmark.by_table(lines, markdown=True)
-    assert "AFCL, found: clusters" in benchmark.by_table(lines)

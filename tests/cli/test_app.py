@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fedkin import __version__
 from fedkin.cli import main
 from fedkin.cli.app import FAILED, INTERRUPTED
 from shell import fedkin
@@ -58,11 +57,6 @@ except SystemExit as end:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == f"{code} []"
     assert not code or done.stderr.count("\n") == 1 or words == "report"
-
-
-def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedkin("--version") == 0
-    assert capsys.readouterr().out == f"fedkin {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -116,21 +110,6 @@ def test_wrong_usage_is_one_sentence_with_one_suggestion(
     assert capsys.readouterr() == ("", f"fedkin: {sentence}\n")
 
 
-def test_runs_in_the_place_of_data_are_answered_with_costs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.toml").touch()
-    for words in (["one", "two"], ["one"]):
-        assert fedkin("compare", *words) == 2
-        assert "`fedkin costs RUN RUN`" in capsys.readouterr().err
-
-
-def test_wrong_usage_ends_with_2() -> None:
-    assert fedkin("run", "toy", "--seed", "x") == 2
-    assert fedkin("walk") == 2
-    assert fedkin("pretrain", "digits") == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -180,17 +159,6 @@ def test_bad_input_is_one_sentence(
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_an_operating_system_error_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied", "data.bin")
-
-    monkeypatch.setattr("toy.Blobs.build", refuse)
-    assert fedkin("run", "toy", "--scenario", "toy") == 2
-    assert capsys.readouterr().err == "fedkin: Permission denied (data.bin).\n"
-
-
 def test_an_interrupted_command_ends_with_130(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -221,14 +189,6 @@ def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
     done = subprocess.run([sys.executable, "-c", code, str(writer)], pass_fds=[writer], capture_output=True, text=True)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_a_file_by_a_mistyped_name_is_suggested(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text("")
-    assert fedkin("run", str(tmp_path / "mine.tml")) == 2
-    assert f"is no method, nor an experiment's file; did you mean '{tmp_path / 'mine.toml'}'?" in " ".join(
-        capsys.readouterr().err.split()
-    )
 
 
 class Terminal(io.StringIO):

@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import planted
-from fedkin.cli.folder_commands import _beside
 from shell import fedkin
 
 
@@ -43,49 +41,6 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
         assert shown.out == ""
         assert shown.err.startswith(f"fedkin: {sentence}")
         assert shown.err.count("\n") == 1
-
-
-def test_a_new_client_with_decimal_commas_is_assigned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "shops").mkdir()
-    rng = np.random.default_rng(0)
-
-    def table(flipped: bool, words: tuple[str, str], comma: bool = False) -> str:
-        x = rng.normal(size=(150, 2)).round(3)
-        x = np.sign(x) * (1 + np.abs(x)).round(3)  # all such as 1.234
-        x[np.round(x * 1000) % 10 == 0] += 0.001
-        rows = [[f"{a}", f"{b}", words[int((a > 0) ^ flipped)]] for a, b in x.round(3).tolist()]
-        lines = [["heat", "noise", "worn"], *rows]
-        return "\n".join(";".join(row).replace(".", ",") if comma else ",".join(row) for row in lines) + "\n"
-
-    for name, flipped in {"a": False, "b": True, "c": False, "d": True}.items():
-        (tmp_path / "shops" / f"{name}.csv").write_text(table(flipped, ("no", "yes")))
-    (tmp_path / "new.csv").write_text(table(True, ("no", "yes"), comma=True))
-    asks = ["--set", "data.label=worn", "--set", "method.rounds=4", "--set", "method.n_clusters=2", "--out", "run"]
-    assert fedkin("run", "ifca", "shops", *asks, "--quiet") == 0
-    capsys.readouterr()
-    assert fedkin("assign", "run", "new.csv") == 2
-    said = capsys.readouterr().err
-    assert "give --decimal ','" in said
-    assert "--set" not in said
-    assert fedkin("assign", "run", "new.csv", "--decimal", ",") == 0
-    clusters = [line.split(",")[1] for line in (tmp_path / "run" / "clients.csv").read_text().splitlines()[1:]]
-    assert planted.same_partition([int(one) for one in clusters], [0, 1, 0, 1])
-    assert capsys.readouterr().out.strip() == clusters[1]
-
-
-def test_a_method_that_cannot_predict_says_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from toy import Toy
-
-    assert fedkin("run", "toy", "--scenario", "toy", "--out", "run") == 0
-    monkeypatch.delattr(Toy, "predict")
-    capsys.readouterr()
-    assert fedkin("predict", "run", "wine") == 2
-    assert capsys.readouterr().err == "fedkin: Method 'toy' of run does not assign new samples to clusters.\n"
 
 
 def test_a_run_is_cut_again_into_a_folder_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,46 +87,3 @@ def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.Captu
         assert fedkin("forget", *arguments) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
     assert sorted(path.name for path in Path().iterdir()) == ["run", "run-without-3"]
-
-
-def test_a_server_that_forgets_a_site_says_how_the_others_get_their_clusters(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """The server starts in its own folder, so that a path relative to the shell's would be another there."""
-    rows = np.random.default_rng(0).random((90, 2)).round(3)
-    for at, name in enumerate(("north", "south", "west")):
-        np.savez(tmp_path / f"{name}.npz", x=rows[at::3])
-    assert fedkin("run", "kfed", ".", "--set", "method.n_clusters=2", "--out", "out/run", "--quiet") == 0
-    Path("out/run/federation.json").write_text('{"run": "00", "sites": {}, "keys": {}}')
-    assert fedkin("forget", "out/run", "--client", "south") == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.endswith(
-        f'config.toml, copied to its experiment.toml, with out = "{tmp_path / "out" / "run-without-south"}".'
-    )
-
-
-def test_a_run_without_clients_is_called_after_them() -> None:
-    run = Path("runs/kfed")
-    assert _beside(run, [1], ["a.csv", "Labor München.csv"]) == Path("runs/kfed-without-Labor-München")
-    assert _beside(run, [0, 2], []) == Path("runs/kfed-without-0-2")
-    assert _beside(run, [0, 1], ["x" * 60, "y" * 60]) == Path("runs/kfed-without-0-1")
-
-
-def test_new_rows_in_another_unit_are_noted_beside_the_prediction(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "sites").mkdir()
-    rows = "".join(f"{60 + row % 20},{row % 7}\n" for row in range(40))
-    for name in ("sites/a.csv", "sites/b.csv", "new.csv"):
-        (tmp_path / name).write_text("weight,visits\n" + (rows if "/" in name else "60000,1\n70000,2\n80000,3\n"))
-    assert fedkin("run", "kfed", "sites", "--out", "run", "--clusters", "2") == 0
-    capsys.readouterr()
-    assert fedkin("predict", "run", "new.csv") == 0
-    shown = capsys.readouterr()
-    assert len(shown.out.splitlines()) == 4
-    assert shown.err == (
-        "fedkin: All values of column 'weight' of 'new.csv' are far from those of the clients; are they in another "
-        "unit?\n"
-    )
-    assert fedkin("predict", "run", "new.csv", "-q") == 0
-    assert capsys.readouterr() == (shown.out, "")

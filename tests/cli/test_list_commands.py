@@ -21,28 +21,6 @@ def test_lists_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("wine: chemistry of 178 wines")
 
 
-def test_list_has_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedkin("list") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert {line for line in lines if not line.startswith("  ")} == {
-        "Methods", "Data", "Scenarios", "Models", "Autoencoders"
-    }  # fmt: skip
-    assert [line.split()[0] for line in lines[:2]] == ["Methods", "kfed"]
-    assert max(map(len, lines)) <= 120
-
-
-def test_one_section_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedkin("list") == 0
-    everything = capsys.readouterr().out
-    parts = []
-    for section in ("methods", "data", "scenarios", "models", "autoencoders"):
-        assert fedkin("list", section) == 0
-        parts.append(capsys.readouterr().out)
-    assert "".join(parts) == everything
-    assert [part.splitlines()[0] for part in parts] == ["Methods", "Data", "Scenarios", "Models", "Autoencoders"]
-    assert [line.split()[0] for line in parts[-1].splitlines()[1:]] == ["dense-autoencoder", "conv-autoencoder"]
-
-
 def test_list_shows_the_options_of_one_method(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,19 +35,6 @@ def test_list_shows_the_options_of_one_method(
     names = [line.split()[0] for line in lines if re.match(r"  \w", line)]
     assert names == ["n_clusters", "features", "local_clusters", "start", "server", "assign"]
     assert max(map(len, lines)) <= 100
-
-
-def test_list_shows_the_options_of_one_scenario(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedkin("list", "iid") == 0
-    shown = capsys.readouterr().out
-    names = [line.split()[0] for line in shown.splitlines() if re.match(r"  \w", line)]
-    assert names == ["test_fraction", "samples_per_client", "clients"]
-    assert "--set scenario.NAME=VALUE" in shown
-
-
-def test_list_offers_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedkin("list", "kinfed") == 2
-    assert capsys.readouterr().err == "fedkin: Unknown name 'kinfed'; did you mean 'kfed'?\n"
 
 
 def test_preview_shows_who_holds_what(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

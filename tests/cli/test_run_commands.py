@@ -8,13 +8,11 @@ import signal
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import forked
-from fedkin.cli.run_commands import _on_default_number
 from fedkin.experiment.config import config_of, load_config
 from fedkin.experiment.outputs import load_found
 from shell import fedkin
@@ -55,32 +53,6 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
         assert fedkin("run", "kfed", "--dry-run", *words.split()) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}"), words
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_options_and_settings_that_contradict_each_other_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, sentence in (
-        ("--clusters 3 --set method.n_clusters=4", "'method.n_clusters' is 3 by --clusters, and 4 by --set"),
-        ("digits --set data.source=wine", "'data.source' is 'digits' by --data, and 'wine' by --set"),
-        ("--seed 3 --set seed=4", "'seed' is 3 by --seed, and 4 by --set"),
-    ):
-        assert fedkin("run", "kfed", "--dry-run", *words.split()) == 2
-        assert capsys.readouterr().err == f"fedkin: {sentence}; give it once.\n"
-    assert fedkin("run", "kfed", "--dry-run", "--clusters", "3", "--set", "method.n_clusters=3") == 0
-
-
-@pytest.mark.parametrize("given", ["rounds=3", "method.rounds=3"])
-def test_a_setting_in_the_place_of_data_is_answered_with_set(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedkin("run", "ffcm", given) == 2
-    sentence = f"'{given}' is no data set, but a setting; give it as --set method.rounds=3."
-    assert capsys.readouterr() == ("", f"fedkin: {sentence}\n")
-
-
-def test_data_whose_name_has_an_equals_sign_are_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rounds=3.csv").write_text("a,b,label\n" + "".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(60)))
-    assert (
-        fedkin("run", "kfed", "rounds=3.csv", "--set", "scenario.name=iid", "--clusters", "2", "--dry-run", "-q") == 0
-    )
 
 
 def test_a_dry_run_says_how_the_data_were_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -138,53 +110,6 @@ def test_a_dry_run_refuses_tables_that_a_run_refuses(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dry_run_refuses_clients_without_labels_where_a_method_needs_them(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    folder = tmp_path / "sites"
-    folder.mkdir()
-    for name in "abc":
-        (folder / f"{name}.csv").write_text("x,z\n" + "".join(f"{at},{at % 9}\n" for at in range(40)))
-    said = []
-    for dry in ([], ["--dry-run"]):
-        assert fedkin("run", "ocfl", str(folder), *dry) == 2
-        said.append(capsys.readouterr().err.splitlines()[-1])
-    assert said[0] == said[1]
-    assert said[0].startswith("fedkin: Clients a, b, c have no labels, which OCFL needs")
-    unlabelled = ("embedding", "--set", "method.form=prototypes")
-    assert fedkin("run", unlabelled[0], str(folder), *unlabelled[1:], "--dry-run") == 0
-
-
-def test_a_number_of_clusters_that_nobody_named_is_mentioned_where_data_are_ones_own(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    for name in "ab":
-        (tmp_path / f"{name}.csv").write_text("x,y\n" + "".join(f"{at % 7},{at % 5}\n" for at in range(40)))
-    note = (
-        "fedkin: n_clusters = 10 is the default of kmeans; give the number that you expect, or try methods that find "
-        "one (`fedkin compare`).\n"
-    )
-    (tmp_path / "two.toml").write_text('[method]\nname = "kmeans"\nn_clusters = 2\n')
-    for words, noted in (
-        ("kmeans .", True),
-        ("kmeans . --clusters 10", False),
-        ("kmeans . --set method.n_clusters=10", False),
-        ("two.toml --data .", False),
-        ("kin-graph .", False),
-        ("kmeans --data wine", False),
-    ):
-        assert fedkin("run", *words.split(), "--out", f"runs/{words.replace('.', '').replace(' ', '')}") == 0
-        assert (note in capsys.readouterr().err) == noted, words
-
-
-def test_a_method_that_finds_the_number_has_no_default_number_to_mention(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n2,1\n")
-    for method, noted in (("ocfl", False), ("ifca", True)):
-        config = load_config(method, [f"data.source={tmp_path}", "scenario.name=files"])
-        assert (_on_default_number(config, []) is not None) == noted
-
-
 def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     Path("a b/c=d").mkdir(parents=True)
     assert fedkin("run", "toy", "--scenario", "toy", "--clients", "2", "--seed", "4", "--data", "a b/c=d") == 0
@@ -239,35 +164,6 @@ def test_an_encoder_is_trained_and_goes_on(capsys: pytest.CaptureFixture[str], t
     )
     assert out.read_bytes() == kept
     assert {file.name for file in tmp_path.rglob("*") if file.is_file()} == {"digits.safetensors", "conv"}
-
-
-def test_an_interrupted_encoder_says_how_to_go_on(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    import torch
-
-    from fedkin.nn.encoder import Pretrained
-    from fedkin.studies import pretrain
-
-    command = ["pretrain", "digits", "--samples", "100", "--epochs", "2", "--out"]
-    assert fedkin(*command, "whole") == 0
-    original, calls = pretrain.train_locally, iter([False, True])
-
-    def interrupt(*arguments: Any) -> Any:
-        if next(calls):
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pretrain, "train_locally", interrupt)
-        capsys.readouterr()
-        assert fedkin(*command, "encoder") == 130
-    printed = capsys.readouterr()
-    assert printed == ("", "fedkin: Interrupted; the same command resumes from the last epoch in encoder.\n")
-    assert Pretrained.load(tmp_path / "encoder").about["epochs"] == 1
-    assert fedkin(*command, "encoder") == 0
-    assert torch.equal(Pretrained.load(tmp_path / "encoder").vector, Pretrained.load(tmp_path / "whole").vector)
-    assert {file.name for file in tmp_path.iterdir()} == {"encoder", "whole"}
 
 
 def test_an_interrupted_run_says_how_to_go_on(

@@ -41,34 +41,6 @@ def test_planted_clusters_are_found(name):
     assert all(type(label) is int and label >= 0 for label in labels)
 
 
-@pytest.mark.parametrize("name", list(SEARCHES))
-def test_the_distances_are_left_as_they_were(name):
-    distances = planted_distances(TRUTH)
-    before = distances.clone()
-    SEARCHES[name](distances)
-    assert torch.equal(distances, before)
-
-
-@pytest.mark.parametrize("name", list(SEARCHES))
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_few_clients_that_are_all_alike_are_no_accident(name, n):
-    labels = SEARCHES[name](torch.zeros(n, n, dtype=torch.float64))
-    assert len(labels) == n
-
-
-def test_distances_taken_for_similarities_mix_the_clusters():
-    """The authors' input: clients look for those least like them."""
-    distances = planted_distances(TRUTH)
-    labels = from_distances.affinity(distances, "paper", torch.Generator().manual_seed(0))
-    assert adjusted_rand_score(TRUTH, labels) < 0.5
-
-
-def test_k_means_finds_as_many_clusters_as_are_given():
-    for k in (1, 2, 5):
-        labels = from_distances.kmeans(planted_distances(TRUTH), k, torch.Generator().manual_seed(0))
-        assert len(set(labels)) == k
-
-
 def test_mean_shift_needs_seven_clients():
     truth = [0, 0, 0, 1, 1, 1, 1]
     assert from_distances.meanshift(planted_distances(truth[:6])) == [0] * 6
@@ -83,21 +55,6 @@ def test_noise_becomes_a_cluster_of_its_own_or_joins_the_nearest():
     assert adjusted_rand_score([*TRUTH, 1], joined) == 1.0
 
 
-def test_a_cluster_smaller_than_the_share_is_none():
-    truth = [0] * 8 + [1] * 2
-    distances = planted_distances(truth)
-    assert adjusted_rand_score(truth, from_distances.hdbscan(distances, 0.2, "cluster")) == 1.0
-    kept = from_distances.hdbscan(planted_distances([0] * 4 + [1] * 4 + [2] * 2), 0.4, "nearest")
-    assert len(set(kept)) == 2
-
-
-def test_if_all_is_noise_all_are_one_cluster():
-    distances = torch.rand(12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    distances = ((distances + distances.T) / 2 + 1).fill_diagonal_(0.0)
-    assert from_distances.hdbscan(distances, 0.4, "cluster") == [0] * 12
-    assert from_distances.hdbscan(distances[:1, :1], 0.4, "cluster") == [0]
-
-
 def test_linkage_finds_clusters_where_hdbscan_sees_noise():
     """A hundred rows whose noise is as large as what separates them."""
     truth = [at % 4 for at in range(100)]
@@ -106,21 +63,6 @@ def test_linkage_finds_clusters_where_hdbscan_sees_noise():
     distances = cosine_distances(rows)
     assert adjusted_rand_score(truth, from_distances.average_linkage(distances)) > 0.9
     assert adjusted_rand_score(truth, from_distances.hdbscan(distances, 0.2, "cluster")) < 0.2
-
-
-def test_linkage_does_not_divide_rows_that_point_the_same_way():
-    common = torch.ones(200)
-    rows = common + torch.randn(20, 200, generator=torch.Generator().manual_seed(0))
-    assert from_distances.average_linkage(cosine_distances(rows)) == [0] * 20
-    rows[:10] -= 2 * common
-    assert adjusted_rand_score([0] * 10 + [1] * 10, from_distances.average_linkage(cosine_distances(rows))) == 1.0
-
-
-def test_linkage_tries_no_more_clusters_than_allowed(monkeypatch):
-    distances = planted_distances(list(range(6)) * 3)
-    assert len(set(from_distances.average_linkage(distances))) == 6
-    monkeypatch.setattr(from_distances, "_MAX_CLUSTERS", 3)
-    assert len(set(from_distances.average_linkage(distances))) <= 3
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 17, 18, 40])

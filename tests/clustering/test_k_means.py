@@ -6,7 +6,7 @@ import torch
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fedkin.clustering.k_means import farthest_points, k_means, kmeans_plusplus_seeds, lloyd
+from fedkin.clustering.k_means import k_means, lloyd
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -38,28 +38,11 @@ def test_repeated_points_are_no_clusters_of_their_own():
         assert torch.equal(labels[0::2], labels[:1].expand(600))
 
 
-def test_one_point_far_off_leaves_fewer_clusters_and_no_warning():
-    points = torch.randn(20, 3, generator=generator(), dtype=torch.float64)
-    points[7] = 1e20
-    for start in (4, points[5:9].float()):
-        centres, labels, _ = k_means(points, start, generator())
-        assert sorted(labels.unique().tolist()) == list(range(len(centres)))
-        assert (labels == labels[7]).sum() == 1
-
-
 def test_weights_are_repetitions():
     points, weights = torch.tensor([[0.0], [1.0], [10.0]]), torch.tensor([3, 1, 2])
     found = k_means(points, 2, generator(), weights=weights).centres
     assert sorted(found.flatten().tolist()) == pytest.approx([0.25, 10.0])
     assert len(k_means(torch.ones(3, 1), 2, generator(), weights=torch.ones(3)).centres) == 1
-
-
-def test_the_furthest_point_comes_next():
-    pooled = torch.tensor([[0.0], [1.0], [10.0], [-4.0], [10.0]])
-    assert farthest_points(pooled[:1], pooled, 3).tolist() == [[0.0], [10.0], [-4.0]]
-    assert farthest_points(pooled[:2], pooled, 2).tolist() == [[0.0], [1.0]]
-    assert farthest_points(pooled[:3], pooled, 2).tolist() == [[0.0], [1.0]]
-    assert len(farthest_points(pooled[:1], pooled, 9)) == 4
 
 
 def test_points_that_only_rounding_tells_apart_are_one():
@@ -79,21 +62,6 @@ def test_lloyd_is_scikit_learns_too():
     assert (found.labels.numpy() == expected.labels_).mean() > 0.999
     assert abs(found.iterations - expected.n_iter_) <= 1
     assert lloyd(points, points[:6], max_iterations=2).iterations == 2
-
-
-def test_lloyd_leaves_centres_without_points_out():
-    points = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).repeat(10, 1)
-    found = lloyd(points, torch.tensor([[0.0, 0.1], [90.0, 90.0], [1.0, 0.9]]))
-    assert found.centres.tolist() == [[0.0, 0.0], [1.0, 1.0]]
-    assert found.labels.tolist() == [0, 1] * 10
-
-
-def test_seeds_are_different_points():
-    points = torch.randn(50, 3, generator=generator())
-    assert len(kmeans_plusplus_seeds(torch.ones(9, 2), 3, generator())) == 1
-    assert len(kmeans_plusplus_seeds(points, 5, generator())) == 5
-    first, second = (kmeans_plusplus_seeds(points, 5, generator(3)) for _ in range(2))
-    assert torch.equal(first, second)
 
 
 def test_sums_are_taken_on_one_thread(monkeypatch):

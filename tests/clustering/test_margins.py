@@ -2,24 +2,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.clustering.margins import distance_margin, share_margin
+from fedkin.clustering.margins import distance_margin
 
 
 def test_a_point_at_its_cluster_is_sure_and_one_halfway_is_not():
     distances = torch.tensor([[0.0, 2.0, 5.0], [1.0, 1.0, 5.0], [3.0, 1.0, 2.0], [0.0, 0.0, 1.0]])
     assert distance_margin(distances).tolist() == [1.0, 0.0, 0.5, 0.0]
     assert distance_margin(distances, torch.tensor([0, 0, 0, 2])).tolist() == [1.0, 0.0, 0.0, 0.0]
-
-
-def test_without_another_cluster_there_is_no_doubt():
-    assert distance_margin(torch.tensor([[3.0], [0.0]])).tolist() == [1.0, 1.0]
-    assert share_margin(torch.ones(2, 1)).tolist() == [1.0, 1.0]
-    assert distance_margin(torch.zeros(0, 2)).shape == (0,)
-
-
-def test_shares_are_compared_with_the_next():
-    shares = torch.tensor([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2], [0.0, 0.0, 1.0]])
-    assert torch.allclose(share_margin(shares), torch.tensor([0.5, 0.0, 1.0]))
 
 
 @given(

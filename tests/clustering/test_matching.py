@@ -19,8 +19,3 @@ def test_as_many_points_as_possible_keep_their_number():
     before = torch.tensor([2, 2, 2, 0, 0, 1, -1])
     labels = torch.tensor([0, 0, 0, 1, 1, 2, 2])
     assert matched_labels(labels, before, 3).tolist() == [2, 2, 2, 0, 0, 1, 1]
-
-
-def test_a_cluster_that_nobody_was_in_gets_a_free_number():
-    assert matched_labels(torch.tensor([0, 1, 1]), torch.tensor([1, 1, 1]), 2).tolist() == [0, 1, 1]
-    assert matched_labels(torch.tensor([0, 1]), torch.tensor([-1, -1]), 3).unique().numel() == 2

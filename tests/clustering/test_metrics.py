@@ -2,7 +2,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
@@ -20,7 +19,6 @@ from fedkin.clustering.metrics import (
     match_labels,
     normalized_mutual_information,
     partition_coefficient,
-    pooled,
     purity,
     soft_rand,
 )
@@ -66,13 +64,6 @@ def test_scores_stay_in_bounds_and_are_one_only_for_the_same_partition(score, lo
 
 
 @given(partitions)
-def test_accuracy_is_at_least_that_of_one_cluster_for_all_but_never_zero(pairs):
-    truth, labels = split(pairs)
-    assert clustering_accuracy(truth, np.zeros_like(truth)) == np.bincount(truth).max() / len(truth)
-    assert clustering_accuracy(truth, labels) > 0
-
-
-@given(partitions)
 def test_matching_reaches_the_accuracy_and_names_every_cluster(pairs):
     truth, labels = split(pairs)
     names = match_labels(truth, labels)
@@ -82,13 +73,6 @@ def test_matching_reaches_the_accuracy_and_names_every_cluster(pairs):
     assert np.mean(named == truth) >= clustering_accuracy(truth, labels) - 1e-12
     if len(names) <= len(set(truth.tolist())):
         assert len(set(names.values())) == len(names)
-
-
-def test_a_cluster_without_a_class_stands_for_its_majority():
-    truth = [5, 5, 5, 5, 9, 9, 9]
-    labels = [0, 0, 0, 2, 1, 1, 2]
-    assert match_labels(truth, labels) == {0: 5, 1: 9, 2: 5}
-    assert match_labels([5, 5, 5, 9, 9, 9], [0, 0, 0, 1, 1, 2]) == {0: 5, 1: 9, 2: 9}
 
 
 @given(partitions)
@@ -103,15 +87,6 @@ def test_kappa_is_sklearns_with_clusters_without_a_class_wrong(pairs):
     assert cohen_kappa(truth, labels) == pytest.approx(1.0 if is_one else cohen_kappa_score(truth, named))
 
 
-def test_kappa_counts_surplus_clusters_as_wrong():
-    truth = np.repeat(np.arange(10), 100)
-    half = np.arange(1000) % 2
-    assert cohen_kappa(truth, np.where((truth == 3) & (half == 1), 10, truth)) == pytest.approx(0.945, abs=5e-4)
-    assert cohen_kappa(truth, truth + 10 * half) == pytest.approx(0.474, abs=5e-4)
-    assert cohen_kappa(truth, truth) == 1.0
-    assert cohen_kappa([4, 4], [7, 7]) == 1.0
-
-
 @given(partitions)
 def test_a_pure_or_whole_partition_is_one(pairs):
     truth, labels = split(pairs)
@@ -124,26 +99,11 @@ def test_a_pure_or_whole_partition_is_one(pairs):
     assert completeness(truth, labels) == pytest.approx(completeness_score(truth, labels), abs=1e-12)
 
 
-def test_purity_lets_clusters_share_a_class():
-    assert purity([0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 1, 1]) == pytest.approx((2 + 2) / 6)
-    assert purity([0, 0, 1, 1, 2, 2, 3, 3], [0, 0, 1, 1, 2, 2, 2, 2]) == 0.75
-    assert purity([0, 0, 1, 1], [0, 1, 2, 3]) == 1.0
-
-
 @given(partitions)
 def test_accuracy_and_f1_are_sklearns(pairs):
     truth, labels = split(pairs)
     assert accuracy(truth, labels) == pytest.approx(accuracy_score(truth, labels))
     assert macro_f1(truth, labels) == pytest.approx(f1_score(truth, labels, average="macro"))
-
-
-def test_predicting_an_absent_class_lowers_f1_as_a_class_of_its_own():
-    assert macro_f1([0, 0, 1, 1], [0, 0, 1, 7]) == pytest.approx((1 + 2 / 3 + 0) / 3)
-
-
-def test_inputs_may_be_tensors_lists_and_arrays():
-    assert clustering_accuracy(torch.tensor([0, 0, 1]), [4, 4, 2]) == 1.0
-    assert pooled([torch.tensor([1, 2]), np.array([], dtype=np.int64), [3]]).tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -161,21 +121,6 @@ def test_what_cannot_be_compared_is_refused(score, truth, labels, message):
         score(truth, labels)
 
 
-def test_pooling_nothing_is_refused():
-    with pytest.raises(FedkinError, match="no clients"):
-        pooled([])
-
-
-def test_soft_scores_of_hard_clusters_are_those_of_the_clusters():
-    rng = np.random.default_rng(0)
-    truth, found = rng.integers(0, 4, 60), rng.integers(0, 3, 60)
-    found[:30] = truth[:30] % 3
-    hard = np.eye(3)[found]
-    assert soft_rand(truth, hard) == pytest.approx(adjusted_rand(truth, found))
-    assert partition_coefficient(hard) == 1.0
-    assert soft_rand(truth, np.eye(4)[truth]) == pytest.approx(1.0)
-
-
 def test_soft_scores_fall_with_doubt():
     truth = np.repeat([0, 1], 50)
     sure, unsure = np.eye(2)[truth], 0.7 * np.eye(2)[truth] + 0.15
@@ -185,14 +130,3 @@ def test_soft_scores_fall_with_doubt():
     assert partition_coefficient(np.full((100, 4), 0.25)) == pytest.approx(0.25)
     assert partition_coefficient(unsure) == pytest.approx(0.85**2 + 0.15**2)
     assert soft_rand([0], [[1.0]]) == 1.0
-
-
-@pytest.mark.parametrize("bad", [[[0.5, 0.4]], [[1.2, -0.2]], [1.0], np.zeros((0, 2)), [[np.nan, 1.0]]])
-def test_what_are_no_memberships_is_refused(bad):
-    with pytest.raises(FedkinError, match="a row for each sample that sums to 1"):
-        partition_coefficient(bad)
-
-
-def test_memberships_of_other_samples_are_refused():
-    with pytest.raises(FedkinError, match="2 true classes and memberships of 1 samples"):
-        soft_rand([0, 1], [[1.0]])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fedkin.clustering import micro_clusters, nearest
-from fedkin.clustering.micro_clusters import merged, merged_nodes, smoothed, summarise
+from fedkin.clustering import micro_clusters
+from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -32,20 +32,6 @@ def test_micro_clusters_are_pure_where_points_are_apart():
     found = summarise(x, 40, 5, generator(3))
     for i in range(len(found.counts)):
         assert len(truth[found.labels == i].unique()) == 1
-
-
-def test_the_smallest_joins_the_nearest_until_all_are_large_enough():
-    x = torch.tensor([[0.0], [0.0], [0.0], [1.0], [9.0], [9.0], [9.0], [20.0]])
-    found = merged(x, torch.tensor([0, 0, 0, 3, 5, 5, 5, 6]), 2)
-    assert found.labels.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert found.counts.tolist() == [4, 4]
-    assert found.centroids.flatten().tolist() == [0.25, 11.75]
-    assert merged(x, torch.arange(8), 9).counts.tolist() == [8]
-
-
-def test_only_some_of_many_points_are_fitted_and_all_are_assigned():
-    found = summarise(points(5000), 4, 1, generator())
-    assert found.counts.sum() == 5000
 
 
 def test_too_many_micro_clusters_become_fewer_by_weight():
@@ -87,26 +73,3 @@ def test_of_many_points_some_are_the_neighbours_of_all(rounds: int, monkeypatch:
         expected[drawn] = moved[drawn]
     expected = (expected + expected[near].sum(1)) / 4
     torch.testing.assert_close(smoothed(x, 3, rounds, generator(5)), expected)
-
-
-def test_a_few_at_a_time_are_assigned_as_all_at_once(monkeypatch: pytest.MonkeyPatch):
-    x, centres = points(), points(7)
-    expected = torch.cdist(x, centres).argmin(1)
-    monkeypatch.setattr(nearest, "PAIRS", 50)
-    assert torch.equal(nearest.nearest_centroids(x, centres), expected)
-    assert nearest.nearest_centroids(x[:0], centres).shape == (0,)
-
-
-@pytest.mark.parametrize("least", [2, 5, 9])
-def test_few_points_are_not_wasted(least: int):
-    found = summarise(points(100), 100 // least, least, generator())
-    assert least <= found.counts.min()
-    assert found.counts.double().mean() < 1.6 * least
-
-
-def test_the_same_points_stay_together():
-    x = torch.tensor([[3.0, 1.0], [9.0, 1.0]]).repeat(20, 1)
-    found = summarise(x, 8, 5, generator())
-    assert found.counts.tolist() == [20, 20]
-    assert found.centroids.sort(0).values.tolist() == [[3.0, 1.0], [9.0, 1.0]]
-    assert summarise(x[:0].new_ones(30, 2), 6, 5, generator()).counts.tolist() == [30]

@@ -32,9 +32,3 @@ def test_the_mean_angle_is_of_vectors_that_both_have_whatever_their_sign():
     assert float(found[0, 1]) == pytest.approx((0 + 45) / 2, abs=1e-5)
     assert found[0, 2] == found[1, 2] == 90.0
     assert found.diagonal().tolist() == [0.0, 0.0, 0.0]
-
-
-def test_dependent_vectors_add_nothing_to_a_subspace():
-    one = torch.tensor([[[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]]])
-    other = torch.tensor([[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
-    assert float(angles_between(one, "smallest", other)) == pytest.approx(90.0)

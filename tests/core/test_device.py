@@ -9,7 +9,7 @@ import torch
 import fedkin
 import forked
 from fedkin.core import FedkinError
-from fedkin.core.device import Execution, check_compiler, device, device_named, execution, on
+from fedkin.core.device import check_compiler, device, device_named, on
 
 TESTS = Path(__file__).parents[1]
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -29,16 +29,6 @@ def test_a_device_is_named_for_a_while() -> None:
     assert device() == CPU
 
 
-def test_steps_are_executed_as_said_for_a_while() -> None:
-    assert execution() == Execution(cuda_graphs=True, compile=False, convolutions="grouped")
-    with on(META, execution=Execution(convolutions="products")):
-        with on(CPU):
-            assert execution().convolutions == "products"
-        with on(CPU, execution=Execution(cuda_graphs=False)):
-            assert execution() == Execution(cuda_graphs=False)
-    assert execution() == Execution()
-
-
 @pytest.mark.parametrize(
     ("where", "words"),
     [
@@ -52,13 +42,6 @@ def test_what_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch, whe
     monkeypatch.setattr("fedkin.core.device.find_spec", lambda name: None)
     with pytest.raises(FedkinError, match=f"^'engine.compile' {words}"):
         check_compiler(torch.device(where))
-
-
-def test_a_processor_without_vectors_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.core.device.which", lambda name: name)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
-    with pytest.raises(FedkinError, match="needs a processor with vectors"):
-        check_compiler(torch.device("cpu"))
 
 
 @pytest.fixture
@@ -118,15 +101,6 @@ def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) 
     assert {name: str(device_named(name, "'device'")) for name in names} == names
     with pytest.raises(FedkinError, match=r"machine: cpu, cuda, cuda:0, cuda:1\."):
         device_named("cuda:2", "'device'")
-
-
-def test_without_an_accelerator_there_is_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    assert device_named("auto", "'device'") == CPU
-    with pytest.raises(
-        FedkinError, match=r"^'device' is 'cuda'; it should be auto or a device of this machine: cpu\.$"
-    ):
-        device_named("cuda", "'device'")
 
 
 def test_estimators_have_a_device_if_they_use_it() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedkin.core.errors import nearest, unknown_name
+from fedkin.core.errors import nearest
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,3 @@ from fedkin.core.errors import nearest, unknown_name
 )
 def test_a_name_is_proposed_only_if_it_alone_is_near(name: str, known: list[str], meant: str | None) -> None:
     assert nearest(name, known) == meant
-
-
-def test_without_a_near_name_those_that_are_known_are_listed() -> None:
-    assert str(unknown_name("client", "cam9", ["cam1", "cam2"])) == "Unknown client 'cam9'; allowed: cam1, cam2."

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedkin.core import Client, Federation, FedkinError, Task, task
+from fedkin.core import Client, Federation, FedkinError, task
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Failure
 from fedkin.engines.local import LocalFederation
@@ -46,22 +46,6 @@ def test_useless_replies_are_missing_by_name():
     }
 
 
-def test_shapes_may_depend_on_the_client():
-    fed = federation()
-    assert list(fed.ask(misbehave, {0: {}, 2: {}}, lambda client: {"x": (3 if client == 0 else 2,)})) == [0, 2]
-
-
-def test_a_task_is_found_by_its_name():
-    assert Task.named(double.name) is double
-    assert double.name.endswith(".double")
-
-
-def test_the_servers_generators_depend_on_seed_and_path():
-    draws = {(seed, path): torch.rand(3, generator=federation(seed=seed).rng(path)) for seed in (0, 1) for path in "ab"}
-    assert torch.equal(draws[0, "a"], torch.rand(3, generator=federation(seed=0).rng("a")))
-    assert len({tuple(draw.tolist()) for draw in draws.values()}) == 4
-
-
 def test_two_clients_with_one_id_are_refused():
     with pytest.raises(ValueError, match="same id"):
         LocalFederation([Client(0, torch.zeros(1, 1)), Client(0, torch.zeros(1, 1))])
@@ -99,21 +83,6 @@ def test_a_stream_is_fetched_as_it_is_read_and_knows_the_missing_at_its_end():
     assert fed.exchange == 1
 
 
-def test_who_says_nothing_at_all_is_missing():
-    fed = Scripted({1: FINE})
-    assert list(fed.ask(double, fed.all())) == [1]
-    assert fed.missing == {0: "no reply", 2: "no reply"}
-    assert list(fed.missing) == [0, 2]
-
-
-def test_the_next_exchange_forgets_the_missing_of_the_last():
-    fed = Scripted({0: FINE}, {0: FINE, 1: FINE, 2: FINE})
-    fed.ask(double, fed.all())
-    assert len(fed.missing) == 2
-    fed.ask(double, fed.all())
-    assert fed.missing == {}
-
-
 def test_a_stream_counts_what_is_sent_to_the_lost_and_what_is_refused_once_each():
     refused = {"x": torch.zeros(50)}
     fed = Scripted({0: refused, 1: "broken", 2: FINE})
@@ -121,15 +90,6 @@ def test_a_stream_counts_what_is_sent_to_the_lost_and_what_is_refused_once_each(
     assert [client for client, _ in fed.stream(double, fed.all(**payload), {"x": (2,)})] == [2]
     assert fed.traffic.sent == 3 * payload_bytes(payload)
     assert fed.traffic.received == payload_bytes(refused) + payload_bytes(FINE)
-
-
-def test_ask_is_a_stream_that_was_read():
-    fed, other = federation(drop_rate=0.5, seed=3), federation(drop_rate=0.5, seed=3)
-    for _ in range(5):
-        together = fed.ask(double, fed.all(add=1.0))
-        one_by_one = list(other.stream(double, other.all(add=1.0)))
-        assert one_by_one == list(together.items())
-        assert (fed.missing, fed.traffic, fed.exchange) == (other.missing, other.traffic, other.exchange)
 
 
 def test_ask_until_all_reply_asks_only_those_without_a_reply():
@@ -140,15 +100,6 @@ def test_ask_until_all_reply_asks_only_those_without_a_reply():
     assert replies[1]["x"] == 1.0
     assert fed.asked == [[0, 1, 2], [1, 2], [1]]
     assert fed.missing == {}
-
-
-def test_ask_until_all_reply_gives_up():
-    fed = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30)
-    fed.min_clients = 3
-    sentence = r"^Client 1 gave no usable reply in 20 attempts \(switched off\); too few clients remain\.$"
-    with pytest.raises(FedkinError, match=sentence):
-        fed.ask_until_all_reply(double, {})
-    assert len(fed.asked) == 20
 
 
 NEVER = Failure("refused", "never")
@@ -178,16 +129,6 @@ def test_what_everyone_refuses_for_good_ends_the_run_and_nothing_else_does():
         fed.ask(double, fed.all())
 
 
-def test_nobody_asks_who_is_away():
-    fed = federation()
-    fed.away = {1, 3}
-    assert fed.ids == [0, 1, 2, 3]
-    assert fed.present == [0, 2]
-    assert list(fed.all(add=1.0)) == [0, 2]
-    assert list(fed.ask_until_all_reply(double, {"add": 1.0})) == [0, 2]
-    assert fed.missing == {}
-
-
 def test_who_is_away_costs_nothing_and_is_missing_by_name():
     fed, other = Scripted({0: FINE}), Scripted({0: FINE})
     fed.away = {1}
@@ -198,12 +139,6 @@ def test_who_is_away_costs_nothing_and_is_missing_by_name():
     assert fed.asked == [[0, 2]]
     other.ask(double, dict.fromkeys([0, 2], payload))
     assert (fed.traffic, fed.exchange) == (other.traffic, other.exchange)
-
-
-def test_ask_until_all_reply_takes_chosen_clients():
-    fed = Scripted({0: FINE, 2: "broken"}, {2: FINE})
-    assert list(fed.ask_until_all_reply(double, {}, [2, 0])) == [0, 2]
-    assert fed.asked == [[0, 2], [2]]
 
 
 def test_a_client_without_a_usable_reply_is_left_out_once_enough_others_replied():

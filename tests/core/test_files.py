@@ -52,12 +52,6 @@ def test_a_full_disk_leaves_the_last_file_whole(function: str, tmp_path: Path, m
     assert path.read_text() == "old"
 
 
-def test_an_impossible_folder_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(FedkinError, match=r"^Cannot write .*taken/file: "):
-        write_atomically(tmp_path / "taken" / "file", "new")
-
-
 def test_text_is_appended_whole_or_refused_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write = tmp_path / "lines", os.write
     append(path, "one\n")
@@ -80,12 +74,6 @@ def test_a_locked_file_is_refused_to_others_until_it_is_free(tmp_path: Path) -> 
         pass
 
 
-def test_a_lock_file_need_not_be_there(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "lock"
-    with file_lock(path), pytest.raises(FedkinError, match=r"Another process is at work in .*new;"), file_lock(path):
-        pass
-
-
 def test_a_locked_folder_is_left_as_it_was(tmp_path: Path) -> None:
     with folder_lock(tmp_path / "a" / "b"):
         assert [file.name for file in (tmp_path / "a" / "b").iterdir()] == [LOCK]
@@ -97,52 +85,6 @@ def test_a_locked_folder_is_left_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(KeyError), folder_lock(tmp_path):
         raise KeyError
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_lock_that_went_while_it_was_opened_is_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, opened = os.open, []
-
-    def late(path: Path, *more: int) -> int:
-        handle = real(path, *more)
-        if Path(path).name == LOCK:
-            opened.append(handle)
-            if len(opened) == 1:
-                Path(path).unlink()
-        return handle
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", late)
-        with folder_lock(tmp_path):
-            assert len(opened) >= 2
-            assert (tmp_path / LOCK).exists()
-            with pytest.raises(FedkinError, match="Another process"), folder_lock(tmp_path):
-                pass
-
-
-def test_where_an_open_file_cannot_be_removed_the_lock_frees_the_folder_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on Windows, where the lock removes its file once it is closed."""
-
-    def refused(path: Path, missing_ok: bool = False) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refused)
-        with folder_lock(tmp_path):
-            pass
-    with folder_lock(tmp_path):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_locked_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    with (
-        pytest.raises(FedkinError, match=r"^Cannot write .*taken/run/.fedkin.lock: Not a directory\.$"),
-        folder_lock(tmp_path / "taken" / "run"),
-    ):
-        pass
 
 
 def test_the_nearest_path_is_named_where_one_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,17 +125,6 @@ def test_a_damaged_json_file_is_of_its_kind_or_refused_in_one_sentence(tmp_path:
     assert min(ends.values()) > 0
 
 
-@pytest.mark.parametrize(
-    "content", ["[" * 100_000, '{"step": "1", "names": {}}', '{"step": true, "names": {}}', "null"]
-)
-def test_json_of_another_kind_is_refused(content: str, tmp_path: Path) -> None:
-    (tmp_path / "kept.json").write_text(content)
-    with pytest.raises(FedkinError, match=r"kept\.json is not as fedkin wrote it\.$"):
-        read_json(tmp_path / "kept.json", Kept)
-    with pytest.raises(FedkinError, match=r"absent\.json is not as fedkin wrote it\.$"):
-        read_json(tmp_path / "absent.json", Kept)
-
-
 def test_a_pipe_in_a_runs_folder_is_not_waited_for(tmp_path: Path) -> None:
     for name in ("records.jsonl", "timing.jsonl", "checkpoint.safetensors"):
         os.mkfifo(tmp_path / name)
@@ -204,14 +135,6 @@ def test_a_pipe_in_a_runs_folder_is_not_waited_for(tmp_path: Path) -> None:
     ):
         with pytest.raises(FedkinError, match="it is no regular file, but a pipe or device"):
             read()
-
-
-def test_a_pipe_is_no_toml_file_and_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x.toml")
-    with pytest.raises(FedkinError, match=r"x\.toml: it is no regular file, but a pipe or device\.$"):
-        read_tables(tmp_path / "x.toml")
-    with pytest.raises(FedkinError, match="it is no regular file, but a directory"):
-        read_tables(tmp_path)
 
 
 @pytest.mark.parametrize(

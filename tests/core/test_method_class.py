@@ -10,11 +10,9 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.contract import after_step, predicted_clusters
-from fedkin.core.method import check_annotations, check_class
+from fedkin.core.method import check_class
 from fedkin.core.runner import begin, do_step
 from fedkin.engines.local import LocalFederation
-from fedkin.estimators import SampleClusterer
-from fedkin.flower.strategy import ClusterStrategy
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.samples.kfed import KFedMethod
 
@@ -86,30 +84,6 @@ def test_a_class_that_cannot_be_used_is_refused(made: type[Any], sentence: str) 
         check_class(made)
 
 
-def test_an_estimator_checks_the_class_too() -> None:
-    with pytest.raises(FedkinError, match=r"^Bound.predict is called without an instance"):
-        type("Own", (SampleClusterer,), {}, method=Bound)
-
-
-@pytest.mark.parametrize("method", [KFedMethod(), "kfed", int])
-def test_an_estimator_and_a_strategy_are_made_of_a_method_s_class(method: Any) -> None:
-    with pytest.raises(FedkinError, match=r"^Own is made of a method's class, such as KFedMethod, not of "):
-        type("Own", (SampleClusterer,), {}, method=method)
-    with pytest.raises(FedkinError, match=r"^Own is made of .*, but a strategy carries methods that cluster clients: "):
-        type("Own", (ClusterStrategy,), {}, method=method)
-
-
-def test_an_estimator_of_no_method_says_so() -> None:
-    with pytest.raises(AttributeError, match=r"^Own is made of no method; name one, as in class Own\(..., method=You"):
-        type("Own", (SampleClusterer,), {})().fit([[[0.0]], [[1.0]]])
-
-
-def test_a_type_that_is_only_there_for_type_checkers_is_named() -> None:
-    made = dataclass(frozen=True)(type("Made", (KFedMethod,), {"__annotations__": {"z": "Nowhere"}, "z": 3}))
-    with pytest.raises(FedkinError, match=r"^'a:Made' has an annotation .*: name 'Nowhere' is not defined; import it"):
-        check_annotations(made, "a:Made")
-
-
 @dataclass(frozen=True)
 class Remembers(KFedMethod):
     def init(self, fed: Federation) -> Any:
@@ -167,12 +141,3 @@ def test_labels_of_clients_are_a_whole_number_for_each(labels: Any, was: str) ->
     state = replace(begin(method, fed), labels=labels)
     with pytest.raises(FedkinError, match=rf"^FedAvgMethod has {was} as its state's labels; .* int64 \(3,\)\.$"):
         method.step(fed, state)
-
-
-def test_a_task_is_no_function_of_a_class() -> None:
-    with pytest.raises(ValueError, match=r"greet' takes \(self, client, payload\); a task is a function outside of cl"):
-
-        class Greeting:
-            @client_task  # type: ignore[arg-type]
-            def greet(self, client: Client, payload: Payload) -> Payload:
-                return {}

@@ -1,7 +1,7 @@
 """Options are read off dataclasses, and everything registered describes each of its own."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 import pytest
@@ -72,16 +72,6 @@ def test_fields_of_a_class_and_its_bases() -> None:
     ]
     assert options_of(Derived)[2].allowed_in(repr) == "float > 0 and <= 1 or None"
     assert first_sentences(Derived) == "One thing; over two lines."
-
-
-def test_an_option_without_a_default() -> None:
-    @dataclass
-    class Needy:
-        path: str
-
-    (option,) = options_of(Needy)
-    assert option.default is MISSING
-    assert option.default_text == ""
 
 
 def test_values_as_toml() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from fedkin.core.progress import Callback, Callbacks, Progress, run_with_callbacks
+from fedkin.core.progress import Callback, Callbacks, run_with_callbacks
 
 
 class Diary(Callback):
@@ -38,16 +38,3 @@ def test_several_callbacks_are_called_in_order_and_all_end_if_one_cannot_begin()
     with pytest.raises(KeyError), run_with_callbacks(both):
         raise AssertionError
     assert calls == [("a", "Careful."), ("b", "Careful."), ("a", "begin"), ("a", "failed"), ("b", "failed")]
-
-
-def test_any_callback_may_stop_a_run() -> None:
-    class Stop(Callback):
-        def stops(self, line: dict) -> bool:
-            return line["step"] == 3
-
-    assert [Callbacks([Callback(), Stop()]).stops({"step": step}) for step in (2, 3)] == [False, True]
-
-
-def test_progress_that_shows_nothing_still_warns() -> None:
-    with pytest.warns(UserWarning, match="Careful"):
-        Progress().warn("Careful.")

@@ -34,12 +34,6 @@ def test_wrong_shapes_are_refused_by_name():
     assert refusal({"models": 2.0}, {"models": ()}) == "'models' is not a tensor"
 
 
-def test_lengths_of_one_name_are_the_same_wherever_it_stands():
-    want = {"centres": ("k", 3), "sizes": ("k",)}
-    assert refusal({"centres": torch.zeros(2, 3), "sizes": torch.zeros(2)}, want) is None
-    assert "'sizes' has shape (4,)" in str(refusal({"centres": torch.zeros(2, 3), "sizes": torch.zeros(4)}, want))
-
-
 def test_more_may_be_expected_of_the_same_name_and_some_is_optional():
     reply = {"clusters": torch.tensor([0, 2])}
     assert refusal(reply, {"clusters": are_counts}, {"clusters": (2,)}) is None

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from fedkin.core import Client, FedkinError, Payload, Task, client_task
+from fedkin.core import Client, Payload, Task, client_task
 from fedkin.core.replies import is_count
-from fedkin.core.tasks import known_task, trusted_packages
 
 
 @client_task(takes={"more": is_count}, holds={"samples": is_count}, accounted=True)
@@ -36,13 +35,6 @@ def test_a_client_task_is_named_and_declared_as_any_other() -> None:
     assert count.objection({"more": -1})
     assert count.refusal({})
     assert count.refusal({"samples": 3}) is None
-
-
-@pytest.mark.parametrize("name", ["fedkin.__main__.main", "fedkin.cli.__main__.main", "unittest.__main__.main"])
-def test_no_program_is_run_to_find_a_task(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with trusted_packages(["fedkin", "unittest"]), pytest.raises(FedkinError):
-        known_task(name)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_what_is_accounted_for_says_what_it_takes() -> None:

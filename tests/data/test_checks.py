@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 
 import fedkin
-from fedkin.core.table import Column
-from fedkin.data.checks import check_arrays, check_cells, check_labels, check_new_arrays, column_moments
+from fedkin.data.checks import check_arrays, check_cells, check_new_arrays, column_moments
 from fedkin.data.encoding import PreparingOptions
 from fedkin.data.prepare import prepare
 from fedkin.data.reading.tables import frame_to_table
@@ -138,13 +137,6 @@ def test_numbers_called_like_ids_are_found():
     assert sentence.startswith("Columns 'patient_id', 'store_no' are called like ids and count as numbers; set drop")
 
 
-def test_names_of_columns_that_are_not_taken_for_one_are_asked_about():
-    north = table(number("age", *range(10)), number("Age", *range(10)))
-    south = table(number("age", *range(10)))
-    [finding] = prepare(federation(north, south), PreparingOptions(lacking="impute")).questions
-    assert finding.startswith("Columns 'age' and 'Age' differ in spelling alone and count as different; give them")
-
-
 @pytest.mark.parametrize(("code", "place"), [(9999, "above"), (-99, "below"), (0, "below")])
 def test_a_repeated_value_far_from_all_others_is_a_code_for_a_missing_one(code, place):
     coded = np.where(np.arange(ROWS) < 5, code, draw(0, mean=130, deviation=12).round(1))
@@ -154,17 +146,6 @@ def test_a_repeated_value_far_from_all_others_is_a_code_for_a_missing_one(code, 
         f"Column 'x' holds {code}, far {place} all other values, in 5 rows of a; if it is no true value but stands for "
         f"a missing one, set na_values = {{x = [{code}]}}."
     )
-
-
-def test_slips_counts_and_grades_are_no_codes_and_one_in_many_columns_is_one_finding():
-    slip = np.where(np.arange(ROWS) < 4, 9999, draw(0))
-    counts, grades = np.random.default_rng(0).poisson(3, ROWS), [1, 2, 3, 4, 5, 9, 9, 9] * 5
-    assert not cells({"slip": slip, "counts": counts, "grades": grades, "shares": draw(1, 0.5, 0.1).clip(0, 1)})
-    coded = {f"x{at}": np.where(np.arange(ROWS) < 5, 999, draw(at)) for at in range(4)}
-    [(_, sentence)] = cells(coded)
-    assert sentence.startswith("Columns 'x0', 'x1', 'x2', 'x3' hold 999, far above all other values, in up to 5 rows")
-    visits = {"day": [*["1900-01-01"] * 5, *pd.date_range("2024-01-01", periods=35).astype(str)], "x": draw(0)}
-    assert 'na_values = {day = ["1900-01-01"]}' in cells(visits)[0][1]
 
 
 def test_the_same_rows_at_two_clients_are_found_in_any_order_of_rows_and_columns():
@@ -195,17 +176,6 @@ def test_clients_of_few_rows_beside_others_are_found():
     assert check == "few rows"
     assert 'set engine.forgotten = ["b"]' in sentence
     assert not cells(few, few)
-
-
-def test_labels_in_another_spelling_and_clients_that_share_none_are_found():
-    spelt, apart = check_labels({"n": ["low", "high"], "s": ["Low", "high"]})
-    assert [one.check for one in spelt] == ["spelling"]
-    assert "'low' (client n), 'Low' (client s)" in spelt[0]
-    assert not apart
-    spelt, [finding] = check_labels({"n": ["a", "b"], "s": ["a"], "w": ["c"]})
-    assert not spelt
-    assert finding.startswith("Client w ('c', ...) shares no label with the other clients")
-    assert check_labels({"n": ["a"], "s": ["b"]}) == ([], [])
 
 
 def test_no_finding_shows_a_value_that_few_rows_share():
@@ -247,10 +217,3 @@ def test_arrays_many_times_as_large_as_those_of_other_clients_or_of_fit_are_foun
 def test_checks_take_time_linear_in_columns():
     wide = [table(*(number(f"x{at}", *range(9)) for at in range(3000)), category("s", *"uvuvuvuvu")) for _ in range(2)]
     assert not prepare(federation(*wide)).questions
-
-
-def test_a_date_elsewhere_has_no_unit():
-    days = [table((Column("seen", "date"), (draw(seed, mean=when, deviation=30)).tolist()), number("x", *draw(seed)))
-            for seed, when in enumerate((15_000, 19_000))]  # fmt: skip
-    [finding] = prepare(federation(*days)).questions
-    assert finding.startswith("Column 'seen' at client 1 is far above what it is at client 0; set drop =")

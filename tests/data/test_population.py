@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.population import Drift, Population, client_name, position_of, short_names
+from fedkin.data.population import Drift, Population, position_of
 
 
 class Tenfold:
@@ -27,12 +27,6 @@ def test_preparing_reaches_all_tests_and_nothing_else():
     assert torch.equal(before.tests[0][0], torch.ones(2, 3))
 
 
-def test_without_tests_there_is_nothing_to_prepare():
-    after = Population([Client(0, torch.ones(2, 1, 4, 5))], None, []).prepared(Tenfold())
-    assert after.tests == []
-    assert after.common_test is None
-
-
 def test_some_clients_may_never_take_part():
     people = Population([Client(i, torch.ones(2, 3)) for i in range(10)], None, [])
     without = people.without(0.3, seed=5)
@@ -40,17 +34,6 @@ def test_some_clients_may_never_take_part():
     assert without.away(0) == without.away(99) == set(without.absent)
     assert without.absent == people.without(0.3, seed=5).absent != people.without(0.3, seed=6).absent
     assert people.without(0.0, seed=5).absent == ()
-
-
-def test_at_least_one_client_takes_part():
-    people = Population([Client(i, torch.ones(2, 3)) for i in range(3)], None, [])
-    assert len(people.without(0.99, seed=0).absent) == 2
-
-
-def test_who_is_absent_and_who_is_late_are_both_away():
-    people = Population([Client(i, torch.ones(2, 3)) for i in range(3)], None, [], arrivals=torch.tensor([0, 4, 0]))
-    both = dataclasses.replace(people, absent=(2,))
-    assert (both.away(0), both.away(4)) == ({1, 2}, {2})
 
 
 def people_with_everything():
@@ -98,16 +81,6 @@ def test_somebody_must_be_left():
         people_with_everything().forgetting([0, 1, 2])
     with pytest.raises(FedkinError, match="names client 3; allowed: 0 to 2"):
         people_with_everything().forgetting([3])
-
-
-def test_short_names_stay_different():
-    assert short_names(["a.csv", "b.v2", "a.npz"]) == ["a.csv", "b.v2", "a.npz"]
-    assert short_names(["a.csv", "b.csv.gz"]) == ["a", "b"]
-    assert short_names(["a.csv", "a.csv.gz"]) == ["a.csv", "a.csv.gz"]
-
-
-def test_a_client_without_a_name_is_called_by_its_id():
-    assert [client_name(i, ["north.csv"]) for i in (0, 1)] == ["north", "1"]
 
 
 @pytest.mark.parametrize(

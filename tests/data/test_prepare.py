@@ -1,7 +1,6 @@
 """Preparation of clients' data: encoding, imputation, newcomers, and new rows one by one."""
 
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedkin
-from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
@@ -82,17 +80,6 @@ def test_columns_are_matched_by_name():
     assert torch.equal(fed.clients[0].x, fed.clients[1].x)
 
 
-def test_complete_numbers_take_as_many_exchanges_as_arrays_and_come_out_the_same():
-    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)) * 7 + 3
-    columns = tuple(Column(name) for name in "abc")
-    tables = federation(Table(columns, x[:25].double()), Table(columns, x[25:].double()))
-    arrays = LocalFederation([Client(0, x[:25]), Client(1, x[25:])])
-    prepare(tables)
-    prepare(arrays)
-    assert tables.exchange == arrays.exchange == 3
-    assert (pooled(tables) == pooled(arrays)).all()
-
-
 def test_all_problems_come_in_one_error():
     one = table(number("a", *range(9)), category("b", *["x", "y", "z"] * 3), number("c", *range(9)))
     dates = Column("c", "date"), tuple(range(9))
@@ -104,15 +91,6 @@ def test_all_problems_come_in_one_error():
     assert "north" in first
     assert "south" in first
     assert "'c'" in second
-
-
-def test_another_unit_and_other_codes_at_one_client_are_noted():
-    other = table(number("weight", *range(40_000, 40_010)), number("smoker", *[1, 2] * 5))
-    one = table(number("weight", *range(40, 50)), number("smoker", *[0, 1] * 5))
-    found = prepare(federation(one, other, one), names=["north", "south", "west"])
-    assert [one.check for one in found.questions] == ["spelling", "unit"]
-    assert found.notes == [*found.questions]
-    assert found.encoding.tree()["notes"] == []  # which is what clients get
 
 
 def test_numbers_beside_truth_values_must_be_0_to_1():
@@ -170,49 +148,12 @@ def test_sums_that_nobody_sees_give_the_same():
     assert hidden.clients[0].x.isfinite().all()
 
 
-def test_tables_and_arrays_do_not_mix():
-    own = table(number("a", *range(5)))
-    fed = LocalFederation([Client(0, own.values, table=own), Client(1, torch.zeros(5, 1))])
-    with pytest.raises(FedkinError, match="Client 1 has an array, but client 0 a table"):
-        prepare(fed)
-
-
-def test_nothing_is_left_to_compare_by():
-    own = table(category("name", *[f"n{i}" for i in range(30)]))
-    with pytest.raises(FedkinError, match="No column is left"):
-        prepare(federation(own))
-
-
-def test_plain_numbers_need_no_statistics_if_nothing_is_scaled():
-    columns = (Column("a"), Column("b"))
-    fed = federation(Table(columns, torch.rand(9, 2).double()), Table(columns[::-1], torch.rand(4, 2).double()))
-    raw = fed.clients[1].table.values.clone()
-    found = prepare(fed, PreparingOptions(scaling="none"))
-    assert fed.exchange == 2
-    assert found.mode == "none"
-    assert torch.equal(fed.clients[1].x, raw.flip(1).float())
-
-
 @pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12])
 def test_numbers_of_any_size_are_scaled(size):
     rng = np.random.default_rng(0)
     fed = federation(*[table(number("a", *(rng.random(30) * size)), number("b", *rng.random(30) * size)) for _ in "ab"])
     assert prepare(fed).mode == "standard"
     np.testing.assert_allclose(pooled(fed).std(0), 1, atol=1e-4)
-
-
-def test_one_row_and_rows_alike():
-    one = table(number("a", 3.0), category("b", "x"))
-    fed = federation(one, one.rows(torch.zeros(9, dtype=torch.int64)))
-    prepare(fed)
-    assert (pooled(fed) == 0).all()
-    assert torch.equal(fed.clients[0].x[0], fed.clients[1].x[4])
-
-
-def test_constant_at_each_client_but_different_between_them():
-    fed = federation(*[table(number("a", *[float(client)] * 10), number("b", *range(10))) for client in range(3)])
-    prepare(fed)
-    assert len(set(pooled(fed)[:, 0])) == 3
 
 
 @pytest.mark.parametrize(
@@ -232,32 +173,6 @@ def test_an_encoding_that_does_not_fit_together_is_refused(name, other):
     refused = "'encoding' is not what it should be"
     assert encode_table.objection({"encoding": {**tree, name: other}}) == refused
     assert encode_table.objection({"encoding": {key: tree[key] for key in tree if key != name}}) == refused
-
-
-def test_a_client_without_any_cell_is_named():
-    fed = federation(table(number("a", 1, 2), number("b", 3, 5)), table(number("a", NAN, NAN), number("b", NAN, NAN)))
-    with pytest.raises(FedkinError, match=r"^All cells of client 1 are empty; leave it out\.$"):
-        prepare(fed)
-
-
-def test_an_id_by_its_name_comes_before_free_text():
-    notes, keys = [f"note {at}" for at in range(30)], [f"K{at}" for at in range(30)]
-    own = table(category("remark", *notes), category("patient_id", *keys), number("age", *range(30)))
-    prepared = prepare(federation(own, own))
-    assert prepared.encoding.schema.id == "patient_id"
-    assert names(prepared) == ["age"]
-    assert prepare(federation(own, own), PreparingOptions(id="remark")).encoding.schema.id == "remark"
-
-
-def test_what_a_privacy_guarantee_does_not_cover_is_said():
-    """Clients send no statistics of arrays and complete numbers that are not scaled."""
-    for scaling, private, said in (("auto", True, 1), ("auto", False, 0), ("none", True, 0)):
-        options = PreparingOptions(scaling=scaling).of(private=private)
-        tables = federation(table(number("a", 0, 1, 5)), table(number("a", 0, 2, 7)))
-        arrays = LocalFederation([Client(i, torch.rand(4, 2) * 9) for i in range(2)], seed=0)
-        for fed in (tables, arrays):
-            notes = [note for note in prepare(fed, options).notes if note.startswith("The privacy guarantee does not")]
-            assert len(notes) == said
 
 
 def test_names_of_rare_categories_stay_at_the_client():
@@ -306,16 +221,6 @@ def test_ids_are_recognised(column, is_id):
         assert any(found.id in note for note in found.notes)
 
 
-def test_an_id_can_be_named_or_denied():
-    own = table(
-        number("sample_id", *range(40)), number("shelf", *[i % 7 for i in range(40)]), number("age", *range(40))
-    )
-    assert prepare(federation(own), PreparingOptions(id="shelf")).id == "shelf"
-    assert names(prepare(federation(own), PreparingOptions(id="none"))) == ["sample_id", "shelf", "age"]
-    with pytest.raises(FedkinError, match=r"Unknown id column 'shelv'; did you mean 'shelf'\?"):
-        prepare(federation(own), PreparingOptions(id="shelv"))
-
-
 def test_empty_cells_take_the_median_or_the_most_frequent_category():
     ages = [*range(1, 100), 10_000, NAN]
     towns = ["Ulm"] * 60 + ["Bonn"] * 40 + [None]
@@ -351,45 +256,6 @@ def test_a_column_that_some_lack_is_dropped_or_imputed():
     assert float(kept.encoding.fill[1]) == pytest.approx(4, abs=0.1)
 
 
-def test_a_column_that_is_mostly_empty_is_dropped():
-    own = table(number("a", *range(10)), number("b", 1.0, 2.0, *[NAN] * 8))
-    assert names(prepare(federation(own, own))) == ["a"]
-    assert names(prepare(federation(own, own), PreparingOptions(lacking="impute"))) == ["a", "b"]
-
-
-def test_an_indicator_of_empty_cells_shares_the_columns_weight():
-    rng = np.random.default_rng(0)
-    values = rng.normal(0, 9, 500)
-    values[:120] = NAN
-    fed = federation(table(number("a", *values), number("b", *rng.normal(0, 1, 500))))
-    found = prepare(fed, PreparingOptions(indicator=True))
-    (_, start, end), (_, *_) = found.encoding.blocks
-    assert end - start == 2
-    assert len(set(pooled(fed)[:120, start + 1])) == 1
-    assert pooled(fed)[:, start + 1].var() == pytest.approx(0.5, abs=1e-4)
-
-
-def test_kinds_that_agree_are_united():
-    yes = Column("smokes", "boolean", ("no", "yes")), (0, 1, 1, 0, 1, 1, 0, 0, 1, 0)
-    more = category("smokes", *["no", "yes", "quit", "quit", "yes", "no"] * 5)
-    numbers = number("smokes", *[0, 1] * 10)
-    found = prepare(federation(table(yes, number("a", *range(10))), table(more, number("a", *range(30)))))
-    assert found.encoding.schema.columns[0].categories == ("no", "quit", "yes")
-    found = prepare(federation(table(yes, number("a", *range(10))), table(numbers, number("a", *range(20)))))
-    assert found.encoding.schema.columns[0].kind == "boolean"
-
-
-def test_categories_that_are_whole_numbers_may_have_decimals():
-    one, other = ["1", "2", "2.5"] * 10, ["1.0", "2.0", "2.5"] * 10
-    ages = number("age", *range(30))
-    found = prepare(fed := federation(table(category("dose", *one), ages), table(category("dose", *other), ages)))
-    assert found.encoding.schema.columns[0].categories == ("1", "2", "2.5")
-    assert torch.equal(fed.clients[0].x, fed.clients[1].x)
-    both = category("dose", *[*one, *other][15:45])
-    found = prepare(federation(table(both, ages), table(category("dose", *other), ages)))
-    assert found.encoding.schema.columns[0].categories == ("1", "1.0", "2", "2.0", "2.5")
-
-
 def test_ordinals_and_dates_are_one_column_each():
     stage = Column("stage", "ordinal", ("low", "middle", "high")), (0, 1, 2, 2, 1, NAN)
     day = Column("day", "date"), (19_000, 19_010, 19_020, NAN, 19_001, 19_002)
@@ -414,33 +280,6 @@ def test_very_many_categories_are_pooled_but_for_the_most_frequent():
     assert pooled(fed)[:, :51].var(0).sum() == pytest.approx(1, abs=1e-3)
 
 
-def test_many_columns_take_seconds():
-    names = tuple(Column(f"c{at}") for at in range(5_000))
-    rng = np.random.default_rng(0)
-    fed = federation(*[Table(names, torch.tensor(rng.normal(size=(20, 5_000)) * 7)) for _ in range(3)])
-    began = time.perf_counter()
-    prepare(fed)
-    assert time.perf_counter() - began < 30  # a second or two on an idle core
-
-
-def test_a_new_row_that_is_negative_is_none_with_an_empty_cell(tmp_path):
-    own = [table(category("hbsag", *"++++++-----"), number("age", *range(11))) for _ in range(2)]
-    found = prepare(federation(*own))
-    (tmp_path / "new.csv").write_text("hbsag,age\n-,3\n")
-    start = next(start for name, start, _ in found.encoding.blocks if name == "hbsag")
-    plus, minus = found.read(str(tmp_path / "new.csv"))[0, start : start + 2].tolist()
-    assert plus < 0 < minus
-
-
-def test_a_column_that_is_mostly_empty_names_no_rows():
-    rare = [["x"] + [None] * 29, [None] * 28 + ["y", "z"]]
-    ages = np.random.default_rng(0).integers(20, 80, (2, 30))
-    tables = [table(category("remark", *own), number("age", *age)) for own, age in zip(rare, ages, strict=True)]
-    found = prepare(federation(*tables))
-    assert found.encoding.schema.id is None
-    assert not any("names the rows" in note or "different in nearly every row" in note for note in found.notes)
-
-
 GROUPS = [[0.0, 10.0], [1.0, 11.0], [0.5, 10.5]] * 4 + [[90.0, 40.0], [91.0, 41.0], [90.5, 40.5]] * 4
 """Rows of two kinds, twelve of each."""
 
@@ -461,34 +300,6 @@ def test_an_empty_cell_takes_the_mean_of_similar_rows():
     assert 10 <= float(rows[-2, 1]) <= 11
     assert 90 <= float(rows[-1, 0]) <= 91
     np.testing.assert_allclose(rows[:-2], GROUPS, atol=1e-4)
-
-
-def test_rows_of_other_clients_are_not_asked():
-    fed = gaps_at([*GROUPS[:12], [90.6, NAN]], GROUPS[12:])
-    encoding = prepare(fed, PreparingOptions(scaling="standard")).encoding
-    assert 10 <= float(in_units(fed, 0, encoding)[-1, 1]) <= 11
-
-
-def test_the_median_is_there_by_name():
-    fed = gaps_at([*GROUPS, [0.6, NAN]])
-    encoding = prepare(fed, PreparingOptions(scaling="standard", imputation="median")).encoding
-    assert float(in_units(fed, 0, encoding)[-1, 1]) == pytest.approx(float(encoding.fill[1]), abs=1e-4)
-
-
-def test_a_row_without_any_cell_takes_medians():
-    fed = gaps_at([*GROUPS, [NAN, NAN]])
-    encoding = prepare(fed, PreparingOptions(scaling="standard")).encoding
-    np.testing.assert_allclose(in_units(fed, 0, encoding)[-1], encoding.fill, atol=1e-4)
-
-
-def test_a_column_that_a_client_lacks_takes_medians():
-    whole = Table((Column("a"), Column("b")), torch.tensor(GROUPS, dtype=torch.float64))
-    less = Table((Column("a"),), torch.tensor([[0.0], [1.0], [NAN]], dtype=torch.float64))
-    fed = LocalFederation([Client(i, own.values, table=own) for i, own in enumerate([whole, less])], seed=0)
-    encoding = prepare(fed, PreparingOptions(scaling="standard", lacking="impute")).encoding
-    rows = in_units(fed, 1, encoding)
-    np.testing.assert_allclose(rows[:, 1], encoding.fill[1].expand(3), atol=1e-4)
-    np.testing.assert_allclose(rows[:, 0], [0.0, 1.0, float(encoding.fill[0])], atol=1e-4)
 
 
 def test_a_category_takes_the_shares_of_similar_rows():
@@ -532,26 +343,6 @@ def test_a_resumed_client_has_the_same_rows():
     assert torch.equal(again.x, client.x)
 
 
-def test_new_rows_take_medians_one_by_one():
-    fed = gaps_at([*GROUPS, [0.6, NAN]])
-    preparation = prepare(fed)
-    new = torch.tensor([[0.6, NAN], [90.0, 40.0]], dtype=torch.float64)
-    columns = fed.clients[0].table.columns
-    both = preparation.prepared(new, columns)
-    assert torch.equal(both[:1], preparation.prepared(new[:1], columns))
-    assert float(both[0, 1]) == pytest.approx(
-        float((preparation.encoding.fill[1] - preparation.encoding.mean[1]) / preparation.encoding.scale[1]), abs=1e-4
-    )
-
-
-def test_an_encoding_of_before_takes_medians_and_has_no_limits():
-    encoding = prepare(gaps_at([*GROUPS, [0.6, NAN]])).encoding
-    tree = {name: value for name, value in encoding.tree().items() if name not in ("imputation", "low", "high")}
-    again = TableEncoding.from_tree(tree)
-    assert again.imputation == "median"
-    assert again.apply(Table((Column("a"), Column("b")), torch.tensor([[1e9, 1.0]]).double()))[0, 0] > 1e6
-
-
 def test_under_a_privacy_budget_no_row_changes_another():
     fed = gaps_at([*GROUPS, [0.6, NAN]])
     encoding = prepare(fed).encoding
@@ -574,19 +365,6 @@ def test_methods_with_an_epsilon_for_a_sample_take_medians(model):
     x[rng.random(x.shape) < 0.1] = NAN
     model.set_params(random_state=0).fit([pd.DataFrame(part) for part in np.array_split(x, 2)])
     assert model.preparation_.encoding.imputation == "median"
-
-
-@pytest.mark.parametrize(
-    "model", [fedkin.KinGraph(), fedkin.KFed(n_clusters=2)], ids=lambda model: type(model).__name__
-)
-def test_other_methods_take_similar_rows(model):
-    rng = np.random.default_rng(1)
-    truth = rng.integers(0, 2, 400)
-    x = rng.normal(size=(400, 3)) + 6 * truth[:, None]
-    x[rng.random(x.shape) < 0.1] = NAN
-    model.set_params(random_state=0).fit([pd.DataFrame(part) for part in np.array_split(x, 2)])
-    assert model.preparation_.encoding.imputation == "neighbours"
-    assert adjusted_rand(truth, np.concatenate(model.labels_)) > 0.95
 
 
 def labelled():
@@ -627,32 +405,6 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
     assert fed.exchange == exchange + 1
 
 
-def test_newcomers_that_remember_are_not_asked_again():
-    population = Arrivals(clients=8, step=2).partition(labelled(), 0)
-    fed = LocalFederation(population.clients)
-    fed.away = population.away(0)
-    prepared = prepare(fed, PreparingOptions("standard"))
-    raw = population.clients[7].x
-    for i in fed.away:  # as after a checkpoint
-        population.clients[i].state = dict(population.clients[0].state)
-    exchange = fed.exchange
-    admit_joined_clients(fed, population.clients, population.away(2), prepared)
-    assert fed.exchange == exchange
-    assert torch.equal(population.clients[7].x, prepared.apply(raw))
-
-
-def test_data_that_stay_as_they_are_need_no_word():
-    population = Arrivals(clients=8, step=2).partition(labelled(), 0)
-    fed = LocalFederation(population.clients)
-    fed.away = population.away(0)
-    prepared, raw = prepare(fed), population.clients[7].x
-    assert prepared.mode == "unit"
-    exchange = fed.exchange
-    admit_joined_clients(fed, population.clients, population.away(2), prepared)
-    assert (fed.away, fed.exchange) == (set(), exchange)
-    assert population.clients[7].x is raw
-
-
 GENERATOR = np.random.default_rng(0)
 IMAGES = [GENERATOR.integers(0, 17, (20, 4, 4)).astype(float) for _ in range(2)]
 
@@ -686,42 +438,11 @@ def images() -> fedkin.FedAvg:
     return fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit([(x, np.arange(20) % 2) for x in IMAGES])
 
 
-def test_a_cluster_s_model_takes_what_a_data_frame_is_prepared_to(tables: fedkin.FedAvg) -> None:
-    own = FRAMES[0]
-    samples = tables.preparation_.apply(own)
-    assert samples.shape == (30, 4)  # one of each ward
-    assert samples.dtype == torch.float32
-    with torch.no_grad():
-        probabilities = tables.models_[0](samples).softmax(1).numpy()
-    np.testing.assert_allclose(probabilities, tables.predict_proba(own, cluster=0), atol=1e-6)
-    assert torch.equal(tables.preparation_.apply(own.drop(columns="label")), samples)
-    assert torch.equal(tables.preparation_.apply(own[["label", "ward", "dose", "age"]].assign(more="x")), samples)
-
-
 def test_a_file_is_prepared_as_its_data_frame(tables: fedkin.FedAvg, tmp_path: Path) -> None:
     FRAMES[0].to_csv(tmp_path / "own.csv", index=False)
     expected = tables.preparation_.apply(FRAMES[0])
     assert torch.equal(tables.preparation_.apply(tmp_path / "own.csv"), expected)
     assert torch.equal(tables.preparation_.read(str(tmp_path / "own.csv")), expected)
-
-
-FORMS: list[Callable[[Any], Any]] = [
-    pd.DataFrame.to_numpy, lambda own: torch.from_numpy(own.to_numpy()), lambda own: own.to_numpy().tolist(),
-    lambda own: own[["dose", "age"]],
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_columns_of_numbers_may_be_without_names(form: Callable[[Any], Any], numbers: fedkin.KMeans) -> None:
-    own = FRAMES[0][["age", "dose"]]
-    expected = numbers.preparation_.apply(own)  # of float64, where arrays are of float32
-    np.testing.assert_allclose(numbers.preparation_.apply(form(own)), expected, atol=1e-5)
-
-
-def test_samples_are_prepared_as_for_predict(numbers: fedkin.KMeans) -> None:
-    own = FRAMES[1][["age", "dose"]]
-    nearest = torch.cdist(numbers.preparation_.apply(own), numbers.result_["centroids"].float()).argmin(1)
-    assert nearest.tolist() == numbers.predict(own).tolist()
 
 
 @pytest.mark.parametrize("form", [np.asarray, torch.from_numpy, lambda x: x[:, None], lambda x: (x, np.zeros(len(x)))])
@@ -732,39 +453,6 @@ def test_images_are_prepared_in_any_form(form: Callable[[Any], Any], images: fed
     with torch.no_grad():
         found = images.models_[0](samples).softmax(1).numpy()
     np.testing.assert_allclose(found, images.predict_proba(x, cluster=0), atol=1e-6)
-
-
-def refusals() -> list[tuple[str, Any, str]]:
-    own = FRAMES[0]
-    return [
-        ("tables", np.zeros((3, 3)), "no names of columns"),
-        ("tables", torch.zeros(3, 3), "give a DataFrame"),
-        ("tables", own.drop(columns="dose"), "dose"),
-        ("tables", own["age"], "The data given is a Series"),
-        ("tables", {"a": own}, "The data given is of type dict; a client's data are an array"),
-        ("tables", None, "The data given is of type NoneType"),
-        ("tables", "nowhere.csv", "nowhere.csv"),
-        ("numbers", np.zeros((3, 4)), "shape (3, 4)"),
-        ("numbers", np.zeros(2), "shape (2,)"),
-        ("images", np.zeros((3, 5, 5)), "shape (1, 5, 5), but the model was made for (1, 4, 4)"),
-        ("images", np.zeros((0, 4, 4)), "is empty"),
-        ("images", own, "The data given"),
-    ]
-
-
-@pytest.mark.parametrize(("fitted", "given", "said"), refusals())
-def test_what_does_not_fit_is_refused_in_a_sentence(
-    fitted: str, given: Any, said: str, request: pytest.FixtureRequest
-) -> None:
-    preparation: Preparation = request.getfixturevalue(fitted).preparation_
-    with pytest.raises(FedkinError) as caught:
-        preparation.apply(given)
-    assert said in str(caught.value)
-
-
-def test_reading_by_name_sends_a_data_frame_to_apply(tables: fedkin.FedAvg) -> None:
-    with pytest.raises(FedkinError, match=r"not a DataFrame; apply\(x\) takes"):
-        tables.preparation_.read(FRAMES[0])  # type: ignore[arg-type]
 
 
 def test_ends_of_the_clients_values_are_kept_in_files_and_sent_to_no_client(tables: fedkin.FedAvg) -> None:
@@ -804,21 +492,3 @@ def test_each_row_alone_is_as_among_all(tmp_path, as_file):
             row.to_csv(path := tmp_path / "row.csv", index=False)
         alone = model.preparation_.apply(path if as_file else row)
         assert alone[0].tolist() == pytest.approx(together[at].tolist(), abs=1e-6)
-
-
-def test_what_is_something_else_is_refused_as_before():
-    model = fedkin.KFed(n_clusters=3, random_state=0).fit([TABLE.iloc[:35], TABLE.iloc[25:]])
-    for name, cell, held in (("card", "maybe", "truth values"), ("wait", "soon", "numbers"), ("price", "x", "numbers")):
-        with pytest.raises(
-            FedkinError, match=f"holds categories such as '{cell}'; in the clients' tables it holds {held}"
-        ):
-            model.predict(TABLE.iloc[[0]].assign(**{name: cell}))
-
-
-def test_other_words_for_truth_values_are_known():
-    model = fedkin.KFed(n_clusters=3, random_state=0).fit([TABLE.iloc[:35], TABLE.iloc[25:]])
-    row = TABLE.iloc[[0]]
-    for cell, own in (("yes", "Y"), ("n", "N"), ("No", "N")):
-        assert model.preparation_.apply(row.assign(card=cell)).tolist() == (
-            model.preparation_.apply(row.assign(card=own)).tolist()
-        )

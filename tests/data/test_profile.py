@@ -23,7 +23,6 @@ from fedkin.data.profile import (
     typical_cells,
 )
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.report_content.column_words import described
 
 COLUMNS = (Column("length"), Column("town", "category", ("Bonn", "Ulm")), Column("smokes", "boolean", ("no", "yes")))
 
@@ -82,58 +81,6 @@ def test_means_are_of_true_values_and_comparisons_of_limited_ones():
     assert (profile.within_limits.sum[:, 0] < exact.sum[:, 0]).all()
     assert (profile.within_limits.squares[:, 0] < exact.squares[:, 0]).all()
     assert torch.equal(profile.within_limits.sum[:, 1:], exact.sum[:, 1:])
-
-
-def weights(typed, at=7):
-    """Return the description of two clusters' weights, of which the second's are higher, with one cell as typed."""
-    rng = np.random.default_rng(0)
-    clusters = torch.tensor([0, 1] * 150)
-    weight = torch.tensor(rng.normal(55, 5, 300)) + 40 * clusters
-    values = torch.stack([weight.index_fill(0, torch.tensor([at]), typed), torch.tensor(rng.normal(170, 8, 300))], 1)
-    client = Client(0, values, table=Table((Column("weight"), Column("height")), values))
-    fed = LocalFederation([client])
-    encoding = prepare(fed).encoding
-    client.state["clusters"] = clusters
-    means = [float(values[clusters == cluster, 0].mean()) for cluster in range(2)]
-    return described(profile_clusters(fed, encoding, 2))[0], means
-
-
-def test_one_mistyped_cell_changes_no_choice_of_columns_and_means_are_true():
-    plain, _ = weights(95.0)
-    mistyped, means = weights(71_500.0)
-    assert plain.name == mistyped.name == "weight"
-    assert mistyped.effect == pytest.approx(plain.effect, abs=0.03)
-    assert [phrase for _, phrase in mistyped.phrases] == [
-        "low weight (54 against 313)",
-        "high weight (571 against 313)",
-    ]
-    assert mistyped.values == pytest.approx(means)
-    assert mistyped.cells[1].startswith("571 ± 5,8")
-
-
-def test_a_mean_that_a_mistyped_cell_turns_round_is_called_limited():
-    found, means = weights(71_500.0, at=6)
-    assert found.values == pytest.approx(means)
-    assert [phrase for _, phrase in found.phrases] == [
-        "low weight (54 against 75, limited)",
-        "high weight (95 against 75, limited)",
-    ]
-
-
-def test_means_of_a_cluster_that_lies_beyond_the_limits_are_true():
-    """Fully paid loans are a twentieth of all, and far above all others."""
-    rng = np.random.default_rng(0)
-    clusters = torch.tensor([1] * 24 + [0] * 576)
-    paid = torch.tensor(rng.exponential(1500, 600)) + 15_000 * clusters
-    values = torch.stack([paid, torch.tensor(rng.normal(170, 8, 600))], 1)
-    client = Client(0, values, table=Table((Column("paid"), Column("height")), values))
-    fed = LocalFederation([client])
-    encoding = prepare(fed).encoding
-    client.state["clusters"] = clusters
-    profile = profile_clusters(fed, encoding, 2)
-    assert profile.has_limits
-    assert described(profile)[0].values[1] == pytest.approx(float(paid[:24].mean()))
-    assert float(encoding.high[0]) < 13_000 < float(paid[:24].min())
 
 
 @settings(max_examples=200, deadline=None)
@@ -200,17 +147,6 @@ def test_a_server_cannot_ask_for_smaller_cells():
     assert not reply["sum"].any()
 
 
-def test_clients_without_clusters_are_missing():
-    parts = [rows(60), rows(60, 1)]
-    fed, encoding = federation(parts)
-    del fed.clients[1].state["clusters"]
-    profile = profile_clusters(fed, encoding, 2)
-    assert list(profile.members) == [0]
-    assert profile.missing == {1: "it gave no clusters of its table"}
-    del fed.clients[0].state["clusters"]
-    assert profile_clusters(fed, encoding, 2) is None
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(2, 9), st.integers(0, 2**32 - 1))
 def test_no_cell_of_too_few_can_be_found_by_subtraction(sizes, least, seed):
@@ -227,14 +163,6 @@ def test_no_cell_of_too_few_can_be_found_by_subtraction(sizes, least, seed):
         assert away == 0 or away >= least or not any(own)
         assert not all(count >= least for count in all_) or away == 0
         assert away <= 2 * least + sum(count for count in all_ if count < 2 * least)
-
-
-def test_the_rows_nearest_to_the_medoid_are_taken():
-    x = torch.cat([torch.arange(40.0), 1000 + torch.arange(12.0)])[:, None]
-    clusters = torch.tensor([0] * 40 + [1] * 12)
-    cells = typical_cells(x, clusters, torch.ones(52, 2, dtype=torch.bool), 2, 5)
-    assert cells[:, 0].nonzero()[:, 0].tolist() == [*range(14, 24), *range(42, 48)]
-    assert torch.equal(cells[:, 0], cells[:, 1])
 
 
 def test_of_a_small_cluster_all_rows_are_typical_and_none_of_one_too_small():

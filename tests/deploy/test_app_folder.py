@@ -1,6 +1,5 @@
 import os
 import subprocess
-from importlib.metadata import PackageNotFoundError
 from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
@@ -14,9 +13,6 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.deploy import app_folder
 from fedkin.deploy.app_folder import init, make_key, new_certificates, write_certificates
-from fedkin.deploy.flower_hub import init_hub
-from fedkin.deploy.site_app import read_site
-from fedkin.experiment.config import load_config
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
@@ -78,33 +74,6 @@ def packed(app: Path) -> set[str]:
     """Names of the files that Flower sends to the sites."""
     with ZipFile(BytesIO(build_fab_from_disk(app))) as fab:
         return {name for name in fab.namelist() if not name.startswith(".info/")}
-
-
-@pytest.mark.parametrize(
-    ("sites", "settings", "number"),
-    [
-        (None, [], 3),
-        (None, ["federation.clients=['a', 'b']"], 2),
-        (None, ["engine.sites=5"], 5),
-        (2, ["federation.clients=['a', 'b', 'c']"], 2),
-    ],
-)
-def test_there_are_as_many_sites_as_are_listed(
-    sites: int | None, settings: list[str], number: int, tmp_path: Path
-) -> None:
-    init(tmp_path / "app", "kfed", sites, settings, "127.0.0.1", 8000, True)
-    assert load_config(tmp_path / "app" / "experiment.toml").engine.sites == number
-    assert f"as soon as {number} sites are connected" in (tmp_path / "app" / "README.md").read_text()
-
-
-def test_without_flower_one_sentence_says_what_to_install(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("fedkin.engines.flower_engine.version.version", none)
-    assert "pip install 'fedkin[flower]'" in refused(capsys, "federation", "init", tmp_path / "app")
 
 
 def test_a_site_has_a_key_that_only_it_can_read(tmp_path: Path) -> None:
@@ -186,21 +155,6 @@ def test_a_site_that_was_stopped_while_its_key_was_made_makes_another(
     assert private.public_key() == load_ssh_public_key((tmp_path / "site.key.pub").read_bytes())
 
 
-def test_scripts_are_sh_and_the_experiment_is_whole(tmp_path: Path) -> None:
-    for insecure in (False, True):
-        folder = tmp_path / str(insecure)
-        init(folder, "fedcref", 4, ["method.stability=0.9"], "fed.example.org", 8443, insecure)
-        for script in folder.glob("*.sh"):
-            subprocess.run(["sh", "-n", script], check=True)
-        text = (folder / "experiment.toml").read_text()
-        assert "stability = 0.9" in text
-        assert "sites = 4" in text
-        assert "fed.example.org:8443" in (folder / "flwr.sh").read_text() + (folder / "start-site.sh").read_text()
-        readme = (folder / "README.md").read_text()
-        assert "$" not in readme
-        assert (".key" in readme or "by key" in readme) is not insecure
-
-
 def stubbed(folder: Path, **scripts: str) -> dict[str, str]:
     """Environment in which programs, such as Flower's, are scripts of ours."""
     (folder / "bin").mkdir()
@@ -252,19 +206,6 @@ def test_a_site_without_its_file_is_not_started(given: list[str], tmp_path: Path
     assert ended.returncode == 2
     assert ended.stderr.startswith("fedkin: Give the site's own file, as in start-site.sh site.toml; '")
     assert [path.name for path in tmp_path.iterdir()] == ["app"]
-
-
-def test_what_an_experiment_says_of_columns_is_in_the_file_that_sites_begin_with(tmp_path: Path) -> None:
-    settings = ["data.label=Purchase", "data.drop=['nr', 'store id']", "data.na_values={age=[-9]}", "data.scaling=none"]
-    init(tmp_path / "app", "kfed", 3, settings, "127.0.0.1", 8000, True)
-    example = tmp_path / "app" / "site.example.toml"
-    one = read_site(example)
-    assert (one.label, one.drop, one.na_values) == ("Purchase", ["nr", "store id"], {"age": [-9]})
-    init(tmp_path / "plain", "kfed", 3, [], "127.0.0.1", 8000, True)
-    assert read_site(tmp_path / "plain" / "site.example.toml").label is None
-    assert "as in the experiment" not in (tmp_path / "plain" / "site.example.toml").read_text()
-    init_hub(tmp_path / "hub", "kfed", settings, "me")
-    assert '\nlabel = "Purchase"\n' in (tmp_path / "hub" / "README.md").read_text()
 
 
 def test_the_servers_database_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -19,9 +19,7 @@ from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 
 from fedkin.clustering.metrics import adjusted_rand
-from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree
-from fedkin.deploy.app_folder import init
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
@@ -136,16 +134,6 @@ def sent_as_tracked(results: Path) -> list[float]:
     found = EventAccumulator(str(results / "tensorboard"))
     found.Reload()
     return [event.value for event in found.Scalars("traffic/sent_bytes")]
-
-
-@pytest.mark.slow
-def test_fedcref_on_six_sites_finds_the_same_communities(tmp_path: Path) -> None:
-    files = written(tmp_path / "data", digits(6))
-    few = ("--set", "method.rounds=3", "--set", "method.max_iterations=4")
-    with prepared(tmp_path, files, "fedcref", *few) as deployed:
-        deployed.hears(deployed.run(), DONE, 3600)
-        local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
-        assert same_clusters(deployed, local, list(files)) == 1.0
 
 
 METHODS: dict[str, tuple[str, ...]] = {
@@ -269,13 +257,6 @@ def test_who_does_not_belong_is_refused_in_a_sentence_and_others_go_on(tmp_path:
         experiment = deployed.app / "experiment.toml"
         experiment.write_text(experiment.read_text().replace("seed = 0", "seed = 1", 1))
         deployed.hears(deployed.run(), "results holds another experiment; give another folder", 60)
-
-
-@pytest.mark.parametrize("method", ["kmeans", "fuzzy-cmeans", "dec"])
-def test_centralised_baselines_are_refused(method: str, tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=f"'{method}' has all samples sent to the server"):
-        init(tmp_path / "app", method, 3, [], "127.0.0.1", 8000, False)
-    assert not (tmp_path / "app").exists()
 
 
 def test_what_init_writes_is_safe_unless_asked_otherwise(tmp_path: Path) -> None:

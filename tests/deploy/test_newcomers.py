@@ -86,14 +86,6 @@ def test_a_site_that_joins_is_assigned_in_the_next_round_and_keeps_its_model(tmp
     assert list(ledger["sites"]) == [f"site-{number}" for number in range(5)]
 
 
-def test_it_finds_its_cluster(tmp_path):
-    nodes = grid(tmp_path)
-    Comings(nodes, {0: {4}, 2: set()})
-    serve(nodes, config(), tmp_path / "out")
-    labels = records(tmp_path / "out")[-1]["values"]["labels"]
-    assert planted.same_partition(labels[:5], CLUSTERS[:5])
-
-
 def test_a_server_that_is_killed_after_somebody_joined_goes_on_as_if_it_had_not_been(tmp_path):
     straight = grid(tmp_path / "a")
     Comings(straight, {0: {4}, 2: set()})
@@ -139,17 +131,6 @@ def test_the_operator_sees_who_is_there(tmp_path, capsys):
     assert {name: (one["now"], str(one["first"]), str(one["replied"])) for name, one in found["sites"].items()} == now
 
 
-def test_a_folder_without_sites_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["federation", "sites", str(tmp_path)])
-    assert ended.value.code == 2
-    assert "sites.json is not there; a real federation's server writes it beside its" in capsys.readouterr().err
-    (tmp_path / "sites.json").write_text("[]")
-    with pytest.raises(SystemExit):
-        main(["federation", "sites", str(tmp_path)])
-    assert "sites.json is not as fedkin wrote it; a real federation's server writes it" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("classes", "columns", "newcomers", "sentence"),
     [
@@ -177,11 +158,6 @@ def test_only_so_many_join(tmp_path, capsys):
     assert records(tmp_path / "out")[-1]["answered"] == [0, 1, 2, 3, 4]
 
 
-def test_those_beyond_the_first_join_as_newcomers(tmp_path):
-    serve(grid(tmp_path), config("fedavg", 3, 2), tmp_path / "out")
-    assert records(tmp_path / "out")[0]["answered"] == [0, 1, 2, 3, 4]
-
-
 @pytest.mark.parametrize(
     ("method", "settings", "sentence"),
     [
@@ -198,11 +174,6 @@ def test_what_cannot_be_done_is_refused(method, settings, sentence):
     with pytest.raises(FedkinError) as refused:
         load_config(method, [*FEDERATED, "engine.sites=3", *settings])
     assert sentence in str(refused.value)
-
-
-def test_on_one_machine_there_are_no_newcomers():
-    with pytest.raises(FedkinError, match=r"^'engine.newcomers' is for a real federation, which `fedkin federation in"):
-        load_config("ocfl", ["engine.newcomers=1"])
 
 
 def test_columns_of_newcomers_are_encoded_as_everyones(tmp_path):

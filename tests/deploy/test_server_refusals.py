@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -99,34 +98,6 @@ def test_a_column_of_labels_that_sites_do_not_know_is_no_feature(
     assert said in capsys.readouterr().out
 
 
-def test_sites_without_labels_are_named_and_where_they_say_which_column_has_them(tmp_path: Path) -> None:
-    asks, own = load_config("ocfl", [*FEDERATED[:-1], *SHOPS]), 'label = "bought"'
-    with pytest.raises(FedkinError) as error:
-        serve(shops(tmp_path, north=own, east=own, west=""), asks, tmp_path / "out")
-    assert str(error.value) == (
-        "Client west has no labels, which OCFL needs; 'label' in a site's own site.toml names their column, and sites "
-        "without labels cannot take part."
-    )
-    with pytest.raises(FedkinError, match=r"^Clients east, west have no labels, which OCFL needs; "):
-        serve(shops(tmp_path, north=own, east='drop = ["bought"]', west=""), asks, tmp_path / "two")
-
-
-def test_a_site_s_log_names_its_columns_that_a_run_leaves_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asks = load_config("kfed", [*FEDERATED[:-1], "engine.sites=3", "method.n_clusters=2", "data.label=none"])
-    serve(shops(tmp_path, north="", east="", west=""), asks, tmp_path / "out")
-    said = capsys.readouterr().out
-    assert "Column 'bought' is empty or absent at 1 of 3 clients (west), so it is left out" in said
-    assert "fedkin: Found 2 clusters of samples\nfedkin: Cluster 0 (" in said
-    told = [line for line in said.splitlines() if line.endswith(" of this site; the server's log and report say why.")]
-    assert len(told) == 2
-    assert all("leaves out column 'bought' of this site" in line for line in told)
-    report = unescape((tmp_path / "out" / "report.html").read_text())
-    assert "so it is left out; lacking = 'impute' keeps it." in report
-    assert "--set" not in report
-
-
 def test_flower_notes_a_refusal_with_the_run_and_says_it_once(capsys, caplog, monkeypatch) -> None:
     monkeypatch.setattr(server_app, "_UPLOADED", 0.0)
     logger = logging.getLogger("flwr")
@@ -160,12 +131,6 @@ def test_a_mistake_in_a_run_that_never_began_is_mended_in_its_folder(data: Path,
         with pytest.raises(SystemExit):
             main([command, str(tmp_path / "out")])
         assert who in capsys.readouterr().err
-
-
-def test_an_experiment_that_is_refused_is_called_by_the_name_that_its_author_knows(tmp_path) -> None:
-    (tmp_path / "experiment.toml").write_text('[method]\nname = "kfed"\nresolution = 2\n')
-    with pytest.raises(FedkinError, match=r"^'method\.resolution' in experiment\.toml is no option of method 'kfed'"):
-        server_app._experiment(tmp_path / "experiment.toml")
 
 
 def test_a_network_that_the_server_lacks_is_named_before_sites_are_waited_for(data: Path, tmp_path: Path) -> None:

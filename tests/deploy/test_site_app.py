@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from flwr.app import Message
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
@@ -17,7 +16,6 @@ from fedkin.data.statistics import moments
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep, read_site
 from fedkin.engines.flower_engine.roster import Roster
-from fedkin.engines.flower_engine.transport import TYPE, content
 from fedkin.engines.site import Request, Site
 from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
@@ -139,30 +137,11 @@ def test_where_its_files_are_is_the_sites_own_affair(
     assert "No space left on device" in caplog.text
 
 
-def test_what_is_refused_for_the_servers_sake_is_reported_to_it(tmp_path: Path) -> None:
-    fed = federation(node(tmp_path / "site", ROWS), classes=["yes", "no"])
-    fed.run = "../.."
-    assert fed.ask(moments, fed.all()) == {}
-    assert fed.missing == {0: "The request's run is not a token of hexadecimal digits."}
-
-
 def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
     fed = federation(node(tmp_path / "site", ROWS))
     with pytest.raises(FedkinError, match=r"^Task '.*send_samples' would have the site's samples sent away"):
         fed.ask_until_all_reply(send_samples, {})
     assert fed.exchange == 1
-
-
-def test_whom_a_server_waits_for_and_why_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fed, reported, waits = federation(node(tmp_path / "site", ROWS)), [], []
-    fed.roster.report = reported.append
-    monkeypatch.setattr("fedkin.engines.flower_engine.grid.time.sleep", waits.append)
-    fed.run = "../.."
-    with pytest.raises(FedkinError, match="gave no usable reply in 20 attempts"):
-        fed.ask_until_all_reply(moments, {})
-    assert reported[0] == "Asking again in 6 s (north: The request's run is not a token of hexadecimal digits.)"
-    assert len(reported) == 19
-    assert [seconds for seconds in waits if seconds > 1][:6] == [6, 12, 24, 48, 60, 60]
 
 
 QUICK = ["scenario.name=label-clusters", "scenario.clients=4", "method.module=perceptron"]
@@ -270,12 +249,6 @@ def test_a_site_checks_its_file_and_data_before_anybody_sees_them(
         main(["federation", "check", str(tmp_path / "site" / "site.toml")])
     assert ended.value.code == 2
     assert "set decimal = ','" in capsys.readouterr().err
-
-
-def test_what_a_site_calls_by_number_is_named_at_the_server(tmp_path: Path) -> None:
-    fed = federation(node(tmp_path / "site", ROWS))
-    reply = Message(content(refusal="the key of client 0 is signed by nobody, nor is that of client 7"), 1, TYPE)
-    assert fed._read(reply) == "the key of client north is signed by nobody, nor is that of client 7"
 
 
 def test_a_site_that_the_server_refuses_reads_why_in_its_own_log(

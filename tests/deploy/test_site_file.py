@@ -13,7 +13,6 @@ from fedkin.engines.site import Request, Site
 from fedkin.methods.samples.kingraph.own_micro_clusters import send_summary
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.secure_aggregation.signatures import SiteIdentity
-from workbooks import saved
 
 
 def written(folder: Path, text: str) -> Path:
@@ -40,13 +39,6 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     client = Client(0, torch.ones(2, 3), state={"scaling_mean": torch.ones(3), "scaling_scale": torch.ones(3)})
     site.prepare(client)
     assert client.x.tolist() == [[0.0] * 3] * 2  # scaled as it remembers
-
-
-def test_a_site_names_the_sheet_of_its_workbook(tmp_path: Path) -> None:
-    saved(tmp_path / "a.xlsx", ward=[["v"], [1], [2]], legend=[["w"], [3]])
-    with pytest.raises(FedkinError, match=r"a\.xlsx' has 2 sheets, 'ward', 'legend'; set sheet = 'ward' or another\.$"):
-        built(minimal(tmp_path, data="a.xlsx"))
-    assert built(minimal(tmp_path, 'sheet = "ward"', "a.xlsx")).x.tolist() == [[1], [2]]
 
 
 def test_a_key_beside_the_file_is_the_sites_and_listed_ones_are_of_others(tmp_path: Path) -> None:
@@ -137,11 +129,6 @@ na_values = {nr = [8]}
         built(minimal(tmp_path, 'decimal = ";"'))
 
 
-def test_a_single_name_or_value_needs_no_list(tmp_path: Path) -> None:
-    reading = built(minimal(tmp_path, 'drop = "name"\ncategorical = "ward"\nna_values = -9')).reading
-    assert (reading.drop, reading.categorical, reading.na_of("age")) == (("name",), ("ward",), (-9,))
-
-
 def test_own_packages_are_trusted_besides_fedkin(tmp_path: Path) -> None:
     assert built(minimal(tmp_path, 'packages = ["mynet"]')).packages == ("fedkin", "mynet")
 
@@ -168,10 +155,3 @@ def test_a_site_reports_nothing_of_fewer_samples_than_its_file_says(tmp_path: Pa
     assert named == [["north", "south"], ["north"]]
     assert summaries[0]["counts"].sum() == 4
     assert summaries[1] == {}
-
-
-def test_a_file_or_data_that_are_not_there_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=r"Cannot read .*nowhere.toml: No such file"):
-        built(tmp_path / "nowhere.toml")
-    with pytest.raises(FedkinError, match=r"b.npz' does not exist"):
-        built(minimal(tmp_path, data="b.npz"))

@@ -1,7 +1,6 @@
 """Estimators of clustered federated learning as a user meets them: digits, two planted clusters of three clients."""
 
 import copy
-import pickle
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
@@ -22,13 +20,11 @@ from fedkin.estimators import ClientClusterer, SampleClusterer
 from fedkin.estimators.clients import clients_of
 from fedkin.estimators.estimator import Estimator
 from fedkin.experiment import registry
-from fedkin.nn.modules import Classifier
 
 X, Y = load_digits(return_X_y=True)
 LOW, HIGH = (X[Y < 5], Y[Y < 5]), (X[Y >= 5], Y[Y >= 5])
 CLIENTS = [(x[at : at + 100], y[at : at + 100]) for x, y in (LOW, HIGH) for at in (0, 100, 200)]
 NEW_LOW, NEW_HIGH = ((x[300:400], y[300:400]) for x, y in (LOW, HIGH))
-FOUND = [0, 0, 0, 1, 1, 1]
 
 QUICK: dict[str, dict[str, Any]] = {
     "FedAvg": {},
@@ -131,21 +127,6 @@ def test_models_are_modules_that_say_what_predict_says(model: ClientClusterer) -
     assert np.array_equal(model.predict(x, client=4), model.predict(x, cluster=cluster))
 
 
-def test_asking_changes_nothing(model: ClientClusterer) -> None:
-    before, labels = model.result_["models"].clone(), model.client_labels_.copy()
-    answers = [(model.assign(*NEW_LOW), model.score(*NEW_LOW, client=0)) for _ in range(2)]
-    assert answers[0] == answers[1]
-    assert torch.equal(model.result_["models"], before)
-    assert np.array_equal(model.client_labels_, labels)
-
-
-@pytest.mark.parametrize("kind", [list, torch.from_numpy, pd.Series, lambda y: y.astype(object), lambda y: y * 1.0])
-def test_labels_may_be_of_any_kind(kind: Any, model: ClientClusterer) -> None:
-    other = quick().fit([(x, kind(y)) for x, y in CLIENTS])
-    assert same(other, model)
-    assert other.score(CLIENTS[0][0], kind(CLIENTS[0][1]), client=0) == model.score(*CLIENTS[0], client=0)
-
-
 def test_labels_come_back_as_they_were_given(model: ClientClusterer) -> None:
     names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
     other = quick().fit([(x, names[y]) for x, y in CLIENTS])
@@ -185,52 +166,12 @@ def test_pairs_may_be_lists_and_frames_and_images(model: ClientClusterer) -> Non
     assert quick("FedAvg", module="auto", rounds=1).fit(CLIENTS).result_["module"]["name"] == "perceptron"
 
 
-def test_one_client_is_enough() -> None:
-    assert [quick(name).fit(CLIENTS[:1]).client_labels_.tolist() for name in ("FedAvg", "OCFL", "Local")] == [[0]] * 3
-
-
-def test_with_one_cluster_nobody_need_say_whose_model(fitted: dict[str, ClientClusterer]) -> None:
-    x, _ = CLIENTS[0]
-    assert np.array_equal(fitted["FedAvg"].predict(x), fitted["FedAvg"].predict(x, client=3))
-
-
-def test_sattlers_clients_may_keep_a_model_from_the_cache(fitted: dict[str, ClientClusterer]) -> None:
-    model = copy.deepcopy(fitted["Sattler"])
-    model.result_["choices"] = {"1": 0}
-    cached = model.result_["splits"][0]["model"]
-    chosen = Classifier.of(model.result_["module"]).logits(cached, model._prepared(CLIENTS[1][0], "x")).argmax(1)
-    assert np.array_equal(model.predict(CLIENTS[1][0], client=1), model.classes_[chosen.numpy()])
-    assert not np.array_equal(model.predict_proba(X, client=1), model.predict_proba(X, client=2))
-
-
-def test_pickles_and_copies_do_the_same(model: ClientClusterer) -> None:
-    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        assert same(twin, model)
-        assert np.array_equal(twin.predict_proba(X, client=0), model.predict_proba(X, client=0))
-
-
 def test_a_failed_fit_leaves_the_model_as_it_was(model: ClientClusterer) -> None:
     twin = copy.deepcopy(model)
     with pytest.raises(FedkinError):
         twin.fit([(x[:, :5], np.zeros(len(x))) for x, _ in CLIENTS])
     assert same(twin, model)
     assert (twin.n_features_in_, len(twin.classes_)) == (64, 10)
-
-
-def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    quick("FedAvg", rounds=1).fit(CLIENTS)
-    assert capsys.readouterr() == ("", "")
-    quick("FedAvg", rounds=1, verbose=True).fit(CLIENTS)
-    assert "Step 1 · " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [lambda m: m.predict(X), lambda m: m.predict_proba(X), lambda m: m.score(X, Y), lambda m: m.assign(X, Y)],
-)
-def test_unfitted_it_answers_nothing(ask: Any) -> None:
-    with pytest.raises(NotFittedError, match="OCFL instance is not fitted yet"):
-        ask(quick())
 
 
 COLUMNS = [(x, y[:, None]) for x, y in CLIENTS]
@@ -250,20 +191,6 @@ def test_labels_may_be_a_column_as_scikit_learn_takes_it(given: tuple[Any, ...],
     x, y = COLUMNS[4]
     assert model.score(x, y, client=4) == model.score((x, y), client=4) == model.score(x, y[:, 0], client=4)
     assert model.assign(x, y) == model.assign((x, y)) == model.assign(x, y[:, 0])
-
-
-def test_attributes_of_scikit_learn_have_a_hint_that_is_right_for_clients(model: ClientClusterer) -> None:
-    said = {
-        "labels_": "client_labels_ has the cluster of each client",
-        "fit_predict": "fit(clients).client_labels_ are the clients' clusters",
-        "transform": "predict gives the classes of samples",
-        "cluster_centers_": "models_ has a model for each cluster",
-        "save": "pickle.dump",
-    }
-    for name, hint in said.items():
-        with pytest.raises(AttributeError) as caught:
-            getattr(model, name)
-        assert str(caught.value).startswith(f"OCFL has no '{name}'; {hint}")
 
 
 A, B = CLIENTS[0]
@@ -295,14 +222,3 @@ def test_questions_that_cannot_be_answered_are_refused(ask: Any, sentence: str, 
         ask(model)
     assert str(raised.value).startswith(sentence)
     assert "\n" not in str(raised.value)
-
-
-def test_a_client_that_was_never_asked_has_no_model() -> None:
-    model = quick("IFCA", rounds=1, participation=0.5).fit(CLIENTS)
-    unknown = np.flatnonzero(model.client_labels_ < 0)
-    assert len(unknown) == 3
-    with pytest.raises(FedkinError) as raised:
-        model.predict(X, client=unknown[0])
-    assert str(raised.value) == (
-        f"The cluster of client {unknown[0]} is not known; find it with assign(x, y) and give it as cluster=."
-    )

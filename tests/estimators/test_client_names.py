@@ -6,7 +6,6 @@ from sklearn.datasets import load_digits
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators.clients import ByClient
 
 X, Y = load_digits(return_X_y=True)
 CLIENTS = [(X[at : at + 100], Y[at : at + 100]) for at in range(0, 600, 100)]
@@ -37,11 +36,3 @@ def test_clients_with_numbers_for_names_predict_by_position_and_text() -> None:
     with pytest.raises(IndexError, match=said):
         model.client_labels_[9]
     assert model.client_labels_[[0, 1]].shape == (2,)
-
-
-def test_names_and_items_are_found_in_results_by_client() -> None:
-    found = ByClient([np.zeros(2), np.ones(2)], ["north", "south"])
-    assert "south" in found
-    assert "west" not in found
-    assert found[1] in found
-    assert 7 not in found

@@ -1,7 +1,5 @@
 """Clusters in words and confidence, from estimators."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -44,12 +42,6 @@ def test_new_rows_unlike_the_clients_are_warned_of(model, wines):
         model.predict(wines["a"][:5].assign(town="Rom"))
 
 
-def test_arrays_have_no_description(wines):
-    arrays = [frame.drop(columns="town").to_numpy() for frame in wines.values()]
-    with pytest.raises(ValueError, match="clients need tables"):
-        fedkin.FFCM(n_clusters=3, random_state=0).fit(arrays).describe()
-
-
 def test_confidence_is_high_in_the_middle_and_low_between(model, wines):
     values = model.confidence(wines["a"])
     assert values.shape == (len(wines["a"]),)
@@ -60,16 +52,6 @@ def test_confidence_is_high_in_the_middle_and_low_between(model, wines):
     assert between < 0.1
 
 
-def test_a_method_without_confidence_says_so(wines):
-    class Silent(fedkin.FFCM):
-        pass
-
-    silent = Silent(n_clusters=3, random_state=0).fit(wines)
-    silent._method = type("Nothing", (), {"confidence": staticmethod(lambda result, x: None)})
-    with pytest.raises(ValueError, match="Silent does not say how clearly"):
-        silent.confidence(wines["a"])
-
-
 def test_representatives_are_nobodys_row(model, wines):
     found = model.representatives()
     assert list(found.columns) == ["rows", *model.describe().columns[2:]]
@@ -77,36 +59,6 @@ def test_representatives_are_nobodys_row(model, wines):
     everyone = pd.concat(wines.values() if isinstance(wines, dict) else wines)
     assert found["proline"].between(everyone["proline"].min(), everyone["proline"].max()).all()
     assert (found["rows"] >= 5).all()
-
-
-def test_representatives_are_values_of_each_kind():
-    rng = np.random.default_rng(0)
-    tables = []
-    for _ in range(2):
-        far = np.repeat([False, True], 40)
-        days = pd.to_timedelta(rng.integers(0, 9, 80) + 400 * far, unit="D")
-        table = {"dose": rng.normal(12_000 + 9_000 * far, 500), "visit": pd.Timestamp("2024-03-01") + days, "ill": far}
-        texts = {"town": np.where(far, "Ulm", "Bonn"), "smokes": np.where(far, "yes", "no")}
-        tables.append(pd.DataFrame(table | texts))
-    model = fedkin.KFed(n_clusters=2, random_state=0).fit(tables)
-    found = model.representatives().sort_values("dose")
-    assert found["dose"].dtype == float
-    assert found["dose"].between(11_000, 22_000).all()
-    assert found["ill"].tolist() == [False, True]
-    assert found["visit"].str.match(r"202[45]-0[34]-\d\d$").all()
-    assert found[["town", "smokes"]].to_numpy().tolist() == [["Bonn", "no"], ["Ulm", "yes"]]
-    model._profile = dataclasses.replace(model._profile, typical_filled=model._profile.typical_filled * 0)
-    assert model.representatives().drop(columns="rows").isna().all(axis=None)
-
-
-def test_samples_that_clients_do_not_report_are_counted():
-    many = pd.DataFrame({"a": [0.0] * 40 + [9.0] * 40, "b": [0.0, 0.1] * 40})
-    model = fedkin.KFed(n_clusters=2, random_state=0).fit([many, many.iloc[:43]])
-    frame, rows = model.describe(), sum(map(len, model.labels_))
-    missing = rows - int(frame["samples"].sum())
-    assert missing > 0
-    said = f"{missing} of {rows} samples are in no description: "
-    assert any(remark.startswith(said) for remark in frame.attrs["remarks"])
 
 
 def test_new_rows_may_be_files(model, wines, tmp_path):

@@ -16,10 +16,8 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators import ClientClusterer, LatentClusterer, SampleClusterer
-from fedkin.estimators.parameters import EstimatorOptions, with_attributes
-from fedkin.methods.clients.ifca import IFCAMethod
-from fedkin.methods.samples.kfed import KFedMethod
+from fedkin.estimators import LatentClusterer, SampleClusterer
+from fedkin.estimators.parameters import EstimatorOptions
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
@@ -91,13 +89,6 @@ def test_the_docstring_describes_every_parameter(name: str) -> None:
     assert not any("Parameters" in other for other in others)
 
 
-def test_a_docstring_spells_values_as_python_does() -> None:
-    text = inspect.getdoc(fedkin.KFed) or ""
-    assert "\nlocal_clusters : int >= 1 or None, default None\n    " in text
-    assert "\nstart : 'first' or 'largest', default 'first'\n" in text
-    assert text.index("Parameters\n---") < text.index("Attributes\n---") < text.index("Examples\n---")
-
-
 @pytest.mark.parametrize("name", QUICK)
 def test_every_sample_gets_a_cluster_and_so_do_new_ones(name: str) -> None:
     model = fitted(name)
@@ -133,63 +124,3 @@ def test_a_representation_is_reported_sample_by_sample(name: str) -> None:
     assert (latents.dtype, len(latents)) == (np.float32, 108)
     np.testing.assert_allclose(model.transform(X[:1]), latents[:1], rtol=1e-4, atol=1e-5)
     assert [len(part) for part in model.transform(SITES)] == [72] * 3
-
-
-def test_a_docstring_has_the_attributes_of_all_bases_and_its_own_words_on_them() -> None:
-    base = """Base.
-
-    Attributes
-    ----------
-    labels_ : list
-        Of the base.
-
-        Two paragraphs.
-    names_ : list
-        What they are called.
-    """
-    own = """Own.
-
-    Attributes
-    ----------
-    labels_ : list of int
-        Own words.
-    more_ : int
-        More.
-
-    Examples
-    --------
-    >>> 1
-    """
-    made = with_attributes(own, [base])
-    assert made.startswith("Own.\n\nAttributes\n----------\nlabels_ : list of int\n    Own words.\nmore_ : int\n")
-    assert made.endswith("names_ : list\n    What they are called.\n\nExamples\n--------\n>>> 1")
-    assert "Of the base" not in made
-    assert with_attributes("Own.\n\nExamples\n--------\n>>> 1", [base]).index("Two paragraphs.") < 120
-    assert with_attributes("Own.", ["Base."]) == "Own."
-
-
-@pytest.mark.parametrize("name", ["KFed", "FedCRef", "SCFC", "OCFL", "KinGraph"])
-def test_every_section_of_an_estimators_docstring_is_there_once(name: str) -> None:
-    text = inspect.getdoc(getattr(fedkin, name)) or ""
-    assert [text.count(f"\n{title}\n---") for title in ("Parameters", "Attributes", "Examples")] == [1, 1, 1]
-    assert "client_names_ : list of str" in text
-
-
-def test_a_method_whose_decorator_is_missing_has_no_estimator():
-    class Bare(KFedMethod):
-        alpha: int = 3
-
-    with pytest.raises(FedkinError, match=r"Bare' has annotations that are no options, such as 'alpha'; the decorator"):
-        type("BareEstimator", (SampleClusterer,), {}, method=Bare)
-
-
-def test_an_estimator_is_made_of_the_base_for_what_its_method_clusters() -> None:
-    with pytest.raises(FedkinError, match=r"^KFedMethod clusters samples; make Wrong of SampleClusterer\.$"):
-
-        class Wrong(ClientClusterer, method=KFedMethod):
-            """A method of samples."""
-
-    with pytest.raises(FedkinError, match=r"^IFCAMethod clusters clients; make Other of ClientClusterer\.$"):
-
-        class Other(SampleClusterer, method=IFCAMethod):
-            """A method of clients."""

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import fedkin
-from fedkin.core import FedkinError
 from fedkin.estimators.metrics import client_panels
 
 RNG = np.random.default_rng(0)
@@ -34,23 +33,11 @@ def test_clients_that_were_clustered() -> None:
     assert drawn[-1].get_ydata().tolist() == mean["value"].tolist()
 
 
-def test_clients_without_tests_and_with_a_common_one() -> None:
-    assert titles(fedkin.FedAvg(**QUICK).fit(CLIENTS).plot()) == [
-        "Cluster of each client", "Clients in each cluster", "Loss",
-    ]  # fmt: skip
-    common = fedkin.FedAvg(**QUICK).fit(CLIENTS, eval=CLIENTS["north"]).plot()
-    assert titles(common)[0] == "Accuracy on common test samples"
-
-
 @pytest.mark.parametrize(("rounds", "panels"), [(2, []), (3, ["Temperature"])])
 def test_temperatures_of_some_rounds_are_a_curve(rounds: int, panels: list[str]) -> None:
     rows = [(at, None, None, None, "temperature", 0.5) for at in range(rounds)]
     metrics = pd.DataFrame(rows, columns=["round", "client", "cluster", "split", "metric", "value"])
     assert [title for title, _ in client_panels(metrics, ["north"])] == panels
-
-
-def test_two_rounds_are_no_curve() -> None:
-    assert "Loss" not in titles(fedkin.FedAvg(rounds=2, random_state=0).fit(CLIENTS).plot())
 
 
 def test_samples_that_were_clustered() -> None:
@@ -59,9 +46,3 @@ def test_samples_that_were_clustered() -> None:
     assert titles(figure) == ["Samples in each cluster, by client", "Adjusted Rand index within each client"]
     heights = sum(patch.get_height() for patch in figure.axes[0].patches)
     assert heights == 60
-
-
-def test_a_machine_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
-    with pytest.raises(FedkinError, match=r"plot needs matplotlib, not installed here: pip install 'fedkin\[plot\]'"):
-        fedkin.FedAvg(**QUICK).fit(CLIENTS).plot()

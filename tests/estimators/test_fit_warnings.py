@@ -31,19 +31,6 @@ def test_another_unit_is_one_warning_where_fit_is_called() -> None:
     assert [one.filename for one in said if "look wrong" in str(one.message)] == [__file__]
 
 
-def test_many_questions_are_one_warning_with_the_first_of_them() -> None:
-    coded = meters(0).assign(
-        **{f"c{code}": np.where(np.arange(60) < 5, code, np.arange(60)) for code in (777, 888, 998, 999)}
-    )
-    with pytest.warns(
-        UserWarning, match=r"'c777' .* 'c888' .* 'c998' .* \.\.\. and 1 more\. See preparation_.notes\.$"
-    ) as said:
-        fedkin.KFed(n_clusters=2, random_state=0).fit(
-            [coded, meters(1).assign(**dict.fromkeys(coded.columns[2:], range(60)))]
-        )
-    assert len(said) == 1
-
-
 def test_what_was_done_with_the_data_is_no_warning_and_a_warning_leaves_the_model_as_it_was() -> None:
     ordinary = [
         meters(seed).assign(patient_id=range(60), town=["Ulm", "Bonn"] * 30, ward=[f"w{seed}"] * 60) for seed in (0, 1)
@@ -74,35 +61,6 @@ def test_new_rows_in_another_unit_are_one_warning_and_rows_of_fit_none() -> None
     assert len(said) == 1
 
 
-def test_rows_of_no_group_are_counted() -> None:
-    table = pd.concat([meters(0).assign(site=True), meters(1).assign(site=False), meters(2).assign(site=None)])
-    with pytest.warns(UserWarning, match="60 of 180 rows have no value of 'site', .* so no client has them"):
-        model = fedkin.KFed(n_clusters=2, random_state=0).fit(table.groupby("site"))
-    assert model.client_names_ == ["False", "True"]
-    assert list(model.predict(table.groupby("site"))) == ["False", "True"]
-    assert model.preparation_.notes[0].startswith("60 of 180 rows")
-
-
-def test_what_looks_wrong_in_labelled_clients_is_in_the_notes_and_a_warning() -> None:
-    rows = {"age": [*range(40, 56), *[999] * 5], "ill": ["mild", "severe", "severe"] * 7}
-    clients = {"north": pd.DataFrame(rows), "south": pd.DataFrame(rows | {"ill": ["Mild", "severe", "severe"] * 7})}
-    with pytest.warns(UserWarning, match="^The data look wrong, .* Labels that .* Column 'age' holds 999, .* See prep"):
-        model = fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit(clients, "ill")
-    assert model.preparation_.notes == [
-        "Labels that differ in spelling alone are different classes: 'mild' (client north), 'Mild' (client south); "
-        "spell them alike if they are the same.",
-        "Column 'age' holds 999, far above all other values, in 5 rows of north, 5 rows of south; if it is no true "
-        "value but stands for a missing one, read the files with pandas.read_csv(..., na_values={'age': [999]}) and "
-        "give the DataFrames.",
-    ]
-
-
-def test_names_of_columns_that_may_mean_the_same_are_asked_about() -> None:
-    clients = [meters(0), meters(1).assign(Day=range(60)), meters(2)]
-    with pytest.warns(UserWarning, match="'day' and 'Day' differ in spelling alone and count as different"):
-        fedkin.KFed(n_clusters=2, random_state=0).fit(clients)
-
-
 def test_fewer_clusters_of_clients_than_were_asked_for_are_a_warning_where_fit_is_called() -> None:
     rng = np.random.default_rng(0)
     alike = [(meters(seed), rng.integers(0, 2, 60)) for seed in range(2)]
@@ -121,14 +79,3 @@ def test_clusters_without_samples_are_not_counted_and_are_a_warning(method: type
         model = method(n_clusters=6, random_state=0).fit([np.repeat(rows, 10, axis=0)] * 3)
     assert {one.filename for one in said} == {__file__}
     assert model.n_clusters_ == len(np.unique(np.concatenate(model.labels_))) == 3
-
-
-def test_advice_on_a_single_cluster_helps_when_it_is_followed() -> None:
-    piles = [np.repeat(np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]]), 20, axis=0)] * 3
-    with pytest.warns(UserWarning, match="set n_clusters if it is known") as said:
-        fedkin.KinGraph().fit(piles)
-    assert "where it is above 1" in str(said[-1].message)
-    assert fedkin.KinGraph(n_clusters=3).fit(piles).n_clusters_ == 3
-    with pytest.warns(UserWarning, match="One cluster was found among 1 micro-cluster") as said:
-        fedkin.KinGraph(epsilon=0.05, random_state=0).fit([meters(seed) for seed in range(3)])
-    assert "n_clusters" not in str(said[-1].message)

@@ -102,11 +102,3 @@ def test_what_cannot_be_forgotten_is_refused(asked, said) -> None:
         model.forget(**{"X": CLIENTS, **asked})
     assert model.certificates_ == []
     assert np.array_equal(model.result_["centroids"], before)
-
-
-def test_somebody_must_be_left() -> None:
-    model = fedkin.KFed(n_clusters=3, random_state=0).fit(CLIENTS)
-    for i in range(3):
-        model.forget(i, CLIENTS)
-    with pytest.raises(FedkinError, match="nothing would be left"):
-        model.forget(3, CLIENTS)

@@ -61,13 +61,6 @@ def test_the_form_of_clients_changes_nothing(clients: Any, y: Any, model: fedkin
     assert torch.equal(other.result_["models"], model.result_["models"])
 
 
-def test_a_table_has_its_column_of_labels(model: fedkin.IFCA) -> None:
-    named = ifca().fit(FRAMES, "kind")
-    assert (named.n_features_in_, named.client_labels_.tolist()) == (3, model.client_labels_.tolist())
-    usual = ifca().fit({name: frame.rename(columns={"kind": "label"}) for name, frame in FRAMES.items()})
-    assert torch.equal(named.result_["models"], usual.result_["models"])
-
-
 def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
     assert model.clusters_ == dict(zip(NAMES, model.client_labels_.tolist(), strict=True))
     assert set(model.metrics_["client"].dropna()) == set(NAMES)
@@ -102,15 +95,6 @@ def test_score_takes_what_fit_takes(model: fedkin.IFCA) -> None:
     assert of_frames.score(FRAMES) == pytest.approx(np.mean([of_frames.score(FRAMES[n], client=n) for n in NAMES]))
 
 
-def test_assign_takes_what_fit_takes(model: fedkin.IFCA) -> None:
-    own = model.clusters_["east"]
-    for given in (PAIRS["east"], DATASETS["east"], {"x": X["east"], "y": PAIRS["east"][1]}):
-        assert model.assign(given) == own
-    assert model.assign(*PAIRS["east"]) == model.assign(FRAMES["east"], "kind") == own
-    assert model.assign({"new": PAIRS["east"]}) == {"new": own}
-    assert model.assign([PAIRS["east"], DATASETS["north"]]) == [own, model.clusters_["north"]]
-
-
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -137,26 +121,6 @@ def test_what_does_not_fit_is_refused(call: Any, sentence: str, model: fedkin.IF
     with pytest.raises(FedkinError) as raised:
         call(model)
     assert str(raised.value).startswith(sentence)
-
-
-@pytest.mark.parametrize(("given", "meant"), [("n_cluster", "n_clusters"), ("lr", "learning_rate"), ("net", "module")])
-def test_a_mistyped_parameter_names_the_one_that_was_meant(given: str, meant: str) -> None:
-    with pytest.raises(TypeError, match=rf"^IFCA has no parameter '{given}'; did you mean '{meant}'\?$"):
-        fedkin.IFCA(**{given: 3})
-
-
-def test_a_parameter_like_no_other_is_answered_with_the_nearest_few() -> None:
-    with pytest.raises(TypeError, match=r"^IFCA has no parameter 'warmup'; the nearest of \d+ are ") as refused:
-        fedkin.IFCA(warmup=3)
-    assert str(refused.value).endswith("; help(IFCA) shows all.")
-    assert len(str(refused.value)) < 150
-
-
-def test_a_mistyped_argument_names_the_one_that_was_meant() -> None:
-    with pytest.raises(TypeError, match=r"^fit has no argument 'evals'; did you mean 'eval'\?$"):
-        ifca().fit(TRAIN, evals=TEST)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"^fit has no argument 'q'; it takes X, y, initial_labels, eval, callb"):
-        fedkin.FedCRef().fit(X, q=[])  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
@@ -204,35 +168,6 @@ def test_metrics_are_those_of_each_clients_model_on_its_own_samples(judged: fedk
     assert {"global_accuracy", "f1"} <= set(metrics[metrics["split"] == "validation"]["metric"])
     losses = metrics[(metrics["metric"] == "loss") & metrics["client"].isna()]["value"].tolist()
     assert losses == [entry["loss"] for entry in judged.records_]
-
-
-def test_models_are_judged_before_the_first_round_where_clusters_are_known() -> None:
-    metrics = fedkin.FedAvg(rounds=1, random_state=0).fit(TRAIN, eval=TEST).metrics_
-    own = metrics[(metrics["metric"] == "accuracy") & metrics["client"].notna()]
-    assert own["round"].tolist() == [0] * 4 + [1] * 4
-
-
-def test_what_is_held_out_is_not_trained_on_and_the_seed_draws_it(judged: fedkin.IFCA) -> None:
-    again = ifca().fit(TRAIN, eval=TEST, validation=0.25)
-    pd.testing.assert_frame_equal(again.metrics_, judged.metrics_)
-    answered = ifca(rounds=1).fit(TRAIN, validation=0.25)
-    assert not torch.equal(answered.result_["models"], ifca(rounds=1).fit(TRAIN).result_["models"])
-
-
-def test_eval_may_be_of_some_clients_or_of_all_together() -> None:
-    some = ifca(rounds=1).fit(TRAIN, eval={"west": TEST["west"]}).metrics_
-    assert set(some[(some["split"] == "test") & some["client"].notna()]["client"]) == {"west"}
-    common = ifca(rounds=1).fit(TRAIN, eval=TensorDataset(*map(torch.from_numpy, TEST["west"]))).metrics_
-    assert set(common[common["split"] == "test"]["metric"]) == {"global_accuracy", "global_f1"}
-
-
-def test_eval_may_be_a_fraction_or_samples_and_labels_apart(judged: fedkin.IFCA) -> None:
-    metrics = ifca(rounds=1).fit(PAIRS, eval=0.25, validation=0.25).metrics_
-    assert {"test", "validation"} <= set(metrics["split"])
-    x, y = {name: own for name, (own, _) in TEST.items()}, {name: own for name, (_, own) in TEST.items()}
-    for given in ((x, y), (list(x.values()), list(y.values()))):
-        apart = ifca().fit(TRAIN, eval=given, validation=0.25)
-        pd.testing.assert_frame_equal(apart.metrics_, judged.metrics_)
 
 
 def test_eval_of_files_and_tables(tmp_path: Any) -> None:
@@ -314,11 +249,3 @@ def test_labels_are_not_looked_at_and_clusters_are_compared_with_them(clustered:
     assert clustered.score(X["east"], Y["east"]) == clustered.score((X["east"], Y["east"]))
     with pytest.raises(FedkinError, match="score compares clusters with labels; give clients as pairs"):
         plain.score(X)
-
-
-def test_a_column_of_labels_is_no_feature_of_samples() -> None:
-    frames = {name: frame.assign(kind=Y[name]) for name, frame in FRAMES.items()}
-    model = fedkin.KFed(n_clusters=3, random_state=0).fit(frames, "kind")
-    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    assert model.score(frames) > 0.8
-    assert np.array_equal(model.predict(frames)["east"], model.predict(frames["east"].drop(columns="kind")))

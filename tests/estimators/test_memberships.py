@@ -5,7 +5,6 @@ import pytest
 from sklearn.datasets import make_blobs
 
 import fedkin
-from fedkin.core import FedkinError
 
 X, Y = make_blobs([40, 40, 40], n_features=4, random_state=0)
 CLIENTS = {"north": X[::2], "south": X[1::2]}
@@ -26,19 +25,3 @@ def test_parts_of_samples_sum_to_one(model) -> None:
     assert [len(parts) for parts in model.predict_proba(list(CLIENTS.values()))] == [60, 60]
     model.forget("south", CLIENTS)
     assert model.memberships_["south"].shape == (0, model.n_clusters_)
-
-
-def test_a_cut_has_its_own() -> None:
-    model = fedkin.KinGraph(min_members=2, random_state=0).fit(CLIENTS)
-    assert model.cut(2).memberships_[0].shape == (60, 2)
-    assert model.memberships_[0].shape == (60, 3)
-
-
-def test_hard_clusters_have_none() -> None:
-    model = fedkin.KFed(n_clusters=3, random_state=0).fit(CLIENTS)
-    assert not hasattr(model, "predict_proba")
-    assert not hasattr(model, "memberships_")
-    synthetic = fedkin.SDAFC(n_clusters=3, epochs=1, min_steps=1, noise=4, capacity=0.1, random_state=0).fit(CLIENTS)
-    assert not hasattr(synthetic, "memberships_")
-    with pytest.raises(FedkinError, match="The clusters of this SDAFC are hard ones"):
-        synthetic.predict_proba(X)

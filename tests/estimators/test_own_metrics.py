@@ -42,13 +42,6 @@ def test_a_metric_is_a_row_of_every_client_cluster_and_round_in_the_users_own_la
     assert set(measured["round"]) == set(rows["round"])
 
 
-@pytest.mark.parametrize("metrics", [accuracy_score, [accuracy_score]])
-def test_a_function_alone_has_its_own_name(metrics: Any) -> None:
-    model = fedkin.FedAvg(**OPTIONS).fit(CLIENTS, eval=TESTS, metrics=metrics)
-    found = model.metrics_.set_index("metric")["value"]
-    assert found["accuracy_score"].tolist() == found["accuracy"].tolist()
-
-
 def test_callbacks_stop_by_a_metric() -> None:
     records: list[dict[str, Any]] = []
     stop = fedkin.EarlyStopping(monitor="validation_kappa", patience=1, min_delta=9.0)
@@ -81,10 +74,3 @@ def test_what_is_no_metric_is_refused_in_a_sentence(metrics: Any, more: Any, sen
         fedkin.FedAvg(**OPTIONS).fit(CLIENTS, metrics=metrics, **more)
     assert str(raised.value).startswith(sentence)
     assert "\n" not in str(raised.value)
-
-
-def test_arguments_of_other_libraries_are_answered_with_those_meant() -> None:
-    with pytest.raises(TypeError, match="fit has no argument 'val'; did you mean 'validation'"):
-        fedkin.FedAvg().fit(CLIENTS, val=TESTS)
-    with pytest.raises(AttributeError, match="module 'fedkin' has no attribute 'KFED'; did you mean 'KFed'"):
-        _ = fedkin.KFED

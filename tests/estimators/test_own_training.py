@@ -10,11 +10,10 @@ import pytest
 import torch
 from sklearn.base import clone
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR, ReduceLROnPlateau, StepLR
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators.training import rates_of
 
 RNG = np.random.default_rng(0)
 CLIENTS = [(RNG.normal(size=(30, 4)).astype(np.float32), RNG.integers(0, 3, 30)) for _ in range(3)]
@@ -29,15 +28,6 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.layers(x)
         return logits
-
-
-class Wide(Net):
-    def __init__(self, num_classes: int) -> None:
-        super().__init__(2 * num_classes)
-
-
-def shaped(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(shape[0], 6), nn.ReLU(), nn.Linear(6, classes))
 
 
 def focal(logits: Tensor, y: Tensor) -> Tensor:
@@ -64,12 +54,6 @@ def test_a_network_is_given_in_any_form(module: Any, plain: Tensor) -> None:
     assert torch.equal(models(module=module), plain)
 
 
-def test_a_network_takes_as_much_as_it_needs() -> None:
-    assert fitted(module=Net()).models_[0](torch.zeros(2, 4)).shape == (2, 3)
-    assert fitted(module=Wide).models_[0](torch.zeros(2, 4)).shape == (2, 3)
-    assert fitted(module=shaped).models_[0](torch.zeros(2, 4)).shape == (2, 3)
-
-
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -81,16 +65,6 @@ def test_a_network_takes_as_much_as_it_needs() -> None:
 )
 def test_an_optimiser_is_given_in_any_form(optimizer: Any, plain: Tensor) -> None:
     assert torch.allclose(models(module=Net, optimizer=optimizer, learning_rate=0.05), plain, atol=1e-6)
-
-
-def test_the_rate_given_with_an_optimiser_counts() -> None:
-    own = models(module=Net, optimizer=partial(torch.optim.SGD, lr=0.2))
-    assert torch.allclose(own, models(module=Net, learning_rate=0.2), atol=1e-6)
-
-
-@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss, nn.functional.cross_entropy])
-def test_cross_entropy_of_ones_own_is_the_same(loss: Any, plain: Tensor) -> None:
-    assert torch.allclose(models(module=Net, loss=loss), plain, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:.* clusters were asked for")
@@ -115,26 +89,6 @@ def test_weights_of_classes_are_a_loss() -> None:
     assert (predicted == 0).mean() > (fitted(rounds=8, learning_rate=0.2).predict(CLIENTS[0][0]) == 0).mean()
 
 
-@pytest.mark.parametrize("count", [2, 4])
-@pytest.mark.parametrize("name", ["FedAvg", "OCFL"])
-def test_weights_for_another_number_of_classes_are_refused_in_a_sentence(name: str, count: int) -> None:
-    loss = nn.CrossEntropyLoss(weight=torch.ones(count))
-    model = getattr(fedkin, name)(loss=loss, **OPTIONS)
-    with pytest.raises(FedkinError) as caught:
-        model.fit(CLIENTS)
-    assert str(caught.value) == (
-        f"The loss given has weights of shape ({count},), but clients have 3 classes; give one weight for each."
-    )
-
-
-def test_a_loss_that_torch_refuses_is_refused_in_a_sentence() -> None:
-    def narrow(logits: Tensor, y: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(logits, y, weight=torch.ones(7))
-
-    with pytest.raises(FedkinError, match=r"The loss given fails on logits \(2, 3\) and two classes: RuntimeError"):
-        fitted(loss=narrow)
-
-
 def test_a_schedule_goes_by_rounds() -> None:
     own = models(module=Net, lr_scheduler=partial(StepLR, step_size=1, gamma=0.5), learning_rate=0.2)
     assert torch.equal(own, models(module=Net, learning_rates=[0.2, 0.1, 0.05]))
@@ -147,18 +101,6 @@ def test_a_schedule_goes_by_rounds() -> None:
         lr_scheduler=partial(StepLR, step_size=1),
     )
     assert torch.allclose(by_function, with_own, atol=1e-6)
-
-
-def test_schedules_of_torch_give_their_rates() -> None:
-    assert rates_of(partial(CosineAnnealingLR, T_max=2), 1.0, 3) == pytest.approx([1.0, 0.5, 0.0], abs=1e-6)
-    assert len(rates_of(partial(OneCycleLR, max_lr=1.0, total_steps=5), 1.0, 5)) == 5
-
-
-def test_the_last_rate_stays_and_rounds_before_training_do_not_count() -> None:
-    assert torch.equal(models(learning_rates=[0.2, 0.1]), models(learning_rates=[0.2, 0.1, 0.1]))
-    embedding = fedkin.Embedding(learning_rates=[0.3, 0.2], pretraining_rounds=2)
-    method = embedding._method(**{"learning_rates": (0.3, 0.2), "pretraining_rounds": 2})
-    assert [method.descent(step).learning_rate for step in range(6)] == [0.3, 0.3, 0.3, 0.3, 0.2, 0.2]
 
 
 def test_augmentation_changes_training_alone() -> None:

@@ -10,12 +10,10 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators import SampleClusterer
 from fedkin.estimators.parameters import EstimatorOptions
 from fedkin.estimators.training import TrainingOptions
 from fedkin.methods.clients import ocfl
 from fedkin.methods.samples.fedcref import fedcref
-from fedkin.methods.samples.kfed import KFedMethod
 
 CLIENTS = list(np.random.default_rng(0).normal(size=(3, 20, 4)))
 
@@ -27,41 +25,6 @@ def test_the_signature_is_that_of_the_method_for_samples() -> None:
     assert all(parameters[name].default == method[name].default for name in method if name != "oracle")
     assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters.values())
     assert set(fedkin.FedCRef().get_params()) == set(parameters)
-
-
-def test_the_documentation_describes_options_as_the_method_does_and_lists_those_without_a_description() -> None:
-    @dataclasses.dataclass(frozen=True)
-    class Described(KFedMethod):
-        """k-FED with two more options.
-
-        Attributes
-        ----------
-        passes : int
-            Passes over the data.
-        """
-
-        passes: int = 3
-        spare: int = 4
-
-    class Own(SampleClusterer, method=Described):
-        """A user's own estimator."""
-
-    text = inspect.getdoc(Own) or ""
-    assert "passes : int, default 3\n    Passes over the data.\nspare : int, default 4\nscaling : " in text
-
-
-def test_an_unknown_parameter_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"FedCRef has no parameter 'round'; did you mean 'rounds'\?"):
-        fedkin.FedCRef(round=3)
-    with pytest.raises(ValueError, match="FedCRef has no parameter 'round'; did you mean 'rounds'"):
-        fedkin.FedCRef().set_params(round=3)
-
-
-def test_a_subclass_keeps_parameters() -> None:
-    class Own(fedkin.FedCRef):
-        """A user's own estimator."""
-
-    assert Own(rounds=3).get_params() == fedkin.FedCRef(rounds=3).get_params()
 
 
 @pytest.mark.parametrize(
@@ -106,23 +69,6 @@ def test_the_signature_is_that_of_the_method_for_clients() -> None:
     assert set(parameters) == set(method) | more
     assert all(parameters[name].default == method[name].default for name in method)
     assert repr(fedkin.OCFL(rounds=8, clusterer="kmeans")) == "OCFL(clusterer='kmeans', rounds=8)"
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "sentence"),
-    [
-        ("OCFL", {"rounds": 0}, "'rounds' is 0 in OCFL; it should be greater than or equal to 1."),
-        ("IFCA", {"start": "luck"}, "'start' is 'luck' in IFCA; it should be 'random' or 'kmeans'."),
-        ("Hierarchical", {"linkage": "ward"}, "linkage 'ward' needs distance 'euclidean', not 'cosine'."),
-        ("FedAvg", {"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
-    ],
-)
-def test_parameters_for_clients_that_cannot_be_used_are_refused(
-    name: str, options: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(FedkinError) as raised:
-        getattr(fedkin, name)(**options).fit(CLIENTS, y=[np.arange(20) % 2] * 3)
-    assert str(raised.value) == sentence
 
 
 def test_truth_values_and_numbers_of_numpy_are_as_good_as_pythons() -> None:

@@ -25,7 +25,6 @@ QUICK = {
 X, Y = make_blobs([24, 24, 24], n_features=8, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
 TRUTH = [Y[Y != 2], Y[Y != 0], Y[Y != 1]]
-NAMES = [f"f{i}" for i in range(8)]
 
 
 def quick(**options: Any) -> fedkin.FedCRef:
@@ -82,12 +81,6 @@ def test_labels_that_cannot_be_used_are_refused(labels: Any, sentence: str) -> N
     assert str(raised.value) == sentence
 
 
-def test_labels_that_would_be_ignored_are_refused() -> None:
-    with pytest.raises(FedkinError) as raised:
-        quick(initial="kmeans").fit(SITES, initial_labels=TRUTH)
-    assert str(raised.value) == "initial_labels would be ignored with initial='kmeans'; leave it at 'auto'."
-
-
 @pytest.mark.parametrize(
     ("new", "sentence"),
     [
@@ -102,19 +95,3 @@ def test_samples_that_cannot_be_used_are_refused(new: Any, sentence: str, fitted
     with pytest.raises(FedkinError) as raised:
         fitted.predict(new)
     assert str(raised.value) == sentence
-
-
-def test_more_clusters_than_samples_are_refused() -> None:
-    clients = [np.arange(6.0).reshape(3, 2), np.arange(8.0).reshape(4, 2)]
-    for estimator in (fedkin.KFed(n_clusters=8), fedkin.KinGraph(n_clusters=8, min_members=1)):
-        with pytest.raises(FedkinError, match="n_clusters is 8, but all clients together hold 7 samples"):
-            estimator.fit(clients)
-
-
-def test_a_single_row_and_a_fit_of_more_are_told_what_to_do() -> None:
-    x = np.random.default_rng(0).random((30, 2))
-    model = fedkin.KFed(n_clusters=2, random_state=0).fit([x, x + 1])
-    with pytest.raises(FedkinError, match=r"a dict with a number for 'a', as a single row has, .* pandas\.DataFrame\("):
-        model.predict({"a": 1.0, "b": "x"})
-    with pytest.raises(AttributeError, match="no 'partial_fit'; fit starts anew, and predict finds the clusters"):
-        model.partial_fit([x])

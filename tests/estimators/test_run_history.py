@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import fedkin
-from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
 
@@ -53,23 +52,8 @@ def test_records_are_a_table_like_that_of_an_estimator(run: Path) -> None:
     assert value(history, round=2, metric="seconds") >= 0
 
 
-def test_a_run_that_has_not_ended_has_numbers_for_names(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "records.jsonl").write_text((run / "records.jsonl").read_text())
-    assert set(fedkin.load_history(tmp_path)["client"].dropna()) == {"0", "1", "2"}
-
-
 def test_a_run_that_clusters_samples_has_its_scores(tmp_path: Path) -> None:
     execute(load_config("kfed", ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]), tmp_path / "run")
     history = fedkin.load_history(tmp_path / "run")
     assert 0 < value(history, metric="nmi") <= 1
     assert history["client"].isna().all()
-
-
-def test_folders_without_records_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
-        fedkin.load_history(tmp_path)
-    (tmp_path / "config.toml").touch()
-    with pytest.raises(FedkinError, match=r"^The run in .* has made no step yet\.$"):
-        fedkin.load_history(tmp_path)
-    with pytest.raises(AttributeError, match="load_history has the records of a run's folder"):
-        fedkin.load_records  # noqa: B018

@@ -1,7 +1,6 @@
 """The estimator as a scikit-learn user meets it: tiny blobs, two rounds, well under a second each."""
 
 import copy
-import pickle
 import warnings
 from typing import Any
 
@@ -9,9 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.datasets import load_wine, make_blobs
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -96,14 +93,6 @@ def test_clusters_are_found_across_clients(fitted: fedkin.FedCRef) -> None:
     assert fitted.n_features_in_ == 8
 
 
-def test_fit_returns_itself_and_fit_predict_the_labels(fitted: fedkin.FedCRef) -> None:
-    model = quick()
-    labels = model.fit_predict(SITES)
-    assert labels is model.labels_
-    assert same(model, fitted)
-    assert model.fit(SITES) is model
-
-
 def test_fitting_again_gives_the_same_and_other_data_leave_no_trace(fitted: fedkin.FedCRef) -> None:
     model = quick().fit([pd.DataFrame(x[:, :5], columns=NAMES[:5]) for x in SITES])
     assert model.n_features_in_ == 5
@@ -138,26 +127,6 @@ def test_clients_may_be_of_any_kind(kind: Any, fitted: fedkin.FedCRef) -> None:
     assert np.array_equal(model.predict(kind(X)), fitted.predict(X))
 
 
-def test_clients_may_be_one_array_or_a_tuple(fitted: fedkin.FedCRef) -> None:
-    assert same(quick().fit(np.stack(SITES)), fitted)
-    assert same(quick().fit(tuple(SITES)), fitted)
-
-
-def test_whole_numbers_are_numbers() -> None:
-    whole = [np.round(10 * x).astype(np.int32) for x in SITES]
-    assert same(quick().fit(whole), quick().fit([x.astype(np.float64) for x in whole]))
-
-
-def test_images_keep_their_shape() -> None:
-    images = [np.clip(x / 20 + 0.5, 0, 1).reshape(-1, 4, 2) for x in SITES]
-    model = quick().fit(images)
-    assert model.n_features_in_ == 8
-    assert model.preparation_.mode == "unit"
-    assert model.predict(images[0]).shape == (48,)
-    with pytest.raises(FedkinError, match=r"shape \(8,\), but the model was made for \(1, 4, 2\)"):
-        model.predict(X)
-
-
 def test_the_callers_data_stay_as_they_are() -> None:
     sites = [torch.from_numpy(x.copy()) for x in SITES]
     given = [np.array([7, 3] * 24) for _ in sites]
@@ -167,30 +136,11 @@ def test_the_callers_data_stay_as_they_are() -> None:
     assert all(labels.tolist() == [7, 3] * 24 for labels in given)
 
 
-def test_the_seed_decides_and_may_be_a_generator(fitted: fedkin.FedCRef) -> None:
-    assert same(quick(random_state=0).fit(SITES), fitted)
-    drawn = [quick(random_state=np.random.RandomState(0)).fit(SITES) for _ in range(2)]
-    assert same(*drawn)
-
-
-def test_another_seed_gives_other_models(fitted: fedkin.FedCRef) -> None:
-    model = quick(random_state=1).fit(SITES)
-    assert not same(model, fitted)
-    assert model.n_clusters_ == 3
-
-
 def test_clients_in_another_order_are_clustered_alike(fitted: fedkin.FedCRef) -> None:
     order = [2, 0, 1]
     labels = quick().fit([SITES[i] for i in order]).labels_
     expected = np.concatenate([fitted.labels_[i] for i in order])
     assert adjusted_rand_score(expected, np.concatenate(labels)) == 1.0
-
-
-def test_clones_pickles_and_copies_do_the_same(fitted: fedkin.FedCRef) -> None:
-    assert same(clone(fitted).fit(SITES), fitted)
-    for twin in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
-        assert same(twin, fitted)
-        assert np.array_equal(twin.predict(X), fitted.predict(X))
 
 
 def test_new_samples_get_the_cluster_of_their_kind(fitted: fedkin.FedCRef) -> None:
@@ -223,33 +173,6 @@ def test_the_clients_own_clusters_are_where_it_starts() -> None:
     assert all(adjusted_rand_score(a, b) == 1.0 for a, b in zip(named, model.labels_, strict=True))
     frames = [pd.Series(own, index=range(100, 148)) for own in named]
     assert same(quick(initial="given", max_iterations=1).fit(SITES, initial_labels=frames), model)
-
-
-@pytest.mark.parametrize("counts", [[2, 2, 1], (2, 2, 1), np.array([2, 2, 1])])
-def test_every_client_may_have_its_own_number_of_clusters(counts: Any) -> None:
-    model = quick(n_clusters=counts, max_iterations=1).fit(SITES)
-    assert model.records_[0]["local_clusters"] == 5
-    assert model.get_params()["n_clusters"] is counts
-
-
-def test_two_clients_and_one_client_are_enough() -> None:
-    assert len(quick().fit(SITES[:2]).labels_) == 2
-    assert quick().fit(SITES[:1]).n_clusters_ == 2
-
-
-def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str], fitted: fedkin.FedCRef) -> None:
-    quick().fit(SITES)
-    assert capsys.readouterr() == ("", "")
-    assert same(quick(verbose=True).fit(SITES), fitted)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "Step 1 · " in shown.err
-    assert "Clusters found 3" in shown.err
-
-
-def test_unfitted_it_predicts_nothing() -> None:
-    with pytest.raises(NotFittedError, match="FedCRef instance is not fitted yet"):
-        quick().predict(X)
 
 
 def test_clients_with_numbers_for_names_are_called_by_texts_and_numbers_are_positions():

@@ -1,13 +1,10 @@
-import doctest
-from types import ModuleType
-
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
-from fedkin.estimators import DEC, UIFCA, sample_estimators
+from fedkin.estimators import DEC, UIFCA
 
 
 @pytest.fixture
@@ -38,10 +35,3 @@ def test_clients_alone_share_no_cluster_and_have_none_for_others(blobs):
     assert [set(labels.tolist()) for labels in model.labels_] == [{0, 1}, {2, 3}, {4, 5}]
     with pytest.raises(FedkinError, match="new samples have no cluster"):
         model.predict(sites[0])
-
-
-@pytest.mark.parametrize("module", [sample_estimators])
-def test_the_documented_examples_are_true(module: ModuleType) -> None:
-    outcome = doctest.testmod(module)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0

@@ -39,13 +39,6 @@ def test_lists_of_texts_are_clustered_by_an_encoder(form: type) -> None:
     assert model.score({"site 0": new}, {"site 0": topics}) > 0.9
 
 
-def test_texts_with_labels_are_scored() -> None:
-    clients = [tickets(60, at) for at in range(2)]
-    model = fedkin.KMeans(n_clusters=3, features=by_words, random_state=0).fit(clients)
-    ari = model.metrics_.query("metric == 'ari' and client.isna()")["value"].iloc[0]
-    assert ari > 0.8
-
-
 @pytest.mark.parametrize(
     ("features", "words"),
     [
@@ -58,12 +51,6 @@ def test_texts_without_an_encoder_are_refused(features: object, words: str) -> N
     clients = [tickets(40, at)[0] for at in range(2)]
     with pytest.raises(FedkinError, match=words):
         fedkin.KinGraph(features=features).fit(clients)
-
-
-def test_a_network_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
-    with pytest.raises(FedkinError, match=r"pip install 'fedkin\[text\]'"):
-        fedkin.KinGraph(features="sentence-transformers:all-MiniLM-L6-v2").fit([tickets(40, 0)[0], tickets(40, 1)[0]])
 
 
 def test_embeddings_made_before_are_compared_by_direction() -> None:

@@ -4,7 +4,6 @@ import copy
 import functools
 import gc
 import pickle
-import weakref
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from torch import nn
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators.training import Renewed, architecture_of
-from fedkin.nn import build
+from fedkin.estimators.training import architecture_of
 
 X, Y = make_blobs([30, 30], n_features=4, random_state=0)
 CLIENTS = [(X[i::2], Y[i::2]) for i in range(2)]
@@ -78,51 +76,10 @@ def test_a_modules_architecture_is_taken_and_its_weights_are_drawn_anew() -> Non
     assert type(given[3]) is nn.Dropout
 
 
-@pytest.mark.filterwarnings("ignore:.* clusters were asked for")
-def test_models_of_several_clusters_do_not_start_alike() -> None:
-    model = fedkin.IFCA(module=net(), n_clusters=3, rounds=1, learning_rate=1e-9, random_state=0).fit(CLIENTS)
-    assert len({tuple(row.tolist()) for row in model.result_["models"]}) == 3
-
-
-def test_a_function_may_start_from_weights_that_are_there() -> None:
-    given = small((4,), 2)
-    model = fitted(lambda shape, classes: copy.deepcopy(given), learning_rate=1e-9)
-    start = torch.cat([parameter.detach().flatten() for parameter in given.parameters()])
-    torch.testing.assert_close(model.result_["models"][0], start)
-
-
 def test_every_fit_names_what_it_was_given_anew() -> None:
     for given in (net(), small):
         assert fitted(given).result_["module"]["name"] != fitted(given).result_["module"]["name"]
     assert architecture_of("perceptron") is None
-
-
-def test_a_layer_that_was_frozen_stays_as_it_is_drawn() -> None:
-    given = net()
-    first = fitted(given)
-    given[0].requires_grad_(False)
-    model, start = fitted(given), fitted(given, learning_rate=1e-30)
-    assert torch.equal(model.models_[0][0].weight, start.models_[0][0].weight)
-    assert not torch.equal(model.models_[0][4].weight, start.models_[0][4].weight)
-    assert not torch.equal(first.models_[0][0].weight, start.models_[0][0].weight)
-
-
-class Scaled(nn.Module):
-    """A layer whose `__repr__` tells nothing of its number."""
-
-    def __init__(self, by: float) -> None:
-        super().__init__()
-        self.by = by
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.by * x
-
-
-def test_a_module_that_does_something_else_is_another_one() -> None:
-    given = nn.Sequential(Scaled(1.0), nn.Linear(4, 2))
-    first = fitted(given)
-    given[0].by = -1.0
-    assert not torch.equal(fitted(given).result_["models"], first.result_["models"])
 
 
 def test_a_module_whose_layers_have_changed_is_another_one() -> None:
@@ -143,16 +100,6 @@ def test_a_fitted_estimator_does_without_the_module_it_was_given() -> None:
     assert np.array_equal(model.predict_proba(X), expected)
 
 
-def test_modules_of_estimators_that_are_gone_are_not_kept() -> None:
-    architecture = architecture_of(net())
-    gone, name = weakref.ref(architecture.factory.module), architecture.name
-    del architecture
-    gc.collect()
-    assert gone() is None
-    with pytest.raises(FedkinError, match="The estimator that model 'Sequential' was given to is gone"):
-        build(name, (4,), 2)
-
-
 def test_pickles_and_copies_bring_the_module_along() -> None:
     model = fitted(net())
     expected = model.predict_proba(X)
@@ -165,15 +112,6 @@ def test_pickles_and_copies_bring_the_module_along() -> None:
         assert np.array_equal(other.predict_proba(X), expected)
         assert other.assign(X, Y) == 0
     assert np.array_equal(clone(read).fit(CLIENTS).predict_proba(X), expected)
-
-
-def test_attention_is_drawn_anew() -> None:
-    given = nn.MultiheadAttention(4, 2)
-    with torch.random.fork_rng(devices=[]):
-        made = Renewed(given)((4,), 2)
-    assert not torch.equal(made.in_proj_weight, given.in_proj_weight)
-    assert not torch.equal(made.out_proj.weight, given.out_proj.weight)
-    assert not made.out_proj.bias.any()
 
 
 @pytest.mark.parametrize(
@@ -198,10 +136,3 @@ def test_what_cannot_be_trained_is_refused(module: Any, sentence: str) -> None:
         fitted(module)
     assert str(raised.value).startswith(sentence)
     assert "\n" not in str(raised.value)
-
-
-def test_a_module_that_cannot_be_copied_is_refused() -> None:
-    given = net()
-    given.last = given(torch.zeros(2, 4))
-    with pytest.raises(FedkinError, match=r"The module given \(Sequential\) cannot be copied: "):
-        fitted(given)

@@ -44,12 +44,6 @@ def test_going_on_from_a_checkpoint_is_going_on(tmp_path: Path) -> None:
     assert (tmp_path / f"{id(fed)}").read_bytes() == (tmp_path / f"{id(fresh)}").read_bytes()
 
 
-def test_settling_orders_keys_like_a_checkpoint() -> None:
-    fed, state = started()
-    assert list(state.seen) == [str(12 - i) for i in range(12)]
-    assert list(restore_checkpoint(fed, ToyState, snapshot(fed, state)).seen) == sorted(state.seen)
-
-
 def test_a_state_with_other_fields_is_refused() -> None:
     with pytest.raises(FedkinError, match=r"differ from ToyState's in average, mean; resume it with the version"):
         restore(ToyState, {"steps": 1, "finished": False, "seen": {}, "pair": [], "average": 3})

@@ -35,15 +35,6 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
     assert config.tables["tracking"]["to"] == []
 
 
-def test_the_column_of_labels_is_sought_unless_it_is_named_or_none() -> None:
-    given = (load_config("ocfl", options) for options in ([], ["data.label=none"], ["data.label=kind"]))
-    assert [(one.data.label, one.scenario.label) for one in given] == [
-        ("auto", None),
-        ("none", "none"),
-        ("kind", "kind"),
-    ]
-
-
 @pytest.mark.usefixtures("toy")
 def test_a_file_and_overrides_are_merged(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
@@ -170,22 +161,6 @@ def test_a_bad_value_gets_one_sentence(override: str, sentence: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_single_name_is_a_list_of_one() -> None:
-    data = load_config("kfed", ["data.drop=ward", "data.categorical=kind"]).data
-    assert (data.drop, data.categorical) == (["ward"], ["kind"])
-    assert data.table.drop == ("ward",)
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_bad_key_in_a_file_is_reported_with_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text('[method]\nname = "toy"\nround = 3\n')
-    with pytest.raises(
-        FedkinError, match=r"^Unknown key in .*mine\.toml: 'method\.round'; did you mean 'method\.rounds'"
-    ):
-        load_config(path)
-
-
 @pytest.mark.parametrize("content", [b"seed = ", b"\xff\xfe", None])
 def test_an_unreadable_file_gets_one_sentence(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
@@ -218,17 +193,6 @@ def test_a_folder_with_a_file_for_each_client_is_read_as_such(tmp_path: Path) ->
     assert load_config("kfed", chosen).tables["scenario"]["name"] == "own-class"  # the splits of one data set
     one = load_config("kfed", ["data.source=all.csv", "scenario.column=site"])
     assert one.tables["scenario"] == {"name": "files", "test_fraction": 0.0, "column": "site"}
-
-
-def test_a_method_is_tried_on_a_scenario_that_suits_it() -> None:
-    assert load_config("fedcref").tables["scenario"]["name"] == "label-skew"
-    assert load_config("ocfl").tables["scenario"]["name"] == "label-clusters"
-    assert load_config("ocfl", ["scenario.name=iid"]).tables["scenario"]["name"] == "iid"
-
-
-def test_a_target_to_stop_at_must_be_complete() -> None:
-    with pytest.raises(FedkinError, match=r"'target\.stop' needs 'target\.metric' and 'target\.reach'"):
-        load_config("fedavg", ["target.stop=true", "target.metric=ari"])
 
 
 OPEN = "'engine.secure_sums' is true, but method '{}' needs more than sums over clients; these do not: "
@@ -281,68 +245,8 @@ def test_settings_that_take_more_than_sums_are_refused_by_name(method: str, sett
     assert not load_config(method, settings).engine.secure_sums
 
 
-def test_all_settings_that_take_more_than_sums_are_named_at_once() -> None:
-    with pytest.raises(FedkinError) as caught:
-        load_config("ffcm", ["engine.secure_sums=true"])
-    named = [line.partition("' is")[0] for line in str(caught.value).splitlines()]
-    assert named == ["'data.scaling", "'method.aggregation", "'method.start"]
-
-
 def test_methods_of_sums_may_be_set_to_use_them() -> None:
     settings = ["engine.secure_sums=true", "data.scaling=standard"]
     for method in ("fedavg", "fedopt", "ifca", "kin-graph"):
         assert load_config(method, settings).engine.secure_sums
     assert load_config("ffcm", [*settings, "method.aggregation=mean", "method.start=uniform"]).engine.secure_sums
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "said"),
-    [
-        (
-            "kfed",
-            ["scenario.clients=3"],
-            "scenario 'own-class', the default of the method, takes no number of clients ",
-        ),
-        ("kin-graph", ["scenario.name=own-class", "scenario.clients=3"], "but scenario 'own-class' takes no number"),
-        ("kfed", ["scenario.clients=3"], "such as --scenario label-skew or iid."),
-        (
-            "ocfl",
-            ["scenario.name=domain", "scenario.clients=3"],
-            "leave it out, set 'scenario.clients_per_domain', or ",
-        ),
-    ],
-)
-def test_a_number_of_clients_for_a_scenario_without_one_is_answered_with_what_is_so(
-    method: str, settings: list[str], said: str
-) -> None:
-    with pytest.raises(FedkinError, match=r"^'scenario.clients' is 3 on the command line, but ") as error:
-        load_config(method, settings)
-    assert said in str(error.value)
-    assert "federation" not in str(error.value)
-
-
-def test_a_number_of_clients_for_a_folder_of_clients_is_to_be_left_out(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n3,4\n")
-    with pytest.raises(FedkinError, match=r"scenario 'files', the default of these data, .*; leave it out\.$"):
-        load_config("kfed", [f"data.source={tmp_path}", "scenario.clients=3"])
-
-
-@pytest.mark.parametrize(
-    "given", ["true", "{a = {b = 1}}", "[[1]]", "{a = [true]}", '[""]', '{"" = 1}', "[1.5, {a = 1}]"]
-)
-def test_a_wrong_na_values_is_answered_with_one_form(given: str) -> None:
-    with pytest.raises(FedkinError, match=r"^'data.na_values' is ") as error:
-        load_config("kfed", [f"data.na_values={given}"])
-    form = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
-    assert str(error.value).endswith(f" on the command line; it should be {form}.")
-
-
-@pytest.mark.parametrize(
-    ("key", "meant"),
-    [("lr", "learning_rate"), ("lr_scheduler", "learning_rates"), ("augmentation", "recipe"), ("E", "local_epochs")],
-)
-def test_keys_of_other_programs_are_answered_with_those_meant(key: str, meant: str) -> None:
-    sentence = rf"^Unknown key on the command line: 'method\.{key}'; did you mean 'method\.{meant}'\?$"
-    with pytest.raises(FedkinError, match=sentence):
-        load_config("ifca", [f"method.{key}=1"])

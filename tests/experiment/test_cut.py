@@ -4,7 +4,6 @@ import shutil
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -69,23 +68,6 @@ def test_a_cut_is_a_run_in_all_that_can_be_done_with_it(run: Path, tmp_path: Pat
     assert predict(folder, "digits").startswith("row,cluster,confidence\n0,")
     assert cut(folder, tmp_path / "again", 3) is not None, "a cut can be cut"
     assert labels(tmp_path / "again") == labels(cut(run, tmp_path / "three", 3).folder)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({}, "Give either a number of clusters, as --clusters 5, or a resolution"),
-        ({"n_clusters": 2, "resolution": 1.0}, "Give either a number of clusters, as --clusters 5, or a resolution"),
-        ({"n_clusters": 0}, "'method.n_clusters' is 0"),
-        ({"n_clusters": 5000}, r"^n_clusters is 5,000; here there can be at most \d+, the number of micro-clusters\.$"),
-        ({"resolution": -1.0}, r"'method.resolution' is -1\.0"),
-        ({"resolution": float("nan")}, "'method.resolution' is nan"),
-    ],
-)
-def test_what_is_no_number_is_refused(run: Path, tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(FedkinError, match=sentence):
-        cut(run, tmp_path / "cut", **options)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_cut_is_refused_and_nothing_is_written(run: Path, tmp_path: Path) -> None:

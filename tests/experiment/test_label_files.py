@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkin.core.table import Column, Table
-from fedkin.experiment.label_files import as_csv, cluster_columns, label_file, labels_of, row_names
+from fedkin.experiment.label_files import as_csv, cluster_columns, label_file, row_names
 
 NAN = float("nan")
 
@@ -51,14 +51,3 @@ def test_ids_and_confidence_stand_beside_the_clusters():
 def test_no_text_is_a_formula_to_a_spreadsheet():
     rows = [["=1+1", "@SUM(A1)", "-2+3", "-1.5", "+3", -2, "a=b"]]
     assert as_csv(rows) == "'=1+1,'@SUM(A1),'-2+3,-1.5,+3,-2,a=b\n"
-
-
-def test_an_id_called_as_another_column_is_told_apart():
-    table = Table((Column("row"),), torch.tensor([[5.0]]).double())
-    assert written(torch.tensor([0]), None, table, "row") == "row,row (id),cluster\n0,5,0\n"
-
-
-def test_without_clusters_there_is_no_file():
-    assert labels_of(None, {}) is None
-    stale = {"clusters": torch.tensor([0, 1]), "confidence": torch.tensor([1.0])}
-    assert labels_of(None, stale) == "row,cluster\n0,0\n1,1\n"

@@ -7,23 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
 
 from broken_methods import BROKEN
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import init
-from fedkin.deploy.flower_hub import _simulated as simulated
-from fedkin.deploy.flower_hub import init_hub
 from fedkin.deploy.site_app import read_site
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators import SampleClusterer
-from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
-from fedkin.experiment.run import execute, report, resume
-from fedkin.studies.question import Candidate, selection_of
+from fedkin.experiment.run import execute, resume
 from nodes import federation, nodes_of
 
 SOURCE = '''
@@ -82,15 +77,6 @@ def test_it_runs_resumes_and_predicts(tmp_path: Path) -> None:
     assert predict(tmp_path / "run", str(tmp_path / "new.npz")).count("\n") == 3
 
 
-def test_its_report_is_written_again(tmp_path: Path) -> None:
-    execute(load_config(NAME, SETTINGS), tmp_path / "run")
-    page = tmp_path / "run" / "report.html"
-    before = page.read_bytes()
-    page.unlink()
-    assert report(tmp_path / "run").read_bytes() == before
-    assert b"Mine" in before
-
-
 def test_it_is_compared_with_others(forked_workers: None, tmp_path: Path) -> None:
     command = ["compare", "iris", "--methods", f"{NAME},kfed", "--clusters", "3", "--seeds", "1"]
     with pytest.raises(SystemExit) as ended:
@@ -145,20 +131,6 @@ def test_the_file_of_a_site_trusts_its_package_and_the_readme_says_so(tmp_path: 
         assert "$" not in readme.replace("${", "")
 
 
-def test_an_app_for_flower_hub_says_what_to_install_and_simulates_it(tmp_path: Path) -> None:
-    for name, times in ((NAME, 1), ("kfed", 0)):
-        app = tmp_path / f"app-{times}"
-        init_hub(app, name, ["method.n_clusters=2"], "me")
-        readme = (app / "README.md").read_text()
-        assert readme.count("needs code of `own_package`: install it at the server and at every site") == times
-        assert "\n\n## In a simulation\n" in readme
-        assert "\n\n\n" not in readme
-        given = {"partition-id": 0, "num-partitions": 2}
-        run = {"experiment": "experiment.toml", "demo-data": "iris"}
-        node = Context(run_id=1, node_id=1, node_config=given, state=RecordDict(), run_config=run)
-        assert simulated(app, node).packages == ("fedkin", "own_package")[: 1 + times]
-
-
 @pytest.mark.parametrize("command", ["predict", "assign"])
 def test_a_folder_cannot_name_code_of_packages_that_are_not_trusted(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -196,17 +168,6 @@ def test_a_folder_cannot_name_a_model_of_packages_that_are_not_trusted(
         main(["predict", str(tmp_path / "run"), "digits", "--client", "0"])
     assert "'own_package.mine' is not from fedkin, so it is not imported" in capsys.readouterr().err
     assert "own_package" not in sys.modules
-
-
-def test_it_takes_part_in_comparisons() -> None:
-    selection = selection_of("samples", [NAME, "kfed"])
-    assert selection.methods == ("kfed", NAME)
-    assert selection.with_k([4], cheap=True) == [Candidate("kfed", 4), Candidate(NAME, 4)]
-    assert Candidate(NAME, 4).folder == "own_package.mine.Mine-4"
-
-
-def test_its_summary_is_the_first_line_of_its_docstring() -> None:
-    assert registry.summary_of("method", NAME) == "k-FED of my own."
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.estimators import SampleClusterer
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
-from fedkin.experiment.registry import summary_of
 from fedkin.experiment.run import execute
-from fedkin.studies.question import selection_of
 
 SOURCE = """
 from collections.abc import Callable, Mapping, Sequence
@@ -129,41 +126,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_no_experiment_can_have_is_refused_at_loading(name: str, sentence: str) -> None:
     with pytest.raises(FedkinError, match=sentence):
         load_config(f"own_options_of_mine:{name}")
-
-
-@pytest.mark.parametrize(("name", "option"), [("Scales", "scaling"), ("Seeds", "random_state"), ("Fits", "fit")])
-def test_an_option_with_a_name_of_estimators_is_refused_when_one_is_made(name: str, option: str) -> None:
-    method = load_config(f"own_options_of_mine:{name}").method
-    with pytest.raises(FedkinError, match=rf"^Made has an option '{option}', a name that every estimator uses itself"):
-        type("Own", (SampleClusterer,), {}, method=type(method))
-
-
-def test_list_refuses_what_no_experiment_can_have(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["list", "own_options_of_mine:Nothing"])
-    assert ended.value.code == 2
-    assert "has an option 'z' whose default is None" in capsys.readouterr().err
-
-
-def test_list_knows_modules(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["list", "own_options_of_mine.Made"])
-    assert "did you mean 'own_options_of_mine:Made'?" in capsys.readouterr().err
-
-
-def test_a_method_without_a_docstring_has_no_summary() -> None:
-    assert summary_of("method", "own_options_of_mine:Fine") == ""
-
-
-def test_what_a_file_can_hold_is_taken() -> None:
-    method = load_config("own_options_of_mine:Fine", ["method.b={x = [1]}"]).method
-    assert (method.b, method.c, method.f) == ({"x": [1]}, "x", (1, "a"))
-
-
-def test_a_comparison_asks_whether_the_number_is_given() -> None:
-    with pytest.raises(FedkinError, match=r"^Method 'own_options_of_mine:Given' has .* set finds_k=False"):
-        selection_of("clients", ["own_options_of_mine:Given"])
-    assert selection_of("clients", ["own_options_of_mine:Says"]).methods == ("own_options_of_mine:Says",)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from fedkin.core import FedkinError
 from fedkin.experiment import prediction
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from workbooks import saved
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -100,43 +99,6 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
     assert "--set" not in said
     assert "data." not in said
     assert len(rows_of(prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"), client=1, decimal=","))) == 2
-
-
-def test_a_new_clients_labels_are_in_the_column_that_the_run_names(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    (tmp_path / "sites").mkdir()
-    for name in ("north", "south", "west", "new"):
-        turned = name in ("south", "new")
-        cells = ((rng.normal(), at % 2) for at in range(60))
-        rows = "".join(f"{3 * (ill != turned) + v:.2f},{rng.normal():.2f},{ill}\n" for v, ill in cells)
-        folder = tmp_path if name == "new" else tmp_path / "sites"
-        (folder / f"{name}.csv").write_text(f"a,b,ill\n{rows}")
-    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "scenario.name=files"]
-    execute(load_config("ocfl", [*data, "method.rounds=2"]), tmp_path / "run")
-    source = str(tmp_path / "new.csv")
-    assert prediction.assign(tmp_path / "run", source) == prediction.assign(tmp_path / "run", source, "ill")
-    (tmp_path / "new.csv").write_text("a,b,sick\n1,2,1\n")
-    with pytest.raises(FedkinError, match=r"has no column 'ill'"):
-        prediction.assign(tmp_path / "run", source)
-
-
-def test_a_sheet_of_the_runs_name_is_predicted_or_one_that_is_named(tmp_path: Path) -> None:
-    (tmp_path / "sites").mkdir()
-    rows = [["a", "b"], *([at % 2 * 10 + at / 100, at % 2 * 5 + at / 50] for at in range(40))]
-    for name in ("north", "south"):
-        saved(tmp_path / "sites" / f"{name}.xlsx", rows=rows, legend=[["a"], ["mm"]])
-    source = f"data.source={tmp_path / 'sites'}"
-    with pytest.raises(
-        FedkinError, match=r"south\.xlsx' have 2 sheets, 'rows', 'legend'; set sheet = 'rows' or another"
-    ):
-        execute(load_config("kfed", [source, "method.n_clusters=2"]), tmp_path / "none")
-    execute(load_config("kfed", [source, "method.n_clusters=2", "data.sheet=rows"]), tmp_path / "run")
-    new = str(saved(tmp_path / "new.xlsx", rows=[["a", "b"], [0, 0], [10, 5]], others=[["a", "b"], [10, 5], [0, 0]]))
-    found = prediction.predict(tmp_path / "run", new)
-    others = prediction.predict(tmp_path / "run", new, sheet="others")
-    clusters = [[row[1] for row in rows_of(text)[1:]] for text in (found, others)]
-    assert clusters[0] == clusters[1][::-1]
-    assert len(set(clusters[0])) == 2
 
 
 def test_files_that_are_not_utf_8_are_read_and_predicted_in_the_runs_encoding(tmp_path: Path) -> None:

@@ -69,16 +69,6 @@ def rows_of(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))
 
 
-@pytest.mark.parametrize("client", [0, 3, 5])
-def test_a_clients_samples_get_the_names_of_classes(client: int, found: Path, tmp_path: Path) -> None:
-    source = save(tmp_path, HELD[client // 2])
-    head, *rows = rows_of(prediction.predict(found, source, client=client))
-    assert head == ["row", "class"]
-    assert [row for row, _ in rows] == [str(at) for at in range(len(rows))]
-    true = np.load(source)["y"]
-    assert np.mean([name == truth for (_, name), truth in zip(rows, true, strict=True)]) > 0.8
-
-
 def test_clients_of_different_clusters_are_served_by_different_models(found: Path, tmp_path: Path) -> None:
     source = save(tmp_path, HELD[0], labelled=False)
     texts = [prediction.predict(found, source, client=client) for client in range(6)]
@@ -110,86 +100,6 @@ def test_a_new_client_is_served_by_the_model_of_its_cluster(found: Path, tmp_pat
     source = save(tmp_path, HELD[1])
     cluster = prediction.assign(found, source)
     assert prediction.predict(found, source, cluster=cluster) == prediction.predict(found, source, client=2)
-
-
-@pytest.mark.parametrize(
-    ("whose", "sentence"),
-    [
-        ({"cluster": 3}, r"has no cluster 3; allowed: 0 to 2\.$"),
-        ({"cluster": -1}, r"has no cluster -1; allowed: 0 to 2\.$"),
-        (
-            {"cluster": 0, "client": 0},
-            r"^--client and --cluster were both given; give one of them, which says whose model predicts\.$",
-        ),
-    ],
-)
-def test_a_cluster_must_exist_and_be_named_alone(whose: dict[str, int], sentence: str, found: Path) -> None:
-    with pytest.raises(FedkinError, match=sentence):
-        prediction.predict(found, "digits", **whose)
-
-
-def test_a_class_that_the_run_does_not_know_is_refused(found: Path, tmp_path: Path) -> None:
-    source = save(tmp_path, HELD[1], names="number {}")
-    with pytest.raises(FedkinError, match=r"has the class 'number 4', which the run does not know\.$"):
-        prediction.assign(found, source)
-
-
-def test_a_class_that_no_client_had_is_refused(tmp_path: Path) -> None:
-    """The models have no output for it."""
-    (tmp_path / "clients").mkdir()
-    rng = np.random.default_rng(0)
-    for name, labels in (("a", [0, 1]), ("b", [0, 1]), ("c", [1, 2])):
-        y = np.repeat(labels, [30, 30 if labels != [1, 2] else 1])
-        np.savez(tmp_path / "clients" / f"{name}.npz", x=rng.random((len(y), 4), dtype=np.float32), y=y)
-    seed = next(
-        seed
-        for seed in range(99)
-        if max(
-            int(client.y.max()) for client in load_config("ifca", _clients(tmp_path, seed)).scenario.build(seed).clients
-        )
-        == 1
-    )
-    execute(load_config("ifca", _clients(tmp_path, seed)), tmp_path / "run")
-    np.savez(tmp_path / "new.npz", x=rng.random((5, 4), dtype=np.float32), y=np.array([1, 2, 1, 2, 1]))
-    with pytest.raises(FedkinError, match=r"has the class '2', which the run does not know\.$"):
-        prediction.assign(tmp_path / "run", str(tmp_path / "new.npz"))
-    np.savez(tmp_path / "new.npz", x=rng.random((5, 4), dtype=np.float32), y=np.ones(5, dtype=int))
-    assert prediction.assign(tmp_path / "run", str(tmp_path / "new.npz")) in range(3)
-
-
-def _clients(folder: Path, seed: int) -> list[str]:
-    return [
-        "scenario.name=files",
-        f"data.source={folder / 'clients'}",
-        "scenario.test_fraction=0.5",
-        "method.rounds=1",
-        f"seed={seed}",
-    ]
-
-
-def test_a_client_without_labels_cannot_be_assigned(found: Path, tmp_path: Path) -> None:
-    source = save(tmp_path, HELD[1], labelled=False)
-    with pytest.raises(
-        FedkinError, match=r"has no labels, by which a client finds its cluster; name their column with"
-    ):
-        prediction.assign(found, source)
-
-
-def test_samples_of_another_shape_are_refused(found: Path) -> None:
-    for ask in (lambda: prediction.assign(found, "wine"), lambda: prediction.predict(found, "wine", client=0)):
-        with pytest.raises(FedkinError, match=r"^(The samples have shape \(13,\), but|'wine' has the class)"):
-            ask()
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_method_that_clusters_samples_has_no_clusters_of_clients(tmp_path: Path) -> None:
-    execute(load_config("toy", ["scenario.name=toy"]), tmp_path / "run")
-    with pytest.raises(
-        FedkinError, match=r"^Method 'toy' of .*run clusters samples, not clients; use `fedkin predict`"
-    ):
-        prediction.assign(tmp_path / "run", "wine")
-    with pytest.raises(FedkinError, match=r"^Method 'toy' of .*run clusters samples, not clients; leave --client out"):
-        prediction.predict(tmp_path / "run", "wine", client=0)
 
 
 @pytest.fixture(scope="module")
@@ -230,32 +140,6 @@ def test_a_new_clients_message_is_always_the_same(unlabelled: Path, turned: Path
     for _ in range(2):
         prediction.assign(unlabelled, str(turned / "12.npz"))
     assert torch.equal(*sent)
-
-
-@pytest.mark.parametrize("whose", [{}, {"client": 0}, {"cluster": 0}])
-def test_clusters_of_clients_without_labels_have_no_models(whose: dict[str, int], unlabelled: Path) -> None:
-    with pytest.raises(FedkinError, match=r"run had no labels, so there are clusters but no models to predict with\.$"):
-        prediction.predict(unlabelled, "digits", **whose)
-
-
-@pytest.mark.parametrize(
-    "options", [["embedding", "method.pretraining_rounds=6"], ["ladd", "method.n_clusters=2", "method.window=0.3"]]
-)
-def test_a_new_client_is_placed_by_one_message(options: list[str], tmp_path: Path) -> None:
-    name, *more = options
-    more += ["scenario.name=rotation", "scenario.angles=[0,90]", "scenario.clients=12", "method.rounds=1"]
-    execute(load_config(name, more), tmp_path / "run")
-    clusters = [int(label) for _, label in rows_of((tmp_path / "run" / "clients.csv").read_text())[1:]]
-    assert clusters in ([0, 1] * 6, [1, 0] * 6)
-    data = load("digits")
-    for turns in (0, 1):
-        np.savez(tmp_path / "new.npz", x=data.x[:200].rot90(turns, (2, 3)).numpy(), y=data.y[:200].numpy())
-        assert prediction.assign(tmp_path / "run", str(tmp_path / "new.npz")) == clusters[turns]
-        rows = rows_of(prediction.predict(tmp_path / "run", str(tmp_path / "new.npz"), cluster=clusters[turns]))
-        assert len(rows) == 201
-    np.savez(tmp_path / "new.npz", x=data.x[:200].numpy())
-    with pytest.raises(FedkinError, match=r"has no labels, by which a client finds its cluster"):
-        prediction.assign(tmp_path / "run", str(tmp_path / "new.npz"))
 
 
 @pytest.mark.parametrize("ask", [lambda folder: prediction.assign(folder, "digits"), outputs.load_found])

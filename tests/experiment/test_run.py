@@ -8,10 +8,9 @@ import pytest
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree, save_tree
-from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing
+from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import execute, open_federation, report, resume
-from fedkin.experiment.run_loop import Run, prepare
+from fedkin.experiment.run import execute, report, resume
 from toy import METHOD, Toy
 from toy_runs import OPTIONS, files, run
 
@@ -78,37 +77,6 @@ def test_lost_records_are_refused(content: str | None, tmp_path: Path) -> None:
     (tmp_path / "run" / "SHA256SUMS").unlink()
     with pytest.raises(FedkinError, match="has 0 lines where the checkpoint has 4 steps"):
         resume(tmp_path / "run")
-
-
-@pytest.mark.parametrize("ask", [resume, report])
-def test_a_folder_without_a_run_is_refused(ask, tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
-        ask(tmp_path)
-
-
-@pytest.mark.parametrize("more", [[], ["engine.name=flower"], ["data.source=nowhere.csv", "scenario.name=iid"]])
-def test_nothing_to_report_is_refused(more: list[str], tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text(load_config("toy", [*OPTIONS[:2], *more]).to_toml())
-    with pytest.raises(FedkinError, match="nothing to report yet; resume it with `fedkin resume"):
-        report(tmp_path)
-
-
-def test_progress_is_reported_within_a_step(tmp_path: Path) -> None:
-    calls: list[tuple] = []
-
-    class Watch(Progress):
-        def phase(self, text: str) -> None:
-            calls.append((text,))
-
-        def part(self, done: int, total: int) -> None:
-            calls.append((done, total))
-
-        def step(self, line: dict, timing: dict) -> None:
-            calls.append((line["step"], "done", timing["seconds"] >= 0))
-
-    execute(load_config("toy", ["scenario.name=toy", "engine.chunk=1", "method.rounds=1"]), tmp_path / "run", Watch())
-    step = calls[calls.index(("Step 1",)) :]
-    assert step == [("Step 1",), (1, 3), (2, 3), (3, 3), (1, "done", True), ("Writing the results",)]
 
 
 def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,15 +167,6 @@ def test_callbacks_follow_a_run_and_stop_it(tmp_path: Path) -> None:
     outcome = execute(load_config("toy", OPTIONS), tmp_path / "run", callbacks=[Second()])
     assert calls == ["begin", (0, None, 2), (1, 1, 2), 1, (2, 2, 2), 2, "finished"]
     assert len(outcome.records) == 2
-
-
-def test_making_a_run_asks_no_client(tmp_path: Path) -> None:
-    config = load_config("toy", OPTIONS)
-    with open_federation(config, tmp_path, Progress()) as (population, fed):
-        preparation = prepare(config, tmp_path, population, fed, Progress()).preparation
-        before = fed.exchange
-        Run(config, tmp_path, population, fed, preparation, None, Callbacks([]), 0.0)
-        assert before == fed.exchange > 0
 
 
 class Meter(Callback):

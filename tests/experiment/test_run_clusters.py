@@ -1,21 +1,17 @@
 """Runs of methods that cluster clients: targets, evaluation, resuming, and clients that misbehave."""
 
-import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from fedkin.core import FedkinError, State
+from fedkin.core import State
 from fedkin.core.progress import Progress
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_loop import RunOutcome
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from shell import fedkin
-from site_files import sites
 from toy_runs import files
 
 SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "scenario.clients=6", "method.local_epochs=2"]
@@ -86,12 +82,6 @@ def test_a_run_with_secure_sums_resumes_to_the_same_bytes(method: str, tmp_path:
     assert files(tmp_path / "run") == files(whole.folder)
 
 
-def test_secure_sums_are_refused_where_two_clients_are_asked(tmp_path: Path) -> None:
-    config = small("fedavg", "engine.secure_sums=true", "data.scaling=none", "method.participation=0.3")
-    with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2 would take part"):
-        execute(config, tmp_path / "run")
-
-
 def test_a_reached_target_ends_a_run(whole: dict[str, RunOutcome], tmp_path: Path) -> None:
     records = whole["ifca"].records
     reach = max(line["metrics"]["personal_accuracy"] for line in records[:4])
@@ -105,48 +95,6 @@ def test_a_reached_target_ends_a_run(whole: dict[str, RunOutcome], tmp_path: Pat
     before = files(tmp_path / "run")
     assert resume(tmp_path / "run").records == outcome.records
     assert files(tmp_path / "run") == before
-
-
-def test_a_target_that_is_not_measured_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = sites(tmp_path / "sites")
-    words = [
-        "run",
-        "fedavg",
-        "--data",
-        str(data),
-        "--set",
-        "method.rounds=2",
-        "--set",
-        "target.metric=personal_accuracy",
-    ]
-    words += ["--set", "target.reach=0.5", "--set", "target.stop=true"]
-    assert fedkin(*words, "--out", str(tmp_path / "run")) == 0
-    out, err = capsys.readouterr()
-    assert re.search(r"personal_accuracy 0.5 +not measured", out)
-    told = (
-        "The target metric 'personal_accuracy' is not measured in step 1, and the run stops for it only if a later "
-        "step measures it; there are clusters, loss; scenario.test_fraction holds out samples for tests."
-    )
-    assert " ".join(err.split()).count(told) == 1
-    assert fedkin(*words, "--out", str(tmp_path / "two"), "--set", "scenario.test_fraction=0.25") == 0
-    out, err = capsys.readouterr()
-    assert "not measured" not in out + err
-
-
-@pytest.mark.parametrize("target", [[], ["target.metric=loss", "target.reach=0.0"], ["target.metric=none"]])
-def test_without_a_stop_a_target_ends_nothing(target: list[str], whole: dict[str, RunOutcome], tmp_path: Path) -> None:
-    outcome = execute(small("ifca", *LOSSY, *target), tmp_path / "run")
-    assert outcome.records == whole["ifca"].records
-
-
-def test_models_are_tried_every_so_many_steps_and_at_the_end(whole: dict[str, RunOutcome], tmp_path: Path) -> None:
-    config = small("ifca", *LOSSY, "evaluation.every=4")
-    records = execute(config, tmp_path / "run").records
-    assert ["personal_accuracy" in line["metrics"] for line in records] == [False, False, False, True, False, True]
-    for line, full in zip(records, whole["ifca"].records, strict=True):
-        assert line["metrics"].items() <= full["metrics"].items()
-        assert "ari" in line["metrics"]
-        assert line | {"metrics": {}} == full | {"metrics": {}}
 
 
 class Corrupting(LocalFederation):
@@ -271,51 +219,6 @@ def test_other_ways_to_cluster_at_once_resume_to_the_same_bytes_too(method: str,
             resume(tmp_path / "run", Interrupt(step))
     resume(tmp_path / "run")
     assert files(tmp_path / "run") == files(whole.folder)
-
-
-def test_without_labels_a_run_ends_with_the_clusters_of_the_clients(tmp_path: Path) -> None:
-    unlabelled = ["scenario.name=label-skew", "scenario.clients=4", "method.form=prototypes"]
-    outcome = execute(load_config("embedding", [*unlabelled, "method.pretraining_rounds=1"]), tmp_path / "run")
-    assert [line["values"]["phase"] for line in outcome.records] == ["pre-training", "embedding"]
-    assert {"clients.csv", "result.json", "report.html", "models.safetensors"} <= files(tmp_path / "run").keys()
-    with pytest.raises(FedkinError, match="no labels, so there are clusters but no models"):
-        predict(tmp_path / "run", "digits")
-
-
-def test_a_report_is_of_the_world_as_of_the_last_step(tmp_path: Path) -> None:
-    config = small("ifca", "scenario.name=drift-swap", *CHANGING)
-    with pytest.raises(KeyboardInterrupt):
-        execute(config, tmp_path / "run", Interrupt(3))
-    before = report(tmp_path / "run").read_bytes()
-    plain = small("ifca", "scenario.name=drift-swap", *CHANGING, "scenario.step=9")
-    with pytest.raises(KeyboardInterrupt):
-        execute(plain, tmp_path / "plain", Interrupt(3))
-    lines = [(tmp_path / name / "records.jsonl").read_text() for name in ("run", "plain")]
-    assert lines[0] == lines[1]
-    other = report(tmp_path / "plain").read_bytes()
-    assert len(before) == len(other)
-    assert [(a, b) for a, b in zip(before, other, strict=True) if a != b] == [(ord("3"), ord("9"))]  # the option itself
-
-
-def test_nothing_is_asked_of_newcomers_before_they_join(tmp_path: Path) -> None:
-    rounds = ["method.rounds=4", "scenario.clients=12", "scenario.step=3", "scenario.changed_fraction=0.4"]
-    records = execute(small("ifca", "scenario.name=arrivals", *rounds), tmp_path / "run").records
-    assert [line["answered"] for line in records] == [list(range(7))] * 2 + [list(range(12))] * 2
-    assert all(line["missing"] == {} for line in records)
-    crossed = [line["sent"] for line in records]
-    each = (crossed[1] - crossed[0]) / 7
-    assert crossed[3] - crossed[2] == 12 * each
-    assert ["newcomers_right" in line["metrics"] for line in records] == [False, False, True, True]
-    assert [line["metrics"]["client_accuracy"].count(None) for line in records] == [5, 5, 0, 0]
-
-
-def test_the_accuracy_of_those_who_drift_falls_and_recovers(tmp_path: Path) -> None:
-    rounds = ["method.rounds=12", "scenario.clients=20", "scenario.step=7", "scenario.kind=label-flip"]
-    records = execute(small("local", "scenario.name=drift-swap", *rounds), tmp_path / "run").records
-    assert ["drifted_right" in line["metrics"] for line in records] == [False] * 6 + [True] * 6
-    scores = [line["metrics"]["drifted_accuracy"] for line in records]
-    assert scores[6] < scores[5] - 0.2
-    assert scores[11] > scores[6] + 0.2
 
 
 def test_participants_are_drawn_from_those_present() -> None:

@@ -68,15 +68,6 @@ def test_a_file_is_read_as_the_run_read_it_and_a_data_frame_as_it_is(run: Path, 
     assert torch.equal(preparation.apply(files / "north.csv"), preparation.apply(frame))
 
 
-def test_classes_and_clients_without_names_are_numbers(tmp_path: Path) -> None:
-    execute(load_config("fedavg", ["scenario.clients=3", *QUICK]), tmp_path / "run")
-    found = fedkin.load_models(tmp_path / "run")
-    assert found.classes == list(range(10))
-    assert found.clusters == {"0": 0, "1": 0, "2": 0}
-    images = np.zeros((3, 8, 8))
-    assert found.models[0](found.preparation.apply(images)).shape == (3, 10)
-
-
 def test_what_has_no_models_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"'.*nowhere' does not exist"):
         fedkin.load_models(tmp_path / "nowhere")

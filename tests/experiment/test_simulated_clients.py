@@ -15,7 +15,6 @@ from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, report
-from site_files import sites
 
 SMALL = ["scenario.name=label-skew", "scenario.clients=4", "method.rounds=1", "method.local_epochs=1"]
 FEW = [*SMALL, "method.max_iterations=2", "method.min_steps=10", "engine.workers=2", "evaluation.map=pca"]
@@ -64,19 +63,6 @@ def test_a_simulation_finds_what_the_local_engine_finds(method: str, tmp_path: P
     assert report(flower).read_bytes() == before  # needs no engine
 
 
-@pytest.mark.slow  # deploy/test_server_app.py tests such a refusal in this process
-def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
-    """Its nodes have been there already."""
-    data = sites(tmp_path / "data", labelled=False)
-    words = ["fedavg", "--scenario", "files", "--data", data, "--engine", "flower", "--set", "engine.workers=1"]
-    code, errors = ended(tmp_path, ["run", *words, "--out", tmp_path / "runs" / "one"])
-    *others, last = errors.splitlines()  # on a busy machine Ray has something to say, too
-    assert code == 2
-    assert "Clients 0, 1, 2 have no labels, which FedAvg needs" in last
-    assert not any("Traceback" in line for line in others)
-    assert {path.name for path in tmp_path.iterdir()} == {"data", "log"}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path: Path, how: signal.Signals) -> None:
@@ -109,15 +95,3 @@ def test_what_only_the_local_engine_does_is_refused_and_leaves_nothing(tmp_path:
     with pytest.raises(FedkinError, match=words):
         run(tmp_path / "run", "flower", option)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_federation_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
-    config = load_config("embedding", ["scenario.name=drift-swap", "scenario.clients=8", "engine.name=flower"])
-    with pytest.raises(FedkinError, match="Scenario 'drift-swap' changes the federation in the middle of a run"):
-        execute(config, tmp_path / "run")
-
-
-def test_without_flower_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
-    with pytest.raises(FedkinError, match=r"Engine 'flower' needs flwr and ray, not installed here: pip"):
-        run(tmp_path / "run", "flower")

@@ -7,7 +7,7 @@ import pytest
 from fedkin.core import State
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.terminal import Bar, Quiet, _first, print_outcome, show_progress
+from fedkin.experiment.terminal import Bar, Quiet, print_outcome
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 
 LINE = {
@@ -30,12 +30,6 @@ def test_the_bar_shows_each_step(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     assert "Step 3 · 2.5 s · Clusters found 4 · Local accuracy 0.988\n" in shown.err
     assert shown.out == ""
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_only_a_terminal_gets_a_bar(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    assert isinstance(show_progress(), Bar if terminal else Quiet)
 
 
 @pytest.mark.parametrize("progress", [Bar, Quiet])
@@ -66,42 +60,6 @@ def test_square_brackets_are_shown_as_they_are(
     assert "accuracy[/x] 0.5" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_the_outcome_is_a_small_table(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    monkeypatch.setenv("TERM", "dumb")  # a terminal without bold print
-    print_outcome(RunOutcome(Path("runs/x"), State(), [LINE], load_config("fedcref")))
-    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert rows == [
-        "Clusters found 4",
-        "Local accuracy 0.988",
-        "Missing in the last step clients 1, 4",
-        "Sent to the clients 1.23 MB",
-        "Received from them 5 TB",
-        "Steps 3",
-        "Report: runs/x/report.html",
-    ]
-
-
-def test_the_time_of_all_steps_is_shown_where_it_was_written(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "timing.jsonl").write_text('{"step": 1, "seconds": 1.25}\n{"step": 2, "seconds": 10.0}\n')
-    print_outcome(RunOutcome(tmp_path, State(), [LINE], load_config("fedcref")))
-    assert "Training time" in (line := capsys.readouterr().out.splitlines()[-2])
-    assert line.endswith("  11.2 s")
-
-
-def test_what_came_before_the_first_step_is_no_time_in_steps(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "timing.jsonl").write_text('{"step": 0, "seconds": 50.0}\n{"step": 1, "seconds": 1.5}\n')
-    print_outcome(RunOutcome(tmp_path, State(), [LINE], load_config("fedcref")))
-    assert "  1.5 s\n" in capsys.readouterr().out
-
-
 def test_what_a_method_warns_of_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [LINE, {**LINE, "values": {"warning": "Too few."}}, {**LINE, "values": {"warning": "Too few."}}]
     print_outcome(RunOutcome(Path("runs/x"), State(), lines, load_config("fedcref")))
@@ -116,27 +74,6 @@ def test_privacy_says_what_the_noise_follows_from(capsys: pytest.CaptureFixture[
     (row,) = [line for line in shown if line.startswith("Privacy of a sample epsilon 4, delta 1e-05; ")]
     assert "the run's seed" in row
     assert not [line for line in shown if line.startswith("Epsilon")]
-
-
-def test_phases_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    phases = ["pre-training", "embedding", "training", "training"]
-    records = [
-        LINE | {"step": step, "values": {"phase": phase}, "metrics": {"personal_accuracy": 0.25 * step}}
-        for step, phase in enumerate(phases, 1)
-    ]
-    config = load_config("fedcref", ["target.metric=personal_accuracy", "target.reach=0.75"])
-    print_outcome(RunOutcome(Path("runs/x"), State(), records, config))
-    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "Steps 4, 1 of pre-training, 1 of embedding and 2 of training" in shown
-    assert "Accuracy on each client's own test set 0.75 step 3, 1 round of training, after 5 TB" in shown
-    with Bar() as bar:
-        bar.step(records[0], {"seconds": 2.0})
-    assert "Step 1 · pre-training · 2.0 s · Accuracy on each client's own test set 0.250" in capsys.readouterr().err
-
-
-def test_an_outcome_without_steps_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    print_outcome(RunOutcome(Path("runs/x"), State(), [], load_config("fedcref")))
-    assert capsys.readouterr().out == "Steps  0\nReport: runs/x/report.html\n"
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -155,13 +92,3 @@ def test_a_terminals_lines_fit_and_nothing_is_cut(
     assert "…" not in shown
     words = " ".join(shown.split())
     assert [cell for cell in rows[0] if cell not in words] == []
-
-
-def test_clusters_beyond_the_first_twelve_and_those_without_description_are_counted() -> None:
-    said = [f"Cluster {cluster}: x." for cluster in range(14)]
-    assert _first(said, [True] * 14) == [*said[:12], "... and 2 more clusters, in the report."]
-    assert _first(said[:12], [True] * 12) == said[:12]
-    assert _first(said[:3], [False, True, False]) == [
-        said[1], "2 clusters: too few samples at any one client to be described.",
-    ]  # fmt: skip
-    assert _first(said[:2], [False, True]) == [said[1], said[0]]

@@ -29,16 +29,6 @@ def cylinders_bells_funnels(count: int, seed: int) -> tuple[np.ndarray, np.ndarr
     return series.astype(np.float32), kinds
 
 
-def test_shapes_of_series_are_found_wherever_they_stand() -> None:
-    """Compared column by column the same series have an ARI of at most 0.4."""
-    series, kinds = cylinders_bells_funnels(600, 3)
-    model = fedkin.KinGraph(features="rocket", random_state=0).fit(np.array_split(series, 3))
-    assert model.n_clusters_ == 3
-    assert adjusted_rand_score(kinds, np.concatenate(model.labels_)) > 0.9
-    again = model.predict(series[:50])
-    assert adjusted_rand_score(np.concatenate(model.labels_)[:50], again) > 0.9
-
-
 def test_every_method_with_features_takes_an_encoder() -> None:
     series, kinds = cylinders_bells_funnels(300, 4)
     model = fedkin.KMeans(n_clusters=3, features="rocket", random_state=0).fit(np.array_split(series, 2))
@@ -117,9 +107,3 @@ def test_what_cannot_be_loaded_gets_a_sentence(spec: str, words: str) -> None:
     assert is_encoder(spec)
     with pytest.raises(FedkinError, match=words):
         extract(spec, torch.zeros(2, 3, 8, 8))
-
-
-def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
-    with pytest.raises(FedkinError, match=r"pip install 'fedkin\[images\]'"):
-        extract("timm:resnet18", torch.zeros(2, 3, 8, 8))

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.features.extractors import extract, forget, register, suited, width_of
+from fedkin.features.extractors import extract, forget, register, suited
 
 
 def test_raw_features_are_the_samples_and_unit_ones_have_length_one():
@@ -11,15 +11,6 @@ def test_raw_features_are_the_samples_and_unit_ones_have_length_one():
     unit = extract("unit", x)
     torch.testing.assert_close(unit.norm(dim=1), torch.ones(5))
     torch.testing.assert_close(unit, x.flatten(1) / x.flatten(1).norm(dim=1, keepdim=True))
-
-
-def test_a_sample_of_zeros_stays_where_it_is():
-    assert torch.equal(extract("unit", torch.zeros(1, 4)), torch.zeros(1, 4))
-
-
-def test_unknown_features_are_refused_with_the_nearest_name():
-    with pytest.raises(FedkinError, match="unit"):
-        extract("units", torch.zeros(1, 4))
 
 
 def test_a_dotted_path_leads_to_a_module_or_function(tmp_path, monkeypatch):
@@ -62,27 +53,6 @@ def test_registered_features_go_by_their_name():
     assert extract("raw", torch.eye(3)).shape == (3, 3)
     with pytest.raises(FedkinError, match="Unknown features"):
         extract("first-number", torch.eye(3))
-
-
-def test_no_samples_have_no_features():
-    register("doubled", doubled := (lambda x: 2 * x.flatten(1)))
-    try:
-        assert extract("doubled", torch.zeros(0, 4)).shape == (0, 4)
-        assert width_of("doubled", (2, 3)) == 6
-        assert doubled(torch.ones(1, 2)).tolist() == [[2.0, 2.0]]
-    finally:
-        forget("doubled")
-
-
-def test_features_of_nothing_need_not_be_finite_to_have_a_width():
-    register("direction", lambda x: x.flatten(1) / x.flatten(1).norm(dim=1, keepdim=True))
-    try:
-        assert width_of("direction", (3,)) == 3
-        assert extract("direction", torch.ones(1, 3)).norm() == pytest.approx(1)
-        with pytest.raises(FedkinError, match="'direction' of some samples are not finite"):
-            extract("direction", torch.zeros(1, 3))
-    finally:
-        forget("direction")
 
 
 def test_images_are_compared_by_their_gradients_if_large_enough():

@@ -7,10 +7,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 import fedkin
-from fedkin.core import FedkinError
 from fedkin.experiment.measure_titles import method_remarks
-from fedkin.features.extractors import extract
-from fedkin.features.flat_images import all_flat_images, are_flat_images
+from fedkin.features.flat_images import are_flat_images
 
 PIXELS, DIGITS = load_digits(return_X_y=True)
 SIDE = 10
@@ -43,10 +41,6 @@ def test_digits_are_images(kept, change):
     assert are_flat_images(rows(change(PIXELS[kept])))
 
 
-def test_digits_of_one_class_each_are_images_together():
-    assert all_flat_images([are_flat_images(rows(PIXELS[own == DIGITS])) for own in range(10)])
-
-
 def test_images_of_real_sets_are_images(real):
     from fedkin.data.reading.sources import load
 
@@ -60,25 +54,6 @@ def test_images_of_real_sets_are_images(real):
 def test_other_columns_are_none(kind):
     for seed in range(3):
         assert are_flat_images(rows(OTHERS[kind](np.random.default_rng(seed)))) is False
-
-
-def test_pixels_in_another_order_are_none():
-    order = np.random.default_rng(0).permutation(64)
-    assert are_flat_images(rows(PIXELS[:, order])) is False
-
-
-def test_few_rows_do_not_tell():
-    assert are_flat_images(rows(PIXELS[:19])) is None
-    assert all_flat_images([None, True])
-    assert not all_flat_images([None])
-    assert not all_flat_images([True, False])
-
-
-def test_their_features_are_those_of_the_images():
-    x = rows(PIXELS[:30] / 16)
-    assert torch.equal(extract("flat-gradients", x), extract("gradients", x.unflatten(1, (1, 8, 8))))
-    with pytest.raises(FedkinError, match=r"'flat-gradients' need rows of .* 8 x 8 or more; the .* shape \(63,\)\."):
-        extract("flat-gradients", x[:, :63])
 
 
 def test_kin_graph_finds_digits_in_a_table_as_in_images():

@@ -59,14 +59,6 @@ def test_features_are_kept_no_longer_than_the_samples():
     assert len(kept_features._kept) == before
 
 
-def test_what_is_kept_is_of_one_kind_of_features():
-    x = torch.rand(5, 2)
-    doubled = kept_features.kept_or_computed(x, ("unit", 2.0), lambda batch: batch * 2)
-    torch.testing.assert_close(doubled, x * 2)
-    torch.testing.assert_close(torch.cat(list(kept_features.feature_batches("raw", x, 2))), x)
-    torch.testing.assert_close(kept_features.cached_features("unit", x).norm(dim=1), torch.ones(5))
-
-
 def test_features_that_are_not_one_row_per_sample_are_refused_and_not_kept():
     x = torch.rand(5, 2)
     with pytest.raises(FedkinError, match=r"^Features 'odd' are not one row of numbers per sample\.$"):

@@ -1,7 +1,5 @@
 """Who is who among nodes that come, go and come back."""
 
-import pytest
-
 from fedkin.core import FedkinError
 from fedkin.flower.grid_federation import NodeAssignment
 
@@ -15,13 +13,6 @@ def asking(names: dict[int, object]):
 
     ask.asked = asked
     return ask
-
-
-def test_without_names_a_node_is_its_id():
-    seats = NodeAssignment(3)
-    assert seats.update([20, 10]) == {0, 1}
-    assert seats.update([30, 10]) == {0, 2}
-    assert seats.names == seats.nodes == [10, 20, 30]
 
 
 def test_clients_are_in_order_of_name_and_partitions_come_first():
@@ -61,27 +52,8 @@ def test_silent_nodes_are_asked_again_and_nameless_ones_are_not(caplog):
     assert "Node 3 is ignored: it has none." in caplog.text
 
 
-def test_if_nobody_has_a_name_the_run_ends():
-    with pytest.raises(FedkinError, match="it has none"):
-        NodeAssignment(5, asking({1: FedkinError("it has none.")})).update([1])
-
-
 def test_those_of_an_earlier_process_are_away_until_they_come():
     seats = NodeAssignment(5, asking({8: "b", 9: "c"}), ["a", "b"])
     assert seats.update([8, 9]) == {1, 2}
     assert seats.names == ["a", "b", "c"]
     assert NodeAssignment(5, None, [10, 20]).update([20]) == {1}
-
-
-def test_more_nodes_than_seats_are_ignored(caplog):
-    seats = NodeAssignment(2)
-    seats.update([1])
-    assert seats.update([1, 2, 3]) == {0, 1}
-    assert seats.update([1, 2, 3]) == {0, 1}
-    assert caplog.text.count("1 nodes are ignored: 1 came after the first round, the maximum.") == 1
-
-
-def test_a_run_that_resumes_stops_if_no_node_can_say_its_name():
-    failed = {1: FedkinError("one"), 2: FedkinError("two")}
-    with pytest.raises(FedkinError, match="one"):
-        NodeAssignment(5, asking(failed), ["a", "b"]).update([1, 2])

@@ -64,19 +64,6 @@ def test_requests_are_checked_before_they_are_done():
         ))  # fmt: skip
 
 
-def test_a_simulation_can_pickle_it_and_train_with_many_copies():
-    cloudpickle = pytest.importorskip("ray.cloudpickle")
-    clients = planted.clients(SWAPPED, planted.OPPOSITE)
-    app = app_nodes.client_app(clients, lambda: planted.linear((6,), 6))
-    app.query("fedkin")(flower.describes(lambda _: (clients[0].x, clients[0].y), 5, lambda: planted.linear((6,), 6)))
-    packed = cloudpickle.dumps(app)
-    assert b"weigh_and_train" not in packed
-    copies = [cloudpickle.loads(packed)._registered_funcs["query.fedkin"] for _ in range(2)]
-    assert copies[0].network.name == copies[1].network.name
-    replies = [asked(client_method.describe, {}, context(), copy) for copy in copies]
-    assert replies == [{"shape": [6], "classes": 6}] * 2
-
-
 def asked(task: Task, payload: dict[str, Any], context: Context, answer: Any, exchange: int = 1) -> Any:
     app_nodes.Fleet(ClientApp(), 1)
     message = Message(query.request(task, payload, exchange), 1, "query.fedkin")
@@ -132,15 +119,6 @@ def test_flips_are_nobodys_to_know_unless_a_seed_is_given():
     assert torch.equal(said(3), said(3))
     assert not torch.equal(said(3), said(4))
     assert not torch.equal(said(3), said(3, partition=1))
-
-
-def test_a_node_does_nothing_else():
-    client = pictures.client(0)
-    with pytest.raises(FedkinError) as refused:
-        asked(client_method.train, {}, context(), flower.describes(lambda _: (client.x, client.y)))
-    assert str(refused.value).startswith(
-        "This node was asked for 'fedkin.methods.clients.client_method.train'; it answers only fedkin.methods."
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 import app_nodes
 import pictures
-import planted
 from fedkin import flower
 from fedkin.core.payload import owned, to_bytes
 from fedkin.engines.flower_engine.transport import content, read
@@ -45,16 +44,6 @@ def test_a_node_that_lies_at_the_start_is_left_out_and_the_others_get_their_resu
     assert f"Node {where.node(2)} is left out of the run: {reason}" in caplog.text
     assert all(reason in record["missing"][2] for record in result.records)
     assert sorted(result.clusters) == sorted(where.node(at) for at in range(len(pictures.TURNS)) if at != 2)
-
-
-def test_a_node_that_is_silent_at_first_does_not_keep_the_others():
-    where = grid(pictures.clients())
-    where.troubles = lambda message, partition: "lost" if partition == 3 and len(where.sent) < 40 else None
-    result = flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05).start(
-        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=1, timeout=0.2, train_config=app_nodes.START
-    )
-    assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
-    assert result.records[0]["missing"] != {}
 
 
 def test_a_run_waits_for_the_first_names(monkeypatch):

@@ -12,10 +12,9 @@ import app_nodes
 import pictures
 import planted
 from fedkin import flower
-from fedkin.core import FedkinError
 from fedkin.methods.clients import fedrc, flux
 from fedkin.nn.modules import Classifier
-from query_apps import FEDRC, SWAPPED, grid, network, start
+from query_apps import FEDRC, SWAPPED, grid, start
 
 
 @pytest.mark.parametrize("form", ["classes", "prototypes"])
@@ -121,24 +120,3 @@ def test_flux_is_the_same_as_on_the_local_engine():
     assert list(result.clusters.values()) == done.labels
     assert planted.same_partition(done.labels, SWAPPED)
     assert [entry["round"] for entry in result.records] == [1, 0, 2, 3]
-
-
-def test_fedrc_says_which_query_it_needs():
-    where = weighing()
-    del where.app._registered_funcs["query.fedkin"]
-    with pytest.raises(FedkinError, match=r"app.query\('fedkin'\)\(fedkin.flower.describes\(load, network=Net\)\)"):
-        weigh(where, [app_nodes.arrays(network)] * 2)
-
-
-def test_an_app_without_the_query_learns_what_it_needs():
-    clients = pictures.clients()
-    where = app_nodes.Fleet(app_nodes.client_app(clients, network), len(clients))
-    with pytest.raises(FedkinError) as refused:
-        start(flower.EmbeddingStrategy(), where)
-    assert "No query function registered with name 'fedkin'" in str(refused.value)
-    assert "it needs app.query('fedkin')(fedkin.flower.describes(load)) (error 2: " in str(refused.value)
-
-
-def test_classes_need_labels():
-    with pytest.raises(FedkinError, match="its samples have no labels, which this strategy needs"):
-        start(flower.EmbeddingStrategy(), grid(pictures.clients(), labelled=False))

@@ -6,20 +6,11 @@ import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, MessageType
 from flwr.serverapp.strategy import FedAvg as FlowersFedAvg
-from flwr.serverapp.strategy import Result, Strategy
 
 import app_nodes
 from app_runs import grid, network, sent, start
 from fedkin import flower
 from fedkin.core import FedkinError
-
-
-def test_it_is_one_of_flowers_strategies():
-    assert isinstance(flower.OCFLStrategy(), Strategy)
-    result = start(flower.OCFLStrategy(), grid())
-    assert isinstance(result, Result)
-    assert {"fraction_train", "clusterer", "seed"} <= set(inspect.signature(flower.OCFLStrategy).parameters)
-    assert not {"local_epochs", "rounds", "module"} & set(inspect.signature(flower.OCFLStrategy).parameters)
 
 
 @pytest.mark.parametrize(
@@ -116,22 +107,6 @@ def test_what_is_not_allowed_gets_a_sentence(make, sentence):
     assert str(refused.value) == sentence
 
 
-def test_unknown_parameters_are_no_parameters():
-    with pytest.raises(TypeError, match=r"OCFLStrategy has no parameter 'fraction_trian'; did you mean 'fraction_t"):
-        flower.OCFLStrategy(fraction_trian=0.5)
-    with pytest.raises(TypeError, match=r"'zzz'; the nearest of \d+ are .*; help\(OCFLStrategy\) shows all"):
-        flower.OCFLStrategy(zzz=0.5)
-    with pytest.raises(TypeError, match=r"takes parameters by name, as in OCFLStrategy\(fraction_train=0.5\)"):
-        flower.OCFLStrategy(0.5)
-
-
-def test_parameters_can_be_read_and_shown():
-    strategy = flower.IFCAStrategy(n_clusters=4, fraction_train=0.5)
-    assert (strategy.n_clusters, strategy.fraction_train, strategy.empty) == (4, 0.5, "keep")
-    assert repr(strategy) == "IFCAStrategy(fraction_train=0.5, n_clusters=4)"
-    assert not hasattr(strategy, "clusters")
-
-
 def test_a_strategy_of_ones_own_inherits_its_method():
     class Quiet(flower.OCFLStrategy):
         def summary(self) -> None:
@@ -159,33 +134,6 @@ def test_configurations_can_be_functions_of_the_round():
         start(flower.OCFLStrategy(), grid(), train_config=lambda number: None)
 
 
-def test_so_many_nodes_train_and_evaluate():
-    where = grid()
-    start(flower.OCFLStrategy(fraction_train=0.5, fraction_evaluate=0.4, seed=4), where, num_rounds=4)
-    rounds = [sent(where, MessageType.TRAIN, number) for number in range(1, 5)]
-    assert [len(set(one)) for one in rounds] == [3] * 4
-    assert len({tuple(sorted(one)) for one in rounds}) > 1
-    assert [len(sent(where, MessageType.EVALUATE, number)) for number in range(1, 5)] == [2] * 4
-
-
-def test_bytes_of_a_round_include_its_evaluation():
-    model = sum(own.numel() for own in network().parameters()) * 4
-    rounds = start(flower.FedAvgStrategy(fraction_evaluate=1.0), grid(), num_rounds=3).records
-    alone = start(flower.FedAvgStrategy(fraction_evaluate=0.0, min_evaluate_nodes=0), grid(), num_rounds=3).records
-    more = [one["sent"] - other["sent"] for one, other in zip(rounds, alone, strict=True)]
-    assert more == [6 * model, 2 * 6 * model, 3 * 6 * model]
-    assert all(one["received"] > other["received"] for one, other in zip(rounds, alone, strict=True))
-
-
-def test_at_least_so_many_do():
-    where = grid()
-    start(
-        flower.OCFLStrategy(fraction_train=0.1, fraction_evaluate=0.1, min_train_nodes=4, min_evaluate_nodes=5), where
-    )
-    assert len(sent(where, MessageType.TRAIN, 1)) == 4
-    assert len(sent(where, MessageType.EVALUATE, 1)) == 5
-
-
 @pytest.mark.parametrize(("nodes", "fraction"), [(7, 0.5), (6, 0.45), (3, 0.99), (6, 0.4), (5, 1.0), (7, 0.01)])
 def test_as_many_train_as_with_flowers_fedavg(nodes, fraction):
     counts = []
@@ -203,18 +151,6 @@ def test_as_many_train_as_with_flowers_fedavg(nodes, fraction):
     assert counts[0] == counts[1]
 
 
-def test_it_waits_for_nodes(monkeypatch):
-    where = grid()
-    where.away = {4, 5}
-
-    def arrive(seconds: float) -> None:
-        where.away.pop()
-
-    monkeypatch.setattr("fedkin.flower.strategy.time.sleep", arrive)
-    start(flower.OCFLStrategy(min_available_nodes=6), where)
-    assert sorted(sent(where, MessageType.TRAIN, 1)) == [0, 1, 2, 3, 4, 5]
-
-
 def test_the_app_gets_what_flower_would_send_it():
     where = grid()
     settings = ConfigRecord({"batch": 7})
@@ -223,14 +159,6 @@ def test_the_app_gets_what_flower_would_send_it():
     assert dict(train) == {**app_nodes.START, "server-round": 1}
     assert dict(evaluate) == {"batch": 7, "server-round": 2}
     assert dict(settings) == {"batch": 7}
-
-
-def test_traffic_is_counted():
-    result = start(flower.IFCAStrategy(n_clusters=1, fraction_evaluate=0.0), grid(), num_rounds=1)
-    size = 4 * 42
-    record = result.records[-1]
-    assert 6 * 2 * size < record["sent"] - 2 * size < 6 * (2 * size + 400)
-    assert 6 * size < record["received"] - size < 6 * (size + 200)
 
 
 def test_a_cluster_of_nobody_keeps_its_model():

@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord, Error, MessageType, MetricRecord
 
 import app_nodes
 import planted
-from app_runs import CLUSTERS, grid, network, start
+from app_runs import CLUSTERS, grid, start
 from fedkin import flower
 from fedkin.core import FedkinError
 
@@ -104,14 +104,6 @@ def test_a_node_that_explodes_the_model_is_left_out_and_the_others_go_on(caplog)
     assert float(app_nodes.vector(result.arrays).abs().max()) < 100
 
 
-@pytest.mark.parametrize("strategy", [flower.OCFLStrategy, lambda: flower.IFCAStrategy(n_clusters=2)])
-def test_weights_need_not_be_whole_numbers(strategy):
-    plain, where = grid(), grid()
-    spoils(where, lambda c: c["metrics"].update({"num-examples": c["metrics"]["num-examples"] / 8}), set(range(6)))
-    expected, found = (app_nodes.vector(start(strategy(), nodes).arrays) for nodes in (plain, where))
-    torch.testing.assert_close(found, expected)
-
-
 def test_an_app_that_is_none_is_refused_at_once():
     where = grid()
     spoils(where, lambda c: c["metrics"].pop("num-examples"), set(range(6)))
@@ -121,18 +113,3 @@ def test_an_app_that_is_none_is_refused_at_once():
         "No reply of the client app can be used: 'num-examples' is absent in its metrics; it should be a number "
         "above 0."
     )
-
-
-@pytest.mark.parametrize("given", [1, 3])
-def test_ifca_needs_a_loss(given):
-    first = [app_nodes.arrays(network, k) for k in range(given)]
-    with pytest.raises(FedkinError, match="no number 'test_loss', but 'eval_acc', 'eval_loss', which the"):
-        start(flower.IFCAStrategy(eval_loss_key="test_loss"), grid(), initial_arrays=first)
-
-
-def test_sattler_ends_without_a_loss(caplog):
-    strategy = flower.SattlerStrategy(cooldown=1, mean_below=0.5, separation=1.0, eval_loss_key="test_loss")
-    result = start(strategy, grid(), num_rounds=5)
-    assert planted.same_partition(list(result.clusters.values()), CLUSTERS)
-    assert result.own_arrays == {}
-    assert "No reply of the client app can be used: its evaluation has no number 'test_loss', but " in caplog.text

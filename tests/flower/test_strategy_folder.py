@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Context, Message, MessageType, MetricRecord
+from flwr.app import Context, Message, MessageType
 from safetensors.torch import load_file
 from torch import nn
 
@@ -13,7 +13,6 @@ import app_nodes
 import planted
 from fedkin import flower
 from fedkin.core import FedkinError
-from fedkin.flower.rounds import RoundLog
 
 CLUSTERS = [0, 1, 1, 0, 1, 0]
 CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
@@ -134,20 +133,6 @@ def test_by_name_it_resumes_with_other_node_ids_and_results_are_by_partition(tmp
     assert set(result.train_metrics_by_node) == set(result.evaluate_metrics_by_node[4]) == set(range(6))
 
 
-def test_without_names_nobody_is_recognised_in_another_simulation(tmp_path):
-    with pytest.raises(KilledError):
-        start(flower.OCFLStrategy(), killed_in(grid(), 3), tmp_path)
-    with pytest.raises(FedkinError, match=r"None of the 6 nodes of the run in .* is connected, by their ids; with na"):
-        start(flower.OCFLStrategy(), grid(first=77), tmp_path)
-
-
-def test_an_app_that_does_not_say_names_is_refused():
-    where = grid()
-    del where.app._registered_funcs["query.fedkin"]
-    with pytest.raises(FedkinError, match=r"^names=True needs app\.query.*; a node has not said its name \(error 2: "):
-        start(flower.OCFLStrategy(names=True), where, None)
-
-
 @pytest.mark.parametrize(
     ("strategy", "more", "sentence"),
     [
@@ -190,45 +175,3 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     path.write_bytes(content)
     with pytest.raises(FedkinError, match="is damaged"):
         start(flower.OCFLStrategy(), grid(), tmp_path, rounds=1)
-
-
-def test_the_page_shows_clusters_nodes_and_metrics(tmp_path):
-    where = grid(named=True)
-    where.troubles = lambda message, partition: (
-        "lost" if partition == 4 and message.content.get("config", {}).get("server-round") == 2 else None
-    )
-    strategy = flower.HierarchicalStrategy(clustering_round=1, names=True)
-    strategy.start(
-        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=3, timeout=0.2,
-        train_config=app_nodes.START, folder=tmp_path,
-    )  # fmt: skip
-    page = (tmp_path / "report.html").read_text()
-    assert "Hierarchical on Flower" in page
-    assert "2 clusters of clients were found." in page
-    assert "6 clients took part; their samples never left them. It took 3 rounds." in page
-    for text in ("node 5", "eval_acc", "eval_loss", "cluster 1", "Accuracy across clients", "Traffic"):
-        assert text in page
-    assert "Round 2: client node 4 was missing (no reply in 0.2 seconds)." in page
-
-
-def test_a_log_is_what_its_checkpoint_gives_back(tmp_path):
-    log = RoundLog(done=2, records=[{"round": 1, "missing": {3: "gone"}, "labels": [0]}])
-    log.evaluated_by_client[2] = {3: MetricRecord({"a": [0.5, 1.0], "n": 3})}
-    again = RoundLog.from_tree(json.loads(json.dumps(log.tree())))
-    assert again == log
-    assert isinstance(again.evaluated_by_client[2][3]["n"], int)
-
-
-def test_a_checkpoint_has_no_room_for_nodes_that_never_came(tmp_path):
-    start(flower.CFLGPStrategy(n_clusters=2), grid(), tmp_path, rounds=2)
-    kept = load_file(tmp_path / "checkpoint.safetensors")
-    assert [tuple(one.shape[:2]) for one in kept.values() if one.ndim == 3] == [(2, len(CLUSTERS))]
-
-
-def test_the_log_says_how_many_nodes_are_in_each_cluster(caplog):
-    caplog.set_level("INFO", "flwr")
-    start(flower.FedAvgStrategy(), grid(), None)
-    assert "├──> 1 cluster of 6 nodes\n" in caplog.text
-    caplog.clear()
-    start(flower.OCFLStrategy(), grid(), None)
-    assert "├──> 2 clusters of 3, 3 nodes\n" in caplog.text

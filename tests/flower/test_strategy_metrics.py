@@ -1,7 +1,5 @@
 """What nodes and the server measure: means over nodes, by cluster and by node."""
 
-from typing import Any
-
 import pytest
 import torch
 from flwr.app import ArrayRecord, MessageType, MetricRecord
@@ -48,21 +46,6 @@ def test_each_node_has_its_evaluation_of_its_clusters_model():
     for node in by_node:
         assert torch.equal(app_nodes.vector(asked[node]), app_nodes.vector(result.arrays_of(node)))
     assert len({metrics["eval_loss"] for metrics in by_node.values()}) == 6
-
-
-def test_ones_own_aggregation_is_called():
-    def count(records: list[Any], key: str) -> MetricRecord:
-        return MetricRecord({"nodes": len(records), "sum": sum(r["metrics"][key] for r in records)})
-
-    result = start(flower.OCFLStrategy(train_metrics_aggr_fn=count, evaluate_metrics_aggr_fn=count), grid())
-    assert dict(result.train_metrics_clientapp[1]) == {"nodes": 6, "sum": 144}
-    assert dict(result.evaluate_metrics_clientapp[1]) == {"nodes": 6, "sum": 144}
-
-
-def test_different_metrics_are_not_averaged(caplog):
-    result = start(flower.FedAvgStrategy(), grid(more=lambda client: {"odd": 1} if client.id == 2 else {}))
-    assert result.train_metrics_clientapp == {}
-    assert "Nodes replied with different metrics, which are not averaged." in caplog.text
 
 
 def test_the_server_evaluates_the_largest_cluster():

@@ -1,6 +1,3 @@
-from itertools import pairwise
-
-import pytest
 import torch
 
 from fedkin.clustering.metrics import normalized_mutual_information
@@ -38,16 +35,6 @@ def test_blobs_are_found_and_the_clusters_draw_their_codes_in():
     assert spread(encoder, *tight, x) < 0.5 * spread(encoder, *loose, x)
 
 
-def test_without_epochs_of_clustering_it_is_k_means_on_the_codes():
-    x, _ = blobs()
-    encoder = DeepEncoder.of(PLAIN)
-    model, centroids = DeepClustering(pretrain_epochs=5, epochs=0).fit(encoder, x, 3, rng("fit"))
-    codes = encoder.codes(model, x)
-    labels = torch.cdist(codes, centroids).argmin(1)
-    for k in range(3):
-        torch.testing.assert_close(centroids[k], codes[labels == k].mean(0))
-
-
 def test_a_centroid_moves_by_one_over_its_count_from_sample_to_sample():
     centroids, codes = torch.tensor([[0.0, 0.0], [9.0, 9.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0], [8.0, 9.0]])
     clusters = _Clusters(centroids.clone(), torch.zeros(5, dtype=torch.int64), torch.tensor([3.0, 0.0]))
@@ -60,28 +47,3 @@ def test_a_centroid_moves_by_one_over_its_count_from_sample_to_sample():
     assert clusters.centroids[1].tolist() == [8.0, 9.0]
     assert clusters.labels.tolist() == [0, 0, 1, 0, 0]
     assert clusters.counts.tolist() == [5.0, 1.0]
-
-
-def test_images_go_through_the_papers_widths_and_back():
-    encoder = DeepEncoder.of({"shape": [1, 28, 28], "output": "sigmoid", "code": 10})
-    widths = [784, 500, 500, 2000, 10]
-    weights = 2 * sum(a * b for a, b in pairwise(widths))
-    assert encoder.parameters == weights + sum(widths[1:]) + sum(widths[:-1])
-    x = torch.rand(3, 1, 28, 28, generator=rng("images"))
-    model = encoder.initial(rng("model"))
-    codes = encoder.codes(model, x)
-    assert codes.shape == (3, 10)
-    assert encoder.decoded(model, codes).shape == x.shape
-
-
-@pytest.mark.parametrize("code", [1, 99])
-def test_a_code_is_no_longer_than_a_sample(code):
-    encoder = DeepEncoder.of({"shape": [4], "output": "linear", "code": code})
-    assert encoder.width == min(code, 4)
-    assert DeepEncoder.of(encoder.spec()).width == encoder.width
-
-
-def test_fewer_samples_than_clusters_are_a_cluster_each():
-    x, _ = blobs(4)
-    _, centroids = DeepClustering(pretrain_epochs=1, epochs=1).fit(DeepEncoder.of(PLAIN), x, 9, rng("few"))
-    assert centroids.shape == (4, 2)

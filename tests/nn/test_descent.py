@@ -149,17 +149,6 @@ def test_a_batch_of_one_is_skipped_where_a_batch_norm_could_not_learn():
     assert model.isfinite().all()
 
 
-def test_a_single_sample_trains_nothing_where_a_batch_norm_needs_two():
-    classifier, start, x, y = problem(NORMED, 1)
-    model, loss = train_locally(classifier, start, x, y, rng("train"), LocalTraining(epochs=3))
-    assert torch.equal(model, start)
-    assert math.isnan(loss)
-    classifier, start, x, y = problem("lenet5", 1)
-    model, loss = train_locally(classifier, start, x, y, rng("train"), LocalTraining(epochs=3))
-    assert not torch.equal(model, start)
-    assert math.isfinite(loss)
-
-
 def federation(name, sizes, **engine):
     clients = []
     for i, n in enumerate(sizes):

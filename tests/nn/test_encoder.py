@@ -1,5 +1,4 @@
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -43,47 +42,6 @@ def used(spec):
     return encoder, vector_of(module)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "parameters", "width"),
-    [
-        ("dense-autoencoder", (1, 28, 28), 81_304, 20),
-        ("conv-autoencoder", (3, 32, 32), 47_601, 768),
-        ("conv-autoencoder", (3, 64, 64), 47_601, 3_072),
-        ("conv-autoencoder", (3, 8, 8), 47_601, 48),
-        ("dense-autoencoder", (5,), 2 * 5 + 2 + 5 * 5 + 5 + 5 * 2 + 5 + 5 * 5 + 5, 2),
-    ],
-)
-def test_sizes_and_widths(name, shape, parameters, width):
-    encoder = Encoder(name, shape)
-    assert (encoder.parameters, encoder.width) == (parameters, width)
-    batch_norms = 2 * (12 + 24 + 48 + 24 + 12 + 3) + 6 if name == "conv-autoencoder" else 0
-    assert encoder.size == parameters + batch_norms
-    vector = encoder.initial(rng("w"))
-    assert vector.shape == (encoder.size,)
-    assert vector.dtype == torch.float32
-    codes = encoder.codes(vector, torch.zeros(2, *shape))
-    assert codes.shape == (2, width)
-    assert codes.dtype == torch.float32
-    assert encoder.decoded(vector, codes).shape == (2, *shape)
-
-
-def test_equal_descriptions_are_one_object():
-    encoder = Encoder.of(CONV)
-    assert encoder is Encoder.of(CONV | {"shape": (3, 16, 16)})
-    assert encoder is Encoder.of(encoder.spec())
-    assert encoder.spec() == CONV
-    assert encoder is not Encoder.of(CONV | {"output": "linear"})
-
-
-def test_what_cannot_be_built_is_one_sentence():
-    with pytest.raises(
-        FedkinError, match=r"^Unknown autoencoder 'dense-autoencode'; did you mean 'dense-autoencoder'\?$"
-    ):
-        Encoder("dense-autoencode", (5,))
-    with pytest.raises(FedkinError, match=r"shape \(3, 30, 32\); it needs images whose sides are multiples of 8\.$"):
-        Encoder("conv-autoencoder", (3, 30, 32))
-
-
 @pytest.mark.parametrize("spec", SPECS, ids=NAMES)
 @pytest.mark.parametrize("n", [0, 1, 7])
 def test_codes_and_reconstructions_are_those_of_the_plain_module(spec, n):
@@ -103,15 +61,6 @@ def test_codes_and_reconstructions_are_those_of_the_plain_module(spec, n):
             torch.testing.assert_close(made, module(x), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=NAMES)
-def test_a_model_survives_its_module(spec):
-    encoder, vector = used(spec)
-    assert torch.equal(vector_of(encoder.module(vector)), vector)
-    with encoder.resident() as resident:
-        resident.load(vector)
-        assert torch.equal(resident.vector(), vector)
-
-
 @settings(max_examples=12)
 @given(st.integers(0, 12), st.integers(1, 13), st.sampled_from(SPECS))
 def test_how_samples_are_cut_does_not_matter(n, at_once, spec):
@@ -123,13 +72,6 @@ def test_how_samples_are_cut_does_not_matter(n, at_once, spec):
         torch.testing.assert_close(encoder.codes(vector, x), whole, rtol=1e-5, atol=1e-6)
         found = encoder.decoded(vector, whole)
     torch.testing.assert_close(encoder.decoded(vector, whole), found, rtol=1e-5, atol=1e-6)
-
-
-def test_more_samples_than_fit_at_once():
-    encoder, vector = used(SMALL)
-    x = samples(SMALL, 1203)
-    with torch.no_grad():
-        torch.testing.assert_close(encoder.codes(vector, x), encoder.module(vector).encoder(x))
 
 
 @pytest.mark.parametrize("spec", [CONV, GREY], ids=["colour", "grey"])
@@ -148,12 +90,6 @@ def test_batch_statistics_are_those_of_all_samples_at_once(spec):
     assert torch.equal(encoder.codes(vector, x), remembered)
 
 
-def test_without_batch_norm_there_are_no_batch_statistics():
-    encoder, vector = used(DENSE)
-    x = samples(DENSE, 6)
-    assert torch.equal(encoder.codes(vector, x, batch_statistics=True), encoder.codes(vector, x))
-
-
 @pytest.mark.parametrize("shape", [[3, 16, 16], [3, 8, 8]])
 def test_a_single_sample_is_normalised_by_itself(shape):
     encoder, vector = used(CONV | {"shape": shape})
@@ -167,12 +103,6 @@ def test_a_single_sample_is_normalised_by_itself(shape):
     else:
         torch.testing.assert_close(found, module.encoder(x).detach(), rtol=1e-4, atol=1e-5)
     assert encoder.codes(vector, x[:0], batch_statistics=True).shape == (0, encoder.width)
-
-
-def test_images_lie_channels_last_only_where_there_are_convolutions():
-    for spec, expected in zip(SPECS, [False, False, True, True], strict=True):
-        with Encoder.of(spec).resident() as resident:
-            assert resident.channels_last is expected
 
 
 def plainly(encoder, start, x, rng, descent):
@@ -208,25 +138,6 @@ def test_training_is_that_of_plain_torch(spec):
     torch.testing.assert_close(vector, expected, rtol=1e-3, atol=1e-4)
     assert not torch.allclose(vector, start, atol=1e-3)
     assert math.isfinite(float(vector.sum()))
-
-
-def test_threads_do_not_disturb_each_other():
-    encoder = Encoder("conv-autoencoder", (3, 16, 16))
-    models = [encoder.initial(rng("w", i)) for i in range(8)]
-    x = samples(CONV, 12)
-
-    def decoded_errors(i):
-        descent = LocalTraining(batch_size=4, optimizer="adam", learning_rate=0.01)
-        trained, _ = train_locally(encoder, models[i], x, x, rng("t", i), descent)
-        codes = encoder.codes(models[i], x)
-        return trained, codes, encoder.codes(models[i], x, True), encoder.decoded(models[i], codes)
-
-    alone = [decoded_errors(i) for i in range(8)]
-    with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(decoded_errors, range(8)))
-    assert all(
-        torch.equal(a, b) for one, other in zip(alone, together, strict=True) for a, b in zip(one, other, strict=True)
-    )
 
 
 @pytest.fixture
@@ -274,41 +185,3 @@ def test_what_is_no_encoder_is_refused_in_one_sentence(kind, trained, tmp_path):
     assert sentence.startswith(f"'{path}' holds no encoder (")
     assert sentence.endswith(f"); make one with `fedkin pretrain DATA --out {path}`.")
     assert "\n" not in sentence
-
-
-def test_a_convolutional_encoder_takes_images_of_other_sizes(trained):
-    for shape, width in (((3, 16, 16), 192), ((3, 64, 64), 3072), ((3, 8, 24), 144)):
-        encoder = trained.fitted_to(shape, "file")
-        assert (encoder.shape, encoder.width, encoder.output) == (shape, width, "sigmoid")
-        assert encoder.codes(trained.vector, torch.zeros(1, *shape)).shape == (1, width)
-
-
-def test_an_encoder_that_was_never_trained_is_refused(trained):
-    with pytest.raises(FedkinError) as refused:
-        Pretrained(CONV, trained.vector, {"epochs": 0}).fitted_to((3, 16, 16), "file")
-    assert str(refused.value) == (
-        "The encoder of 'file' has not been trained for an epoch yet; continue `fedkin pretrain`."
-    )
-    assert Pretrained(CONV, trained.vector, {}).fitted_to((3, 16, 16), "one made by hand") is Encoder.of(CONV)
-
-
-@pytest.mark.parametrize(
-    ("spec", "shape", "sentence"),
-    [
-        (CONV, (3, 30, 32), "The encoder of 'file' does not fit: The autoencoder 'conv-autoencoder' was asked for "
-         "samples of shape (3, 30, 32); it needs images whose sides are multiples of 8."),
-        (CONV, (768,), "The encoder of 'file' does not fit: The autoencoder 'conv-autoencoder' was asked for samples "
-         "of shape (768,); it needs images whose sides are multiples of 8."),
-        (CONV, (1, 16, 16), "The encoder of 'file' was trained on samples of shape (3, 16, 16); the clients' have "
-         "(1, 16, 16)."),
-        (DENSE, (1, 8, 8), "The encoder of 'file' was trained on samples of shape (1, 28, 28); the clients' have "
-         "(1, 8, 8)."),
-        (CONV | {"name": "renamed"}, (3, 16, 16), "The encoder of 'file' does not fit: Unknown autoencoder 'renamed'; "
-         "allowed: conv-autoencoder, dense-autoencoder."),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_refused_in_one_sentence(spec, shape, sentence):
-    size = Encoder.of(CONV if spec["name"] == "renamed" else spec).size
-    with pytest.raises(FedkinError) as refused:
-        Pretrained(spec, torch.zeros(size), {}).fitted_to(shape, "file")
-    assert str(refused.value) == sentence

@@ -70,15 +70,6 @@ def test_gradients_stay_finite_where_the_model_is_certain():
     assert resident.grad.isfinite().all()
 
 
-def test_logits_follow_the_flat_vector():
-    resident = SequenceResident(dense((4, 5, 3)), False)
-    x = torch.ones(2, 4)
-    resident.params.zero_()
-    assert not resident.output(x).any()
-    resident.gradient(x, torch.tensor([0, 1]))
-    torch.testing.assert_close(resident.grad[-3:], torch.tensor([-1 / 6, -1 / 6, 1 / 3]))
-
-
 def lenet():
     return [
         nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2)), nn.Conv2d(4, 6, 3),
@@ -123,11 +114,6 @@ def test_images_have_autograds_gradient_and_are_left_alone(layers, channels_last
     torch.testing.assert_close(resident.vector(), plain.vector())
     assert not torch.equal(resident.vector(), vector_of(module))
     assert torch.equal(x, before)
-
-
-@pytest.mark.parametrize("module", [dense((4, 3)), dense((4, 5, 3)), dense((4, 5, 6, 3), flatten=False)])
-def test_plain_perceptrons_are_known(module):
-    assert is_plain_sequence(module)
 
 
 @pytest.mark.parametrize(

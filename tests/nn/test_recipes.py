@@ -61,13 +61,6 @@ def test_an_optimiser_of_torch_does_what_it_does_in_a_loop_by_hand(kind: Any) ->
     assert (found - expected).norm() < 0.01 * (found - START).norm()
 
 
-@pytest.mark.parametrize("options", [{}, {"proximal": 0.5}, {"epochs": 2, "batch_size": 5}])
-def test_plain_descent_is_the_same_by_either_way(options: dict[str, Any]) -> None:
-    recipe = named(Recipe(lambda parameters, rate: torch.optim.SGD(parameters, lr=rate)))
-    plain = LocalTraining(**{"steps": None, "learning_rate": 0.1, **options})
-    assert torch.allclose(trained(LocalTraining(**{**vars(plain), "recipe": recipe})), trained(plain), atol=1e-6)
-
-
 def test_augmentation_is_new_for_every_batch_and_repeatable() -> None:
     seen: list[Tensor] = []
 

@@ -67,19 +67,6 @@ def test_layout_and_order_of_pooling_change_no_value(channels_last, channels, ac
     assert_as_plain(convolutional(channels, activation).train(), *batch(channels, n), channels_last)
 
 
-@pytest.mark.parametrize("activation", [nn.ReLU(), nn.Tanh(), nn.Sigmoid(), nn.ReLU(inplace=True)])
-def test_pooling_goes_first_and_gives_the_same(activation):
-    module = nn.Sequential(activation, nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True))
-    x = torch.randn(4, 2, 9, 9, generator=rng("x")).requires_grad_()
-    plain = module(x.clone())
-    (gradients,) = torch.autograd.grad(plain.square().sum(), x)
-    swapped = pool_first(copy.deepcopy(module))
-    assert isinstance(swapped[0], nn.MaxPool2d)
-    found = swapped(x)
-    assert torch.equal(found, plain)
-    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), x)[0], gradients)
-
-
 class Reversed(nn.Sequential):
     """A sequence that runs the other way round."""
 
@@ -87,31 +74,6 @@ class Reversed(nn.Sequential):
         for part in reversed(self):
             x = part(x)
         return x
-
-
-class HalfWay(nn.Module):
-    """Uses what comes before the pooling, too."""
-
-    def __init__(self):
-        super().__init__()
-        self.parts = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x):
-        before = self.parts[:2](x)
-        return self.head(torch.cat([before.mean((2, 3)), self.parts[2](before).mean((2, 3))], 1))
-
-
-@pytest.mark.parametrize("make", [HalfWay, lambda: nn.Sequential(HalfWay(), nn.Tanh())])
-def test_a_module_may_use_part_of_a_sequence(make):
-    assert_as_plain(seeded(make), *batch(1), channels_last=True)
-
-
-def test_sequences_in_sequences_are_swapped_too():
-    inner = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.MaxPool2d(2))
-    module = seeded(lambda: nn.Sequential(nn.Sequential(inner), nn.Flatten(), nn.Linear(36, 3)))
-    assert isinstance(pool_first(copy.deepcopy(module))[0][0][1], nn.MaxPool2d)
-    assert_as_plain(module, *batch(1), channels_last=False)
 
 
 @pytest.mark.parametrize(
@@ -137,16 +99,6 @@ def test_the_module_given_is_not_touched():
     assert [type(part) for part in module] == order
 
 
-def test_gradients_do_not_add_up():
-    x, y = batch(1)
-    resident = Resident(convolutional(1).eval(), channels_last=False)
-    resident.gradient(x, y)
-    first = resident.grad.clone()
-    resident.gradient(x, y)
-    assert torch.equal(resident.grad, first)
-    assert first.any()
-
-
 def test_loading_replaces_everything_counters_included():
     module = convolutional(1).train()
     resident = Resident(module, channels_last=False)
@@ -156,11 +108,6 @@ def test_loading_replaces_everything_counters_included():
     assert not torch.equal(resident.vector(), start)
     resident.load(start)
     assert torch.equal(resident.vector(), start)
-
-
-def test_only_batch_norms_need_pairs():
-    assert Resident(convolutional(1), False).needs_pairs
-    assert not Resident(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)), False).needs_pairs
 
 
 def test_dropout_draws_from_the_generator_that_was_loaded():
@@ -200,13 +147,3 @@ def test_what_a_module_draws_from_the_global_generator_is_seeded():
     assert torch.equal(*found)
     other = fedkin.FedAvg(module=Functional, rounds=3, random_state=1).fit([(x, y)] * 3)
     assert not torch.equal(found[0], vector_of(other.models_[0]))
-
-
-def test_a_module_that_draws_nothing_leaves_the_generator_alone():
-    x, y = batch(3)
-    resident, own = Resident(convolutional(3), False), rng("own")
-    resident.load(vector_of(convolutional(3)), own)
-    resident.module.train()
-    resident.gradient(x, y)
-    assert torch.equal(own.get_state(), rng("own").get_state())
-    assert resident._draws is False

@@ -1,4 +1,3 @@
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,8 +72,3 @@ def test_training_leaves_its_input_alone_and_lowers_the_error():
     assert torch.equal(stack, before)
     errors = torch.stack([MODEL.errors(trained[k : k + 1], data[k]).mean() for k in range(2)])
     assert (errors < torch.stack([MODEL.errors(before[k : k + 1], data[k]).mean() for k in range(2)])).all()
-
-
-@pytest.mark.parametrize(("samples", "steps"), [(1, 300), (50, 300), (500, 320), (10_000, 6260)])
-def test_few_samples_get_more_epochs(samples, steps):
-    assert StackTraining(epochs=20, min_steps=300).total_steps(samples) == steps

@@ -25,10 +25,6 @@ def by_hand(model, flat, x):
     return (made - x).square().mean(dim=1)
 
 
-def test_the_papers_network_has_the_papers_size():
-    assert Autoencoder((784, 100, 64, 32)).size == 174_840
-
-
 def test_models_are_glorot_uniform_with_zero_biases_and_their_own_draws():
     model = Autoencoder((784, 100, 64, 32))
     stack = stack_of(model, 2)
@@ -56,26 +52,6 @@ def test_errors_and_gradients_are_autograds(output):
         expected.mean().backward()
         torch.testing.assert_close(errors[k], expected.detach())
         torch.testing.assert_close(gradient.gradient[k], flat.grad, rtol=1e-4, atol=1e-7)
-
-
-def test_padding_adds_nothing_to_a_gradient():
-    model = Autoencoder((6, 4, 2))
-    stack = stack_of(model, 1)
-    x = torch.rand(3, 6, generator=derive_generator(1))
-    short, padded = Gradient(model, stack, 3), Gradient(model, stack, 8)
-    short.batch[0], padded.batch[0, :3], padded.batch[0, 3:] = x, x, 0.7
-    weights = torch.zeros(1, 8, 1)
-    weights[:, :3] = 1 / 3
-    short(1, torch.full((1, 3, 1), 1 / 3))
-    padded(1, weights)
-    torch.testing.assert_close(short.gradient, padded.gradient)
-
-
-def test_samples_of_all_models_or_of_each():
-    model = Autoencoder((6, 4, 2))
-    stack, x = stack_of(model, 3), torch.rand(5, 6, generator=derive_generator(1))
-    torch.testing.assert_close(model.errors(stack, x), model.errors(stack, x.expand(3, 5, 6)))
-    assert model.errors(stack[:0], x).shape == (0, 5)
 
 
 @given(st.integers(1, 5000))

@@ -20,21 +20,10 @@ def test_a_segment_is_normalised_by_its_own_extremes_and_a_vector_by_those_of_al
     assert binary(segments, "vector").tolist() == [[0, 0, 0, 0], [1, 1, 1, 1]]
 
 
-def test_one_half_is_rounded_to_even_and_a_constant_row_is_zero():
-    assert binary(torch.tensor([[0.0, 0.5, 1.0], [7.0, 7.0, 7.0]])).tolist() == [[0, 0, 1], [0, 0, 0]]
-    assert binary(torch.full((2, 3), -4.0), "vector").sum() == 0
-
-
 @given(SEEDS, st.floats(0.01, 100), st.floats(-100, 100))
 def test_bits_do_not_depend_on_scale_and_offset(seed: int, scale: float, offset: float):
     segments = torch.randn(3, 9, generator=derive_generator(seed), dtype=torch.float64)
     assert binary(segments * scale + offset).equal(binary(segments))
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_codes_that_are_not_finite_are_refused(bad: float):
-    with pytest.raises(FedkinError, match="not finite"):
-        binary(torch.tensor([[0.0, bad]]))
 
 
 def test_flips_come_as_often_as_asked_and_not_from_the_global_generator():
@@ -45,12 +34,6 @@ def test_flips_come_as_often_as_asked_and_not_from_the_global_generator():
     assert torch.get_rng_state().equal(state)
     assert flipped(bits, 0.0, derive_generator(1)).equal(bits)
     assert flipped(bits, 0.1, derive_generator(1)).equal(flipped(bits, 0.1, derive_generator(1)))
-
-
-def test_zeros_and_ones_are_flipped_alike():
-    bits = some_bits(0, 200_000)
-    changed = flipped(bits, 0.3, derive_generator(1)).ne(bits).float()
-    assert abs(float(changed[bits == 0].mean() - changed[bits == 1].mean())) < 0.01
 
 
 @pytest.mark.parametrize("probability", [-0.1, 0.51, float("nan")])
@@ -66,11 +49,6 @@ def test_packing_has_an_inverse_and_takes_an_eighth(seed: int, n: int):
     bits = some_bits(seed, n)
     assert packed(bits).shape == (-(-n // 8),)
     assert unpacked(packed(bits), n).equal(bits)
-
-
-def test_bytes_of_another_length_are_refused():
-    with pytest.raises(FedkinError, match="25 bytes cannot hold 201 bits"):
-        unpacked(torch.zeros(25, dtype=torch.uint8), 201)
 
 
 @given(SEEDS, st.floats(0, 0.5))
@@ -102,9 +80,3 @@ def test_both_answers_are_drawn_independently_and_with_the_probability():
     true_answer = memory == torch.tensor([[0], [1]])
     assert (true_answer.float().mean(1) - 0.8).abs().max() < 0.01
     assert abs(float(true_answer.all(0).float().mean()) - 0.64) < 0.01
-
-
-def test_memory_of_another_message_is_refused():
-    _, memory = memorised(some_bits(0, 8), 0.2, None, derive_generator(1))
-    with pytest.raises(FedkinError, match=r"needs \(2, 9\)"):
-        memorised(some_bits(0, 9), 0.2, memory, derive_generator(1))

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.core.errors import FedkinError
 from fedkin.report import Bars
 from fedkin.report.bars import HEIGHT, WIDTH, bar_chart
 
@@ -50,45 +49,6 @@ def test_bars_are_as_high_as_their_values_and_those_above_the_line_end_above_it(
     assert "cut at 3" in markup
 
 
-def test_negative_values_hang_below_zero() -> None:
-    (_, _, top, _, height), (_, _, other, _, _) = boxes(bar_chart(bars([0.5, -0.5])))
-    assert top + height == pytest.approx(other, abs=0.2)
-
-
-def test_of_many_bars_some_are_named_and_all_are_in_the_table() -> None:
-    markup = bar_chart(bars([float(at) for at in range(40)]))
-    assert len(re.findall(r'class="middle">\d+<', markup)) == 20
-    assert markup.count("<td>") == 40
-    assert 'data-tip="merge: 40\n39"' in markup
-
-
-def test_no_values_are_said_to_be_none() -> None:
-    assert "No values." in bar_chart(bars([]))
-
-
-def test_every_bar_needs_a_name() -> None:
-    with pytest.raises(FedkinError, match=r"names of bars 'Heights' has shape \(1,\) where \(2,\)"):
-        bars([1.0, 2.0], names=["1"])
-
-
-NAMES = ["kin-graph", "hierarchical", "sda-fc with synthetic data of networks"]
-
-
-def test_long_names_stand_before_lying_bars() -> None:
-    markup = bar_chart(bars([4.0, 2.0, 1.0], names=NAMES, strong=[True, False, False], line=2.0, line_name="clear"))
-    found = boxes(markup)
-    assert [look for look, *_ in found] == ["bar strong", "bar", "bar"]
-    lefts, tops, widths, _ = zip(*(box[1:] for box in found), strict=True)
-    assert len(set(lefts)) == 1
-    assert list(tops) == sorted(tops)
-    assert widths == pytest.approx([4 * widths[2], 2 * widths[2], widths[2]], abs=0.3)
-    line = re.search(r'd="M(\S+) \S+" class="mark dashed"', markup)
-    assert line
-    assert float(line[1]) == pytest.approx(lefts[0] + widths[1], abs=0.2)
-    assert ">sda-fc with synthetic dat…<" in markup
-    assert f'data-tip="merge: {NAMES[2]}\n1"' in markup
-
-
 @settings(max_examples=30)
 @given(st.lists(NUMBERS, min_size=3, max_size=3))
 def test_lying_bars_stay_inside_on_both_sides_of_zero(values: list[float]) -> None:
@@ -111,8 +71,3 @@ def test_errors_are_whiskers_and_stand_behind_the_values(names: list[str]) -> No
         assert max(x1, other[1] + other[3]) < WIDTH
     assert "0.500 ± 0.250" in markup
     assert "<td>0.25</td>" in markup
-
-
-def test_errors_are_as_many_as_bars() -> None:
-    with pytest.raises(FedkinError, match="errors of bars 'Heights'"):
-        bars([1.0, 2.0], errors=[0.1])

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedkin.core.errors import FedkinError
-from fedkin.report import ClientClusters, Mark, Timeline
-from fedkin.report.lanes import MAX_CLIENTS, WIDTH, client_clusters
+from fedkin.report import ClientClusters
+from fedkin.report.lanes import WIDTH, client_clusters
 
 BOX = re.compile(r"M(\S+) (\S+?)h(\S+?)v(\S+?)H(\S+?)z")
 
@@ -63,25 +62,6 @@ def test_lanes_never_overlap_and_stay_inside(clusters: np.ndarray) -> None:
         assert row[-1][0] + row[-1][2] <= WIDTH
 
 
-def test_numbers_stand_where_there_is_room() -> None:
-    wide = drawn([[0, 3]])
-    assert re.findall(r'class="in">(\d+)<', wide) == ["0", "3"]
-    assert re.findall(r'class="in">(\d+)<', drawn([[0, 1] * 40])) == []
-
-
-def test_of_many_steps_some_are_drawn_the_last_one_too() -> None:
-    markup = drawn([[0] * 299 + [1], [0] * 300])
-    assert boxes(markup)["c1 m0"][0][2] > 0
-    assert "Shown are 75 of 300 rounds." in markup
-
-
-def test_more_clients_than_a_drawing_holds_are_a_table() -> None:
-    clusters = [[i % 2] for i in range(MAX_CLIENTS + 1)]
-    assert "<svg" in drawn(clusters[:-1])
-    assert "<svg" not in drawn(clusters)
-    assert "<table" in drawn(clusters)
-
-
 def test_the_table_tells_members_hidden_clusters_and_scores() -> None:
     markup = drawn([[1], [0], [0], [0], [-1], [0]], hidden=["A", "A", "B", "B", "B", "B"], scores={0: 0.9})
     assert re.findall(r"<td>([^<]*)</td>", markup) == [
@@ -89,49 +69,3 @@ def test_the_table_tells_members_hidden_clusters_and_scores() -> None:
         "1", "1 A", "–", "0",
         "1", "1 B", "–", "4",
     ]  # fmt: skip
-
-
-def test_many_members_are_cut_short_and_long_names_abbreviated() -> None:
-    table = drawn([[i % 2] for i in range(150)])
-    assert "76, 78 and 35 more" in table
-    assert "a-very-long…" in drawn([[0]], clients=["a-very-long-name"])
-
-
-def test_names_are_escaped() -> None:
-    assert "<b>" not in drawn([[0]], clients=["<b>"], hidden=["<b>"])
-
-
-def test_pointing_tells_when_a_client_was_where() -> None:
-    assert 'data-tip="client 0, true cluster B\nround 1: none yet\nround 2–3: cluster 4"' in drawn(
-        [[-1, 4, 4]], hidden=["B"]
-    )
-
-
-def test_what_happened_is_a_line_before_the_step_it_concerns() -> None:
-    table = np.array([[0, 0, 1, 1]])
-    marks = [Mark(1, "at once"), Mark(3, "drift"), Mark(3, "moved", True), Mark(4, "moved", True), Mark(9, "later")]
-    markup = client_clusters(ClientClusters(["0"], [1, 2, 3, 4], table), Timeline(marks=marks))
-    lines = re.findall(r'd="M(\S+) \S+V\S+" class="(mark[^"]*)"', markup)
-    assert [look for _, look in lines] == ["mark", "mark dashed"]
-    assert float(lines[0][0]) == pytest.approx(boxes(markup)["c1 m0"][0][0], abs=0.5)
-    assert "Vertical lines" in markup
-    assert "Vertical lines" not in client_clusters(
-        ClientClusters(["0"], [1, 2, 3, 4], table), Timeline(marks=marks[:1])
-    )
-
-
-def test_a_first_cluster_is_no_change_of_cluster() -> None:
-    markup = drawn([[-1, 0, 0], [-1, 0, 1], [-1, -1, 1]])
-    assert "1 clients end in another cluster" in markup
-    assert "Grey: in no cluster yet." in markup
-
-
-def test_nothing_yet_is_said() -> None:
-    assert "No clusters yet." in client_clusters(ClientClusters([], [], np.zeros((0, 0), int)))
-
-
-def test_shapes_must_fit() -> None:
-    with pytest.raises(FedkinError, match=r"client × step table of clusters has shape \(1, 2\) where \(1, 1\)"):
-        drawn([[0, 1]], steps=[1])
-    with pytest.raises(FedkinError, match="row of true clusters"):
-        drawn([[0, 1]], hidden=["A", "B"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.report.numbers import format_bytes, nice_ticks, plain, pluralize, shown, tick_labels
+from fedkin.report.numbers import format_bytes, nice_ticks, shown
 from fedkin.report.timeline import Unit
 
 
@@ -38,23 +38,6 @@ def test_ticks_enclose_the_values_evenly_and_are_few(low: float, span: float, wh
 )
 def test_numbers_are_shown_with_their_unit(value: float | None, unit: Unit, words: str) -> None:
     assert shown(value, unit) == words
-
-
-def test_plain_numbers_can_be_copied() -> None:
-    assert [plain(value) for value in (1234567.0, 0.25, None, math.inf)] == ["1234567", "0.25", "", ""]
-
-
-def test_tick_labels_share_decimals_and_unit() -> None:
-    assert tick_labels([0, 0.5, 1.0], "share") == ["0.0", "0.5", "1.0"]
-    assert tick_labels([0, 2e7, 4e7], "bytes") == ["0 MB", "20 MB", "40 MB"]
-
-
-def test_counts_have_their_noun() -> None:
-    assert [pluralize(1, "cluster"), pluralize(2000, "cluster"), pluralize(0, "community")] == [
-        "1 cluster",
-        "2,000 clusters",
-        "0 communities",
-    ]
 
 
 @pytest.mark.parametrize(

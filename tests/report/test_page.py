@@ -6,10 +6,6 @@ from itertools import product
 
 import pytest
 
-from fedkin.report.page import LONGEST_VALUE, page
-from fedkin.report.result_tables import MEANINGS
-from fedkin.studies.reproduce.entry_table import SIGNS
-
 STYLE = resources.files("fedkin.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
@@ -51,21 +47,3 @@ def test_text_can_be_read_by_day_and_by_night(scheme: str, text: str, ground: st
 def test_lines_and_dots_stand_out_from_what_they_are_drawn_on(scheme: str, cluster: int) -> None:
     named = colours()[scheme]
     assert contrast(named[f"g{cluster}"], named["surface"]) >= 3 - 0.05
-
-
-def test_every_verdict_has_a_sign_besides_its_colour() -> None:
-    signs = dict(re.findall(r'\.(\w+)::before \{ content: "(.)"; content: "." / "[\w ,]+"; \}', STYLE))
-    assert set(signs) == set(MEANINGS)
-    assert len(set(signs.values())) == len(MEANINGS)
-    assert {name: signs[name] for name in SIGNS} == SIGNS
-
-
-def test_long_headlines_are_written_smaller() -> None:
-    assert 'class="value"' in page("t", "", [("a", "x" * LONGEST_VALUE, "")], [])
-    assert 'class="value long"' in page("t", "", [("a", "x" * (LONGEST_VALUE + 1), "")], [])
-
-
-def test_items_of_grids_of_text_shrink_below_their_longest_word() -> None:
-    """A name of fifty letters in a cluster's sentence made the page wider than a telephone."""
-    assert "display: grid" in re.search(r"^\.described \{(.*)\}$", STYLE, re.MULTILINE)[1]
-    assert ".described li { min-width: 0; }" in STYLE

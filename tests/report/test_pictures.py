@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedkin.report import ClusterPictures
-from fedkin.report.pictures import picture_cards, sprite
+from fedkin.report.pictures import sprite
 
 
 def decoded(uri: str) -> np.ndarray:
@@ -28,19 +27,3 @@ def test_sprite_holds_the_mean_and_then_the_members(shape: tuple[int, ...]) -> N
 def test_values_outside_the_range_are_clipped_and_nan_is_black() -> None:
     mean = np.array([[-1.0, 2.0], [np.nan, 0.0]])
     assert decoded(sprite(mean, np.zeros((0, 2, 2)), side=64)).tolist() == [[0, 255], [0, 0]]
-
-
-def test_large_images_are_reduced_without_changing_their_shape() -> None:
-    assert decoded(sprite(np.ones((200, 100)), np.ones((1, 200, 100)), side=20)).shape == (20, 20)
-
-
-def test_many_colour_pictures_stay_small() -> None:
-    noise = np.random.default_rng(0).random((13, 96, 96, 3))
-    clusters = [ClusterPictures(cluster, 12, 3, noise[0], noise[1:]) for cluster in range(60)]
-    assert len(picture_cards(clusters)) < 1_400_000
-
-
-def test_a_cluster_without_members_shows_its_mean() -> None:
-    card = picture_cards([ClusterPictures(0, 1, 1, np.ones((2, 2)), np.zeros((0, 2, 2)))])
-    assert card.count("<i ") == 1
-    assert "1 sample from 1 client" in card

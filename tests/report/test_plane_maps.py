@@ -3,7 +3,6 @@ import re
 import numpy as np
 import pytest
 
-from fedkin.core import FedkinError
 from fedkin.report.plane_maps import sample_map
 from fedkin.report.run_view import SampleMap
 
@@ -19,27 +18,9 @@ def test_samples_are_drawn_by_cluster_and_by_class():
         assert words in drawn
 
 
-def test_a_class_has_the_colour_of_the_cluster_it_is_matched_with():
-    drawn = sample_map(SampleMap(PLACES, CLUSTERS, np.array([1, 1, 2]), [], "", {1: 0, 2: 3}))
-    assert re.findall(r'class="cloud (c\d) m0" data-tip="([^"]*)"', drawn) == [
-        ("c0", "Cluster 0"), ("c3", "Cluster 3"), ("c0", "Class 1"), ("c3", "Class 2")
-    ]  # fmt: skip
-
-
-def test_without_classes_there_is_one_picture():
-    drawn = sample_map(SampleMap(PLACES, CLUSTERS, None, []))
-    assert drawn.count("<svg") == 1
-    assert "By true class" not in drawn
-
-
 @pytest.mark.parametrize("places", [PLACES, np.zeros((3, 2)), PLACES * 1e6 - 5e5])
 def test_every_dot_lies_inside_the_picture(places):
     drawn = sample_map(SampleMap(places, CLUSTERS, None, []))
     numbers = [float(number) for number in re.findall(r'c[xy]="([-\d.]+)"', drawn)]
     assert len(numbers) == 6
     assert 0 <= min(numbers) <= max(numbers) <= 400
-
-
-def test_lengths_must_agree():
-    with pytest.raises(FedkinError, match="map of samples"):
-        SampleMap(PLACES, np.array([0, 1]), None, [])

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.report import ClusterPictures, ClusterTable, GraphNode, GraphView, Profiles
-
-
-@pytest.mark.parametrize("edge", [(0, 1), (-1, 0)])
-def test_an_edge_must_join_nodes_of_the_graph(edge: tuple[int, int]) -> None:
-    with pytest.raises(FedkinError, match="is not among its 1 nodes"):
-        GraphView("G", "", [GraphNode("a", 0, 1, None)], [edge])
+from fedkin.report import ClusterPictures, ClusterTable, Profiles
 
 
 def test_arrays_must_have_the_shape_their_names_say() -> None:

@@ -1,34 +1,9 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.report.text_tables import aligned, fitted
-
-
-def test_names_are_flush_left_and_numbers_flush_right() -> None:
-    assert aligned([["", "ARI"], ["kfed", "0.5"], ["a", "12.25"]]) == "        ARI\nkfed    0.5\na     12.25"
-
-
-def test_columns_of_words_are_flush_left_without_trailing_blanks() -> None:
-    assert aligned([["a", "1", "long"], ["bb", "20", "x"]], left=(0, 2)) == "a    1  long\nbb  20  x"
-
-
-def test_rows_of_unequal_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        aligned([["a", "b"], ["c"]])
-
-
-WIDE = [["name", "one", "two", "what it is"], ["kfed", "0.51", "12.0", "k-means at every client and of the centres"]]
-
-
-def test_a_last_column_of_words_goes_on_below_where_the_width_does_not_suffice() -> None:
-    assert fitted(WIDE, (0, 3), 45) == (
-        "name   one   two  what it is\n"
-        "kfed  0.51  12.0  k-means at every client and\n"
-        "                  of the centres"
-    )  # fmt: skip
+from fedkin.report.text_tables import fitted
 
 
 def test_a_table_that_is_too_wide_is_parted_and_nothing_is_cut() -> None:

@@ -27,7 +27,6 @@ from fedkin.report import (
     RunView,
     TableCell,
     Timeline,
-    write_page,
     write_report,
 )
 from fedkin.report.write import render, render_page
@@ -121,10 +120,6 @@ def test_every_part_of_the_view_is_written_in_words() -> None:
         assert expected in words
 
 
-def test_empty_parts_leave_no_section() -> None:
-    assert Page(render(RunView(title="Nothing"))).of("section") == []
-
-
 def test_equal_views_give_equal_bytes_whatever_the_order_of_dicts(tmp_path: Path) -> None:
     write_report(tmp_path / "one.html", full_view())
     view = full_view()
@@ -146,30 +141,6 @@ def test_every_part_of_a_page_of_results_is_written_in_words() -> None:
         assert expected in words
     assert "within the spread" not in words  # no sign of it is used
     assert "fedkin run kin-graph" in words
-
-
-def test_code_stands_out_in_sentences_alone() -> None:
-    part = PagePart("a", "`Title`", ["Say `a < b`, or a lone ` mark."], notes=["`c`"], commands=["echo `date`"])
-    source = render_page(PageView("P", "Try `d`.", parts=[part]))
-    assert re.findall(r"<code>[^<]*</code>", source) == [
-        "<code>d</code>",
-        "<code>a &lt; b</code>",
-        "<code>c</code>",
-        "<code>echo `date`</code>",
-    ]
-    assert "<h2>`Title`</h2>" in source
-
-
-def test_equal_pages_of_results_give_equal_bytes_whatever_the_order_of_dicts(tmp_path: Path) -> None:
-    write_page(tmp_path / "one.html", comparison())
-    view = comparison()
-    write_page(tmp_path / "two.html", replace(view, settings=dict(reversed(view.settings.items()))))
-    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
-
-
-def test_a_page_of_results_is_small() -> None:
-    assert len(PAGES["comparison"].encode()) < 60_000
-    assert len(PAGES["reproduction"].encode()) < 60_000
 
 
 def test_results_cannot_break_out_of_the_page() -> None:

@@ -112,8 +112,3 @@ def test_contexts_tell_everything_apart():
 def test_numbers_that_a_sum_might_not_hold_are_refused(value):
     with pytest.raises(ValueError, match=r"^a number is beyond 2\.15e\+08, the maximum for a secure sum of 5 clients$"):
         encode(torch.tensor([0.0, value]), 5)
-
-
-def test_a_key_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="shared"):
-        mask(0, private(0), keys_of([0, 1]) | {2: bytes(32)}, CONTEXT, 3)

@@ -1,6 +1,5 @@
 import csv
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -85,17 +84,6 @@ def test_everything_is_on_disk_and_nothing_is_made_again(found: tuple[Comparison
     assert {line.runs for line in more.lines} == {3}
 
 
-def test_the_truth_ranks_if_it_is_asked_to(found: tuple[Comparison, Here], hospitals: str, tmp_path: Path) -> None:
-    comparison, _ = found
-    question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"])
-    by_truth = compared(question, Options(CHEAP, seeds=1, budget="1h", by="truth"), comparison.out, no_bar, Here())
-    assert by_truth.truth_gap == 0
-    assert "agrees best with the truth" in by_truth.reason
-    plain = sites(tmp_path / "plain", labelled=False)
-    with pytest.raises(FedkinError, match="needs a truth"):
-        compared(question_of(plain), Options(by="truth"), tmp_path / "out", no_bar, Here())
-
-
 def test_the_command_it_recommends_does_what_was_compared(
     found: tuple[Comparison, Here], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,44 +135,6 @@ def test_what_is_too_slow_is_tried_again_with_more_time_only(tmp_path: Path) -> 
     assert second.recommended == "kfed"
     with pytest.raises(FedkinError, match="No run finished in the budget of 30s"):
         compared(question, Options(("kfed",), 3, 1, "30s"), tmp_path / "none", no_bar, Here(slow=("kfed",)))
-
-
-def test_a_method_that_alone_finished_is_recommended_without_confidence(tmp_path: Path) -> None:
-    question = question_of("blobs", methods=CHEAP)
-    worker = Here(slow=("kin-graph",))
-    comparison = compared(question, Options(("kfed", "kin-graph"), 5, 1, "60s"), tmp_path, no_bar, worker)
-    assert (comparison.recommended, comparison.confident) == ("kfed", False)
-    assert "Only kfed finished" in comparison.warnings[-1]
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (Options(clusters=1), "--clusters is 1"),
-        (Options(seeds=0), "--seeds is 0"),
-        (Options(by="luck"), "--by is 'luck'"),
-        (Options(budget="soon"), "--budget is 'soon'"),
-    ],
-)
-def test_options_out_of_their_range_are_refused(options: Options, sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=sentence):
-        compared(question_of("blobs"), options, tmp_path / "out", no_bar, Here())
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ("method.resolution=-1", "kin-graph: 'method.resolution' is -1 on the command line; "),
-        ("engine.device=cuda:99", "kfed: 'engine.device'"),
-        ("tracking.to=['nothing']", "'tracking.to"),
-        ("scenario.heterogenity=1", ""),
-    ],
-)
-def test_settings_of_all_methods_are_checked_before_the_first_run(settings: str, sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=f"^{re.escape(sentence)}"):
-        compared(question_of("digits", settings=[settings]), Options(CHEAP), tmp_path / "out", no_bar, Here())
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_something_else_is_left_alone(
@@ -242,26 +192,6 @@ def test_clients_in_memory_are_compared_as_files_are(tmp_path: Path, here: Here)
     for x, y in (([x + 1 for x in SITES], TRUTH), (SITES, None), (SITES[:1] * 2, TRUTH[:1] * 2)):
         with pytest.raises(FedkinError, match="holds another comparison"):
             fedkin.compare(x, y, out=tmp_path, **OPTIONS)
-
-
-def test_labels_may_be_names_in_tables_or_beside_them(tmp_path: Path, here: Here) -> None:
-    labels = [["well" if y else "sick" for y in own] for own in TRUTH]
-    frames = {name: pd.DataFrame(x, columns=["a", "b"]) for name, x in zip(("north", "a south"), SITES, strict=True)}
-    calls = [
-        (SITES, labels),
-        (list(zip(SITES, TRUTH, strict=True)), None),
-        (frames, dict(zip(frames, labels, strict=True))),
-        ({name: frame.assign(kind=own) for (name, frame), own in zip(frames.items(), labels, strict=True)}, "kind"),
-    ]
-    for number, (clients, y) in enumerate(calls):
-        found = fedkin.compare(clients, y, out=tmp_path / str(number), **OPTIONS | {"methods": "kfed", "seeds": 1})
-        assert found.lines[0].truth["ari"] == 1.0
-
-
-def test_clients_in_memory_that_have_labels_can_be_clustered(tmp_path: Path, here: Here) -> None:
-    more = {"methods": ["ocfl", "fedavg"], "question": "clients", "n_clusters": None, "seeds": 1}
-    found = fedkin.compare(SITES, TRUTH, out=tmp_path, **OPTIONS | more | {"settings": {"method.rounds": 1}})
-    assert {line.method: line.runs for line in found.lines} == {"ocfl": 1, "fedavg": 1}
 
 
 def test_arguments_are_refused_by_their_names_in_python(tmp_path: Path, here: Here) -> None:

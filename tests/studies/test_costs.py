@@ -9,8 +9,7 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume
-from fedkin.studies.costs import Cost, CostTarget, as_json, as_text, costs_of, parsed_target
-from toy import Toy
+from fedkin.studies.costs import Cost, CostTarget, as_json, as_text, costs_of
 
 STEPS = [
     ("pre-training", 100, 100, 0.5, 1.0, None),
@@ -62,36 +61,11 @@ def test_phases_are_told_apart_and_what_came_before_counts_to_the_first(tmp_path
     assert list(found.shares) == ["pre-training", "embedding"]
 
 
-def test_a_phase_that_comes_back_is_one_phase(tmp_path: Path) -> None:
-    [found] = costs_of([saved(tmp_path / "run", [STEPS[3], STEPS[2], STEPS[3]], before=(0.0, 0.0))])
-    assert found.phases == {"training": Cost(2, 2000, 1800, 8.0, 4.0), "embedding": Cost(1, 0, 10, 0.25, 0.5)}
-
-
-def test_a_run_without_phases_is_all_training(tmp_path: Path) -> None:
-    [found] = costs_of([saved(tmp_path / "run", phases=False)])
-    assert found.phases == {"training": Cost(6, 3200, 2910, 13.375, 8.75)}
-    assert (found.rounds, found.shares) == (6, {})
-    assert "total" not in as_text([found])
-
-
 def test_a_target_ends_the_count_at_the_step_that_reached_it(tmp_path: Path) -> None:
     [found] = costs_of([saved(tmp_path / "run")], CostTarget("accuracy", 0.95))
     assert (found.step, found.rounds) == (5, 2)
     assert found.phases["training"] == Cost(2, 2000, 1800, 8.0, 4.0)
     assert "accuracy 0.95 reached at step 5, after 2 training rounds" in as_text([found], CostTarget("accuracy", 0.95))
-
-
-def test_a_target_that_was_not_reached_is_said_to_be(tmp_path: Path) -> None:
-    target = CostTarget("accuracy", 0.9)
-    found = costs_of([saved(tmp_path / "good"), saved(tmp_path / "bad", STEPS[:4])], target)
-    text = as_text(found, target)
-    assert [str(tmp_path / "bad"), "not reached"] in cells(text)
-    assert text.endswith(f"{tmp_path / 'bad'}: accuracy 0.9 not reached")
-    plain = json.loads(as_json(found, target))
-    assert plain["target"] == {"metric": "accuracy", "reach": 0.9}
-    assert [run["step"] for run in plain["runs"]] == [5, None]
-    assert [run["total"] is None for run in plain["runs"]] == [False, True]
-    assert [run["ratio_to_first"] is None for run in plain["runs"]] == [False, True]
 
 
 def test_several_runs_are_compared_with_the_first(tmp_path: Path) -> None:
@@ -109,52 +83,10 @@ def test_several_runs_are_compared_with_the_first(tmp_path: Path) -> None:
     assert "first run's" not in as_text(found[:1])
 
 
-def test_the_table_is_for_people(tmp_path: Path) -> None:
-    steps = [("embedding", 0, 2_000_000, 0.5, 0.25, None), ("training", 1_500_000_000, 500_000, 2000.0, 1.0, 0.5)]
-    [found] = costs_of([saved(tmp_path / "run", steps, before=(0.0, 0.0))])
-    text = as_text([found]).replace(str(tmp_path), "")
-    assert cells(text) == [
-        ["run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds"],
-        ["/run", "embedding", "1", "0.000", "2.000", "2.000", "0.500", "0.250"],
-        ["of training's", "0 %", "400 %", "0.133 %", "0.025 %", "25 %"],
-        ["training", "1", "1,500.000", "0.500", "1,500.500", "2,000.000", "1.000"],
-        ["total", "2", "1,500.000", "2.500", "1,502.500", "2,000.500", "1.250"],
-        [],
-        ["/run: 2 steps, 1 training round"],
-    ]
-
-
 @given(st.integers(1, 5))
 def test_the_phases_of_two_halves_add_up_to_the_whole(at: int) -> None:
     costs = [Cost(1, *step[1:5]) for step in STEPS]
     assert sum(costs[:at], Cost()) + sum(costs[at:], Cost()) == sum(costs, Cost())
-
-
-def test_what_was_not_written_down_is_not_made_up(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "run", phases=False)
-    lines = [json.loads(line) for line in (folder / "timing.jsonl").read_text().splitlines()]
-    old = "".join(json.dumps({"step": line["step"], "seconds": line["seconds"]}) + "\n" for line in lines[1:])
-    (folder / "timing.jsonl").write_text(old)
-    [found] = costs_of([folder])
-    assert (found.total.client_seconds, found.total.seconds) == (None, 8.5)
-    assert cells(as_text([found]))[1][-2:] == ["–", "8.500"]
-    (folder / "timing.jsonl").unlink()
-    assert costs_of([folder])[0].total.seconds is None
-
-
-def test_a_run_that_goes_on_may_be_ahead_with_its_seconds(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "run")
-    records = (folder / "records.jsonl").read_text().splitlines()
-    (folder / "records.jsonl").write_text("\n".join([*records[:4], records[4][:20]]))
-    assert costs_of([folder])[0].total == Cost(4, 1200, 1110, 5.375, 4.75)
-
-
-def test_a_target_is_a_name_and_a_number() -> None:
-    assert parsed_target("personal_accuracy=0.95") == CostTarget("personal_accuracy", 0.95)
-    for text in ("accuracy", "=0.5", "accuracy=", "accuracy=much", "accuracy=nan", "accuracy=inf", "a=b=1", ""):
-        with pytest.raises(FedkinError) as caught:
-            parsed_target(text)
-        assert str(caught.value) == f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95."
 
 
 def test_errors_are_one_sentence(tmp_path: Path) -> None:
@@ -192,35 +124,6 @@ def test_a_run_writes_its_seconds_with_what_came_before_as_step_0(
     last = json.loads((tmp_path / "run" / "records.jsonl").read_text().splitlines()[-1])
     assert (found.total.sent, found.total.received, found.total.steps) == (last["sent"], last["received"], 4)
     assert found.total.client_seconds == pytest.approx(sum(line["client_seconds"] for line in lines))
-
-
-@pytest.mark.usefixtures("toy")
-def test_the_first_checkpoint_that_cannot_be_written_leaves_the_folder_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise FedkinError("Cannot write.")
-
-    config = load_config("toy", ["scenario.name=toy"])
-    with monkeypatch.context() as patch:
-        patch.setattr("fedkin.experiment.run_folder.save_tree", refuse)
-        with pytest.raises(FedkinError, match="Cannot write"):
-            execute(config, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.usefixtures("toy")
-def test_what_scaling_and_init_computed_is_not_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Toy.step
-
-    def counted(self, fed, state):
-        fed.seconds += 10.0
-        return real(self, fed, state)
-
-    monkeypatch.setattr(Toy, "step", counted)
-    execute(load_config("toy", ["scenario.name=toy"]), tmp_path / "run")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "timing.jsonl").read_text().splitlines()]
-    assert [round(line["client_seconds"]) for line in lines] == [0, 10, 10, 10, 10]
 
 
 def test_the_command_prints_a_table_or_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,6 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.core.seeds import derive_generator
-from fedkin.data.reading.sources import load
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.studies import pretrain as pretraining
 from fedkin.studies.pretrain import pretrain
@@ -50,17 +48,6 @@ def test_the_file_holds_what_was_trained_and_how(out, tmp_path):
     assert files(out.parent) == {"digits.safetensors"}
 
 
-def test_training_lowers_the_error_on_samples_it_did_not_see(out):
-    made = pretrain("digits", out, samples=900, epochs=15, seed=5)
-    encoder, x = Encoder.of(made.spec), load("digits").x
-    seen = torch.randperm(len(x), generator=derive_generator(5, "samples"))
-    fresh = x[seen[900:]]
-    start = encoder.initial(derive_generator(5, "init"))
-    error = float(encoder.errors(made.vector, fresh).mean())
-    assert error < 0.5 * float(encoder.errors(start, fresh).mean())
-    assert error < float((fresh - fresh.mean(0)).square().mean())  # better than always telling the mean image
-
-
 @pytest.mark.parametrize("source", ["digits", "colour.npz"])
 @pytest.mark.parametrize("stop", [1, 2])
 def test_stopped_after_any_epoch_and_continued_is_never_stopped(source, stop, tmp_path):
@@ -100,31 +87,6 @@ def test_interrupted_within_an_epoch_goes_on_from_the_last_one(tmp_path, monkeyp
     assert stopped.read_bytes() == whole.read_bytes()
 
 
-def test_more_epochs_resume_and_fewer_leave_the_file_alone(tmp_path):
-    short, whole = tmp_path / "short", tmp_path / "whole"
-    pretrain("digits", short, **QUICK | {"epochs": 1})
-    pretrain("digits", short, **QUICK)
-    pretrain("digits", whole, **QUICK)
-    assert short.read_bytes() == whole.read_bytes()
-    reported = []
-    made = pretrain("digits", short, on_epoch=lambda *values: reported.append(values), **QUICK | {"epochs": 2})
-    assert (reported, made.about["epochs"]) == ([], 3)
-    assert short.read_bytes() == whole.read_bytes()
-
-
-def test_every_epoch_has_a_shuffle_of_its_own_that_only_its_number_sets(tmp_path, monkeypatch):
-    seeds = []
-    monkeypatch.setattr(
-        pretraining, "train_locally", lambda e, v, x, y, rng, _: (seeds.append(rng.initial_seed()), (v, 0.0))[1]
-    )
-    pretrain("digits", tmp_path / "whole", **QUICK)
-    pretrain("digits", tmp_path / "stopped", **QUICK | {"epochs": 1})
-    pretrain("digits", tmp_path / "stopped", **QUICK)
-    expected = [derive_generator(5, "epoch", epoch).initial_seed() for epoch in (1, 2, 3)]
-    assert seeds == expected * 2
-    assert len(set(expected)) == 3
-
-
 def test_equal_seeds_give_equal_bytes_and_leave_the_global_generator_alone(tmp_path):
     before = torch.get_rng_state()
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
@@ -151,27 +113,6 @@ def test_another_way_of_training_is_refused(other, out):
     assert out.read_bytes() == before
 
 
-def test_another_column_of_labels_is_another_way(out):
-    rows = np.random.default_rng(0).integers(0, 3, (30, 5))
-    Path("table.csv").write_text("a,b,c,d,e\n" + "\n".join(",".join(map(str, row)) for row in rows))
-    pretrain("table.csv", out, label="e", epochs=1)
-    with pytest.raises(FedkinError, match="was trained otherwise"):
-        pretrain("table.csv", out, label="a", epochs=1)
-
-
-def test_an_encoder_that_was_never_trained_makes_way(out, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pretraining, "train_locally", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain("wine", out, epochs=1)
-    with pytest.raises(FedkinError, match="has not been trained for an epoch yet"):
-        Pretrained.load(out).fitted_to((13,), str(out))
-    assert pretrain("digits", out, **QUICK).about["data"] == "digits"
-
-
 @pytest.mark.parametrize(
     ("source", "options", "spec"),
     [
@@ -189,29 +130,6 @@ def test_the_autoencoder_suits_the_data(source, options, spec, out):
     made = pretrain(source, out, epochs=1, **options)
     assert made.spec == spec
     assert len(made.vector) == Encoder.of(spec).size
-
-
-def test_data_beyond_the_unit_interval_are_standardised(out):
-    """The encoder's error on standardised data is below their variance of 1; on raw ones it would be thousands."""
-    made = pretrain("tables.npz", out, epochs=30, batch_size=8)
-    assert made.about["error"] < 1.0
-    x = load("tables.npz").x
-    x = (x - x.mean(0)) / x.std(0, correction=0)
-    assert float(Encoder.of(made.spec).errors(made.vector, x).mean()) < 1.0
-
-
-def test_at_most_so_many_samples_are_taken(out, monkeypatch):
-    seen = []
-    monkeypatch.setattr(pretraining, "train_locally", lambda e, v, x, y, *_: (seen.append((x, y)), (v, 0.0))[1])
-    made = pretrain("digits", out, samples=7, epochs=1)
-    x, y = seen[0]
-    assert x is y
-    assert made.about["samples"] == len(x) == 7
-    everything = load("digits").x
-    rows = [int((everything == one).flatten(1).all(1).nonzero()[0]) for one in x]
-    assert len(set(rows)) == 7
-    assert rows != sorted(rows)
-    assert pretrain("tables.npz", out.with_name("all"), samples=10_000, epochs=1).about["samples"] == 90
 
 
 @pytest.mark.parametrize(
@@ -247,51 +165,3 @@ def test_what_is_no_encoder_is_left_alone(content, tmp_path):
     with pytest.raises(FedkinError, match=r"mine' holds no encoder \("):
         pretrain("digits", path, **QUICK)
     assert list(path.iterdir()) == [] if content is None else path.read_bytes() == content
-
-
-def test_where_nothing_can_be_written_nothing_is_trained(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    reported = []
-    with pytest.raises(FedkinError, match=r"^Cannot write .*notes.txt/encoder: "):
-        pretrain(
-            "digits", tmp_path / "notes.txt" / "encoder", on_epoch=lambda *values: reported.append(values), **QUICK
-        )
-    assert reported == []
-
-
-def test_a_batch_norm_needs_two_samples_and_says_so(out):
-    with pytest.raises(FedkinError) as refused:
-        pretrain("colour.npz", out, samples=1, epochs=2)
-    assert str(refused.value) == (
-        "Training on 'colour.npz' came to a mean squared error of nan in epoch 1; it needs more samples than 1, or a "
-        "learning_rate below 0.001."
-    )
-    assert pretrain("colour.npz", out, samples=20, epochs=1).about["epochs"] == 1
-
-
-def test_training_uses_one_thread(out, monkeypatch):
-    seen = []
-    original = pretraining.train_locally
-
-    def descend(*arguments):
-        seen.append(torch.get_num_threads())
-        return original(*arguments)
-
-    monkeypatch.setattr(pretraining, "train_locally", descend)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        pretrain("digits", out, samples=20, epochs=1)
-        assert seen == [1]
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_an_encoder_made_elsewhere_fits_clients_of_other_sizes_if_convolutional(out):
-    made = pretrain("colour.npz", out, epochs=1)
-    encoder = Pretrained.load(out).fitted_to((3, 16, 24), str(out))
-    assert encoder.codes(made.vector, torch.zeros(2, 3, 16, 24)).shape == (2, 48 * 2 * 3)
-    dense = pretrain("digits", out.with_name("dense"), **QUICK)
-    with pytest.raises(FedkinError, match=r"was trained on samples of shape \(1, 8, 8\); the clients' have \(1, 28, "):
-        dense.fitted_to((1, 28, 28), "dense")

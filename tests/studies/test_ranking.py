@@ -1,11 +1,8 @@
 from typing import Any
 
-import numpy as np
-import pytest
-
 from fedkin.studies.cells import CellResult
 from fedkin.studies.question import Candidate, Selection
-from fedkin.studies.ranking import CandidateScore, best_numbers, effective_number, recommend, score_of
+from fedkin.studies.ranking import CandidateScore, best_numbers, recommend, score_of
 
 SAMPLES = Selection("samples", ("kfed", "kmeans", "kin-graph", "ffcm", "sda-fc"))
 KFED, KIN_GRAPH, FFCM, KMEANS = (
@@ -59,12 +56,6 @@ def test_of_the_same_clusters_the_fewest_bytes_are_taken() -> None:
     assert (choice.candidate, choice.as_good, choice.undecided) == (KFED, (KIN_GRAPH,), ())
 
 
-def test_other_clusters_that_are_as_good_leave_it_undecided() -> None:
-    choice = recommend(SAMPLES, {KIN_GRAPH: of_samples([0.95]), FFCM: of_samples([0.93], [0, 1, 0, 1, 0, 1])})
-    assert choice is not None
-    assert (choice.candidate, choice.undecided) == (KIN_GRAPH, (FFCM,))
-
-
 def test_one_cluster_moved_samples_and_copies_are_never_taken() -> None:
     single = score_of("samples", [CellResult({}, 1, 0.0, [0] * 6)])
     assert (
@@ -96,9 +87,3 @@ def test_clients_are_served_best_and_clusters_come_before_none() -> None:
     assert choice is not None
     assert (choice.candidate, choice.baseline) == (ocfl, local)
     assert taken({local: of_clients([0.9, 0.8, 0.95]), ocfl: of_clients([0.80, 0.71, 0.85])}, clients) == local
-
-
-def test_a_few_samples_aside_make_no_partition_finer() -> None:
-    assert effective_number(np.repeat([0, 1, 2], 10)) == pytest.approx(3)
-    assert effective_number(np.array([0] * 98 + [1, 2])) < 1.2
-    assert effective_number(np.array([-1, -1])) == 0

@@ -2,8 +2,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from fedkin.core import FedkinError
@@ -100,24 +98,3 @@ def test_a_pool_runs_everything_and_reports_which_process_died(
     monkeypatch.setattr(Worker, "order", order_and_kill)
     with pytest.raises(FedkinError, match="The process of run run-0 was ended from outside"):
         run_all({"run-0": experiments["run-0"]}, tmp_path / "again", 1, lambda name, why: None)
-
-
-def test_what_many_runs_on_the_same_data_meet_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "data").mkdir()
-    rng = np.random.default_rng(0)
-    for site in ("north", "south"):
-        table = pd.DataFrame(rng.normal(size=(40, 2)), columns=["height", "width"])
-        table.insert(0, "key", [f"{site}-{row}" for row in range(len(table))])
-        table.to_csv(tmp_path / "data" / f"{site}.csv", index=False)
-    settings = [f"data.source={tmp_path / 'data'}", "engine.workers=1", "method.n_clusters=2"]
-    tables = {f"run-{seed}": load_config("kfed", [*settings, f"seed={seed}"]).tables for seed in range(3)}
-    assert run_all(tables, tmp_path / "runs", 2, lambda name, why: None) == {}
-    said = capsys.readouterr().err
-    assert said.count("fedkin: Column 'key' names the rows, so it is no feature.\n") == 1
-
-
-def test_a_note_that_only_advises_something_else_is_not_shown_again(capsys: pytest.CaptureFixture[str]) -> None:
-    worker = Worker()
-    for advice in ("each takes the mean", "they take the median"):
-        worker._warn(f"11 cells are empty; {advice}.")
-    assert capsys.readouterr().err == "fedkin: 11 cells are empty; each takes the mean.\n"

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.clustering.graph.community_scales import MAX_CLUSTERS, largest_first, scales_of
+from fedkin.clustering.graph.community_scales import largest_first, scales_of
 
 NODES = 12
 LABELS = st.lists(st.integers(0, 4), min_size=NODES, max_size=NODES).map(
@@ -52,16 +52,6 @@ def test_a_cluster_is_part_of_the_one_with_most_of_its_samples():
     assert second["samples"] == [6, 4, 2]
     assert second["parents"] == [0, 1, 0]
     assert second["chosen"]
-
-
-def test_partitions_of_very_many_clusters_are_left_out_unless_they_are_the_result():
-    every, two = np.arange(MAX_CLUSTERS + 1), np.arange(MAX_CLUSTERS + 1) % 2
-    size = np.ones(len(every))
-    assert [scale["n_clusters"] for scale in scales_of([(0.1, two, 1.0), (2.0, every, 1.0)], size, two)] == [2]
-    (one,) = scales_of([(2.0, every, 1.0)], size, every)
-    assert one["n_clusters"] == MAX_CLUSTERS + 1
-    assert one["chosen"]
-    assert one["stability"] is None
 
 
 @given(LABELS, SIZES)

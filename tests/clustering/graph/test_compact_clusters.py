@@ -49,16 +49,6 @@ def test_in_more_dimensions_a_given_number_is_of_compact_clusters_and_none_is_fo
     assert "compact" not in evidence
 
 
-def test_of_discrete_columns_alone_there_are_no_more_than_dimensions_and_one() -> None:
-    points = places(2)[0]
-    assert int(found_in(points, None, False, graph=9)[0].max()) + 1 == 2
-    assert int(found_in(points, None, True, graph=9)[0].max()) + 1 == 3
-    square = torch.cartesian_prod(torch.arange(6.0), torch.arange(6.0)).repeat(3, 1)
-    assert int(found_in(square, None, True, graph=9)[0].max()) + 1 == 3
-    assert found_in(square, None, True, graph=3)[1] is not None
-    assert "compact" not in found_in(square, None, True, graph=1)[1]
-
-
 @pytest.mark.parametrize("kind", ["cloud", "square", "density", "few", "same"])
 def test_else_what_the_graph_shows_stays(kind: str) -> None:
     rng = torch.Generator().manual_seed(1)
@@ -93,15 +83,3 @@ def test_few_categories_with_and_without_a_number(options: dict[str, int], numbe
     assert model.n_clusters_ == 3
     assert adjusted_rand(kind, np.concatenate(model.labels_)) > 0.85
     assert model.records_[-1].get("compact", not numbers and not options)
-
-
-def test_a_given_number_divides_numbers_beside_categories() -> None:
-    """The graph takes the places of categories for clusters: its cut into four has an index of 0.6 to 0.7."""
-    rng = np.random.default_rng(0)
-    truth = rng.integers(0, 4, 900)
-    columns = {name: np.where(rng.random(900) < 0.7, truth, rng.integers(0, 4, 900)) for name in "ab"}
-    table = pd.DataFrame({name: np.array(list("wxyz"))[column] for name, column in columns.items()})
-    for name in "cd":
-        table[name] = 4 * rng.permutation(4)[truth] + rng.standard_normal(900)
-    clusters = fedkin.KinGraph(n_clusters=4, random_state=0).fit([table.iloc[i::3] for i in range(3)]).labels_
-    assert adjusted_rand(np.concatenate([truth[i::3] for i in range(3)]), np.concatenate(clusters)) > 0.85

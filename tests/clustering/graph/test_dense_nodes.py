@@ -35,30 +35,6 @@ def test_single_clouds_are_mostly_left_alone(kind, columns):
     assert sum(clusters(cloud, np.ones(200)) is not None for cloud in drawn) <= 1
 
 
-FAR = np.array([[-30.0, 0.0], [40.0, 4.0]])
-"""Points that are noise, beside the lines at 0 and 4."""
-
-
-def test_noise_joins_the_nearer_cluster():
-    found = clusters(np.concatenate([lines(20, 4.0), FAR]), np.ones(42))
-    assert found is not None
-    assert found[40] == found[0] != found[41] == found[20]
-
-
-def test_much_noise_means_no_clusters():
-    points = np.concatenate([lines(20, 4.0), FAR])
-    assert clusters(points, np.append(np.ones(40), [10.0, 10.0])) is None
-
-
-def test_a_cluster_of_few_samples_is_none():
-    few = np.concatenate([np.full(20, 20.0), np.ones(20)])
-    assert clusters(lines(20, 2.0), few) is None
-
-
-def test_too_few_points_are_one_cluster():
-    assert clusters(lines(2, 9.0), np.ones(4)) is None
-
-
 def arcs(seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """400 samples of two arcs that reach into each other, a quarter of them of one."""
     rng = np.random.default_rng(seed)

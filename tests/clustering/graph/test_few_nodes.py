@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_digits
 
 import fedkin
 from fedkin.clustering.graph.few_nodes import clusters_of_few
@@ -36,37 +36,11 @@ def test_clouds_are_clusters_the_one_with_most_samples_first(number: int | None)
     assert [(one["n_clusters"], one["samples"], one["chosen"]) for one in scales] == [(3, [85, 60, 35], True)]
 
 
-@pytest.mark.parametrize(("stability", "found"), [(0.95, 3), (0.85, 2)])
-def test_stable_clusters_of_the_graph_are_not_joined(stability: float, found: int) -> None:
-    """Two of three are near each other, so that two have the greatest silhouette."""
-    points = torch.cat([clouds(1, 0.0) + torch.tensor([place, 0, 0, 0]) for place in (0.0, 7.0, 60.0)])
-    clusters = torch.arange(3).repeat_interleave(5)
-    labels, evidence = clusters_of_few(points, torch.full((15,), 5), None, clusters, GRAPH | {"stability": stability})
-    assert int(labels.max()) + 1 == found
-    assert ("linkage" in evidence) == (found == 2)
-
-
 @pytest.mark.parametrize("each", [5, 12, 25])
 def test_a_single_cloud_stays_what_the_graph_shows(each: int) -> None:
     clusters, evidence = of(clouds(1, 0.0, each), None)
     assert clusters == [0] * each
     assert evidence == GRAPH
-
-
-def test_few_points_and_equal_ones_stay_and_numbers_are_bounded_by_nodes() -> None:
-    assert of(torch.tensor([[0.0], [9.0]]), None)[1] == GRAPH
-    assert of(torch.ones(8, 2), 2)[1] == GRAPH
-    assert sorted(of(clouds(2, 9.0, 3), 10)[0]) == [0, 1, 2, 3, 4, 5]
-
-
-def test_two_clients_of_forty_rows_have_their_clusters() -> None:
-    x, y = load_wine(return_X_y=True)
-    rows = np.random.default_rng(0).permutation(len(x))[:80]
-    clients = [x[rows[:40]], x[rows[40:]]]
-    for options in ({"n_clusters": 3}, {}):
-        model = fedkin.KinGraph(random_state=0, **options).fit(clients)
-        assert adjusted_rand(y[rows], np.concatenate(model.labels_)) > 0.7
-        assert model.records_[-1]["linkage"] == "ward"
 
 
 def test_ten_clients_of_36_images_have_ten_clusters_and_not_one() -> None:

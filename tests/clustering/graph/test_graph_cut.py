@@ -7,16 +7,10 @@ from sklearn.datasets import load_digits, make_moons
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from fedkin.clustering.graph import community_stability, graph_cut
+from fedkin.clustering.graph import graph_cut
 from fedkin.clustering.graph.graph_cut import RESOLUTIONS, communities
 from fedkin.clustering.graph.neighbour_graph import neighbour_graph
 from fedkin.core.seeds import derive_generator
-
-
-def levels(found, stability):
-    """As many communities of 24 nodes as `found` has at each resolution."""
-    partitions = [np.arange(24) % number for number in found]
-    return graph_cut._Levels(RESOLUTIONS[: len(found)], partitions, list(stability))
 
 
 def blobs(clusters, each=40, spread=0.5, seed=0):
@@ -59,14 +53,6 @@ def test_finds_how_many_clouds_there_are(clusters):
     assert len(evidence["resolutions"]) == len(evidence["clusters_found"]) == len(evidence["stabilities"])
 
 
-def test_given_the_number_that_it_finds_it_finds_the_same():
-    points, counts, _ = blobs(6, spread=1.5)
-    found, evidence = cut(points, counts)
-    given, again = cut(points, counts, n_clusters=int(found.max()) + 1)
-    assert torch.equal(found, given)
-    assert evidence == again
-
-
 @pytest.mark.parametrize("n_clusters", [1, 2, 3, 5, 20, 100])
 def test_gives_as_many_clusters_as_asked_for(n_clusters):
     points, counts, truth = blobs(5)
@@ -75,59 +61,6 @@ def test_gives_as_many_clusters_as_asked_for(n_clusters):
     if n_clusters < 5:
         joined = [set(truth[found == cluster].tolist()) for cluster in range(n_clusters)]
         assert sum(map(len, joined)) == 5, "clouds are joined whole"
-
-
-def test_joins_what_has_most_links():
-    truth = np.repeat(np.arange(3), 10)
-    graph = 1.0 * np.equal.outer(truth, truth)
-    graph[9, 10] = graph[10, 9] = 0.5
-    np.fill_diagonal(graph, 0.0)
-    nowhere = torch.zeros(30, 4)
-    found, _ = communities(sparse.csr_matrix(graph), nowhere, torch.ones(30).long(), 2, derive_generator(0))
-    assert found.tolist() == [0] * 20 + [1] * 10
-
-
-@pytest.mark.parametrize(
-    ("stability", "n_clusters", "flat", "chosen"),
-    [
-        ([0.70, 0.72, 0.78], None, False, 1),  # 0.07 does not count
-        ([0.66, 0.60, 0.70], None, False, 0),  # nor does 0.1
-        ([0.58, 0.59, 0.70], None, False, 2),
-        ([0.86, 0.88, 0.90], None, False, 2),
-        ([0.895, 0.88, 0.90], None, False, 0),
-        ([0.70, 0.72, 0.78], None, True, 2),
-        ([0.70, 0.72, 0.78], 3, False, 2),
-    ],
-)
-def test_the_less_stable_the_best_is_the_less_its_lead_counts(stability, n_clusters, flat, chosen):
-    found = [3, 3, 3] if n_clusters else [2, 9, 20]
-    assert graph_cut._choose(levels(found, stability), n_clusters, 100, flat) == chosen
-
-
-@pytest.mark.parametrize(
-    ("first", "run", "nodes", "flat", "chosen"),
-    [
-        (0.94, 5, 99, False, 3),  # the most stable of those with two
-        (0.96, 5, 99, False, 0),
-        (0.94, 4, 99, False, 0),
-        (0.94, 5, 100, False, 0),
-        (0.94, 5, 99, True, 0),
-    ],
-)
-def test_a_number_that_lasts_comes_before_a_single_community_that_is_not_certain(first, run, nodes, flat, chosen):
-    found = [1, 1, *[2] * run, 3, 3]
-    stability = [first, 0.5, 0.4, 0.7, *[0.6] * (run - 2), 0.5, 0.6]
-    assert graph_cut._choose(levels(found, stability), None, nodes, flat) == chosen
-
-
-@pytest.mark.parametrize(("n_clusters", "expected"), [(2, [0, 0, 1, 1]), (3, [0, 0, 1, 2])])
-def test_without_links_joins_what_is_nearest(n_clusters, expected):
-    truth = np.repeat(np.arange(4), 10)
-    graph = 1.0 * np.equal.outer(truth, truth)
-    np.fill_diagonal(graph, 0.0)
-    points = torch.tensor([0.0, 1.0, 9.0, 11.0])[truth, None].expand(40, 4)
-    found, _ = communities(sparse.csr_matrix(graph), points, torch.ones(40).long(), n_clusters, derive_generator(0))
-    assert found[::10].tolist() == expected
 
 
 def test_follows_shapes_that_means_cannot():
@@ -157,50 +90,6 @@ def test_the_order_of_nodes_changes_names_only():
         assert adjusted_rand_score(found[order], again) == 1.0
         assert other["clusters_found"] == evidence["clusters_found"]
         assert other["stabilities"] == pytest.approx(evidence["stabilities"])
-
-
-def test_the_same_seed_gives_the_same():
-    points, counts, _ = blobs(5, spread=2.5)
-    first, second = cut(points, counts, seed=4), cut(points, counts, seed=4)
-    assert torch.equal(first[0], second[0])
-    assert first[1] == second[1]
-
-
-def test_clusters_are_numbered_by_their_samples():
-    points, counts, truth = blobs(3)
-    counts[truth == 2] = 5
-    found, _ = cut(points, counts)
-    samples = torch.bincount(found, weights=counts.double())
-    assert samples.tolist() == sorted(samples.tolist(), reverse=True)
-    assert (found[truth == 2] == 0).all()
-
-
-def test_blurred_clusters_are_less_stable_than_clear_ones():
-    clear, blurred = (cut(*blobs(5, spread=spread)[:2])[1]["stabilities"][8] for spread in (0.5, 6.0))
-    assert blurred < clear - 0.1
-
-
-def test_spread_counts_against_a_resolution_if_nodes_are_left_out_often(monkeypatch):
-    points, counts, _ = blobs(5, spread=6.0)
-    careful = cut(points, counts)[1]["stabilities"]
-    monkeypatch.setattr(community_stability, "_CAUTION", 0.0)
-    means = cut(points, counts)[1]["stabilities"]
-    assert all(a < b for a, b in zip(careful, means, strict=True) if b < 1)
-    monkeypatch.setattr(community_stability, "_FEW", len(points) - 1)
-    five = cut(points, counts)[1]["stabilities"]
-    monkeypatch.setattr(community_stability, "_CAUTION", 0.5)
-    assert cut(points, counts)[1]["stabilities"] == five
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("n_clusters", [None, 1, 2, 5])
-def test_few_nodes(count, n_clusters):
-    points, counts = torch.randn(count, 4, generator=derive_generator(0)), torch.ones(count, dtype=torch.int64)
-    found, evidence = cut(points, counts, n_clusters)
-    expected = min(count, n_clusters or 1)
-    assert found.shape == (count,)
-    assert found.unique().tolist() == list(range(expected))
-    assert np.isfinite(evidence["modularity"])
 
 
 def test_equal_points_are_one_cluster():
@@ -259,19 +148,3 @@ def test_round_clusters_that_overlap_in_two_columns_are_not_joined_and_a_sheet_i
     monkeypatch.setattr(graph_cut, "density_clusters", lambda points, size: None)
     joined, _ = communities(overlapping, round_ones, counts, None, derive_generator(0))
     assert adjusted_rand_score(truth, joined) < 0.5
-
-
-@pytest.mark.parametrize(
-    ("found", "stability", "peak"),
-    [
-        ([2, 5, 9], [0.6, 0.8, 0.69], 1),
-        ([2, 5, 9], [0.6, 0.8, 0.71], None),
-        ([2, 5, 9], [0.5, 0.6, 0.7], None),
-        ([2, 5, 9], [0.5, 0.6, 0.96], 2),
-        ([1, 5, 9], [1.0, 0.6, 0.7], None),
-        ([1, 24, 24], [1.0, 1.0, 1.0], None),
-        ([2, 5, 13], [0.6, 0.8, 0.99], None),
-    ],
-)
-def test_clusters_are_more_stable_than_their_parts(found, stability, peak):
-    assert graph_cut._peak(levels(found, stability)) == peak  # of 13 clusters, two are single nodes

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import make_blobs, make_moons
+from sklearn.datasets import make_moons
 
-import fedkin
 from fedkin.clustering.graph.small_clusters import small_clusters
-from fedkin.clustering.metrics import adjusted_rand
 
 NEIGHBOURS = 15
 GRAPH: dict[str, object] = {"resolution": 1.0, "stability": 0.5, "by_density": True, "scales": []}
@@ -58,20 +56,6 @@ def test_other_points_stay_what_the_graph_shows(points: torch.Tensor) -> None:
     assert evidence is GRAPH
 
 
-def test_clusters_that_touch_count_if_they_are_stable_and_density_shows_no_others() -> None:
-    points = clouds(20, 6, 0.8)  # of the nearest nodes 0.90 are of the own cluster, whose silhouette is 0.53
-    assert found_in(points)[1] is GRAPH
-    clusters, evidence = found_in(points, by_density=False)
-    assert evidence["linkage"] == "ward"
-    assert adjusted_rand(clusters, torch.arange(20).repeat_interleave(6)) > 0.8
-    assert "linkage" not in found_in(clouds(20, 6, 0.85), by_density=False)[1]  # the silhouette is lower
-
-
-def test_as_many_clusters_of_the_graph_stay() -> None:
-    assert found_in(clouds(20, 4), graph=20)[1] is GRAPH
-    assert found_in(clouds(20, 4), graph=19)[1]["linkage"] == "ward"
-
-
 def test_a_number_is_met_where_clusters_are_small() -> None:
     points = clouds(20, 5)
     assert found_in(points, 20)[0].tolist() == [cloud for cloud in range(20) for _ in range(5)]
@@ -79,11 +63,3 @@ def test_a_number_is_met_where_clusters_are_small() -> None:
     assert found_in(points, 16)[1] is GRAPH  # six nodes each and more
     assert found_in(points, 100)[1] is GRAPH  # every node is a cluster
     assert found_in(points, 120)[1] is GRAPH
-
-
-def test_forty_clusters_of_thirty_rows_at_three_clients() -> None:
-    x, y = make_blobs(1_200, 4, centers=40, cluster_std=0.5, center_box=(-8, 8), random_state=0)
-    for options in ({}, {"n_clusters": 40}):
-        model = fedkin.KinGraph(random_state=0, **options).fit(np.array_split(x, 3))
-        assert adjusted_rand(y, np.concatenate(model.labels_)) > 0.9
-        assert model.records_[-1]["linkage"] == "ward"

@@ -7,11 +7,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-import fedkin
 from fedkin.clustering.graph.valleys import clusters_by_valleys
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.seeds import derive_generator
-from fedkin.experiment.report_content.clustering_content import clustering_of
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -43,21 +41,6 @@ def test_touching_clusters_are_divided(centres):
         assert adjusted_rand(truth, clusters) > 0.7
         assert evidence["valley"] < 0.85
         assert evidence["stability"] >= 0.85
-
-
-def test_kin_graph_finds_clusters_that_touch():
-    """The graph alone shows one cluster: its clusters merge."""
-    x, truth = touching([[0.0, 0.0], [3.5, 0.0]], 2_000, 0)
-    order = np.random.default_rng(1).permutation(len(x))
-    model = fedkin.KinGraph(random_state=0).fit([x[part] for part in np.array_split(order, 3)])
-    assert model.n_clusters_ == 2
-    found = np.concatenate(list(model.labels_))
-    assert adjusted_rand(truth[order], found) > 0.75
-    record = {"step": 3, "answered": [0, 1, 2], "values": model.records_[-1]}
-    (said,), (bars,) = clustering_of([record])
-    assert said.endswith("micro-clusters from 3 clients gave 2 clusters.")
-    assert "graph" not in said
-    assert "the density has valleys between them (k-means)" in bars.caption
 
 
 def ring(rng: np.random.Generator, rows: int) -> Floats:
@@ -96,8 +79,3 @@ def test_samples_count_and_not_nodes():
     between = np.abs(x[:, 0] - 2.0) < 0.8
     assert divided(x)[0].any()
     assert not divided(x, np.where(between, 3.0, 1.0))[0].any()
-
-
-def test_points_in_one_place_stay_together():
-    assert not divided(np.zeros((80, 2)))[0].any()
-    assert not divided(np.repeat(np.eye(3)[:, :2], 40, axis=0))[1].get("valley")

@@ -9,7 +9,6 @@ import torch
 from torch.utils.data import TensorDataset
 
 from fedkin.core import FedkinError
-from fedkin.data.inputs.client_input import client_input
 from fedkin.data.inputs.federation_input import federation_input, holds_several
 
 X = np.arange(8.0).reshape(4, 2)
@@ -47,12 +46,6 @@ def test_clients_keep_their_names_and_numbers_are_names() -> None:
     assert [own.tolist() for own in by_name.labels] == [Y.tolist(), (1 - Y).tolist()]
     in_order = federation_input({"north": X, "south": X}, [Y, 1 - Y])
     assert [own.tolist() for own in in_order.labels] == [Y.tolist(), (1 - Y).tolist()]
-
-
-def test_columns_of_usual_names_are_features_unless_labels_are_sought() -> None:
-    frame = FRAME.rename(columns={"kind": "label"})
-    assert federation_input([frame]).labels == [None]
-    assert federation_input([frame], seek_labels=True).label == "label"
 
 
 def test_a_folder_and_files_are_read_later() -> None:
@@ -116,21 +109,6 @@ def test_keys_with_a_clear_text_are_names(keys: Any, names: list[str]) -> None:
     assert found.notes == ()
 
 
-def test_two_keys_of_one_text_are_refused() -> None:
-    keys = pd.Series([1, "1", 1, "1"], dtype=object)
-    with pytest.raises(FedkinError, match="Two groups of the table have the same name"):
-        federation_input(FRAME.groupby(keys, sort=False))
-
-
-def test_rows_without_a_key_are_counted() -> None:
-    whole = FRAME.assign(clinic=["south", None, "south", "north"])
-    assert federation_input(whole.groupby("clinic"), "kind").notes == (
-        "1 of 4 rows has no value of 'clinic', by which the table is divided, so no client has it; "
-        "groupby(..., dropna=False) makes it one.",
-    )
-    assert federation_input(whole.groupby("clinic", dropna=False), "kind").notes == ()
-
-
 @pytest.mark.parametrize(
     ("clients", "y", "sentence"),
     [
@@ -165,24 +143,3 @@ def test_what_cannot_be_used_is_refused(clients: Any, y: Any, sentence: str) -> 
     with pytest.raises(FedkinError) as raised:
         federation_input(clients, y)
     assert str(raised.value).startswith(sentence)
-
-
-def test_every_client_that_cannot_be_used_has_a_line() -> None:
-    with pytest.raises(FedkinError) as raised:
-        federation_input([X, object(), None])
-    assert [line.partition(";")[0] for line in str(raised.value).splitlines()] == [
-        "Client 1 is of type object",
-        "Client 2 is of type NoneType",
-    ]
-
-
-def test_a_dict_of_x_and_y_is_one_client() -> None:
-    found = client_input({"images": X, "label": Y}, "Client 0")
-    assert (found.x is X, found.y is Y) == (True, True)
-
-
-def test_fractions_are_not_sought_as_labels_and_none_says_that_there_are_none() -> None:
-    frame = pd.DataFrame({"x": [1, 2], "y": [0.5, 1.5]})
-    assert federation_input([frame], seek_labels=True).label is None
-    found = federation_input([frame.assign(y=[0, 1])], "none", seek_labels=True)
-    assert (found.label, found.labels) == ("none", [None])

@@ -37,15 +37,6 @@ def test_a_table_is_one_with_its_column_of_labels() -> None:
     assert (found.y.tolist(), found.label) == ([0, 1], "target")
 
 
-def test_a_column_of_lists_is_an_array() -> None:
-    found = client_input(datasets.Dataset.from_dict({"v": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]}), "Client 0")
-    assert found.x.tolist() == [[1, 2], [3, 4]]
-    with pytest.raises(FedkinError, match="Column 'v' of Client 0 holds lists of different lengths, or no numbers"):
-        client_input(datasets.Dataset.from_dict({"v": [[1.0], [3.0, 4.0]], "label": [0, 1]}), "Client 0")
-    with pytest.raises(FedkinError, match=r"Client 0 is empty \(0 rows\)"):
-        client_input(TABLE.select([]), "Client 0")
-
-
 def brighter(batch: dict[str, Any]) -> dict[str, Any]:
     return {"img": [torch.tensor(np.array(one)).float()[None] + 1 for one in batch["img"]], "label": batch["label"]}
 
@@ -91,10 +82,3 @@ def test_partitions_are_clients_in_order_of_their_ids(given: Any) -> None:
     found = federation_input(given)
     assert [x.shape for x in found.source] == [(1, 1, 4, 4)] * 3
     assert [y.tolist() for y in found.labels] == [[1], [0], [1]]
-
-
-def test_a_split_without_a_partitioner_is_refused() -> None:
-    with pytest.raises(FedkinError, match="has partitioners of test, validation and none of 'train'; give the part"):
-        federation_input(FederatedDataset("validation", "test"))
-    with pytest.raises(FedkinError, match="has partitioners of train and none of 'test'"):
-        federation_input(FederatedDataset("train"), entrance="eval")

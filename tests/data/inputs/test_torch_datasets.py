@@ -15,7 +15,6 @@ from torch.utils.data import (
     Subset,
     SubsetRandomSampler,
     TensorDataset,
-    random_split,
 )
 
 from fedkin.core import FedkinError
@@ -42,10 +41,6 @@ class Stream(IterableDataset[Any]):
         return iter(PAIRS)
 
 
-def doubled(items: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    return 2 * torch.stack([x for x, _ in items]), torch.stack([y for _, y in items])
-
-
 @pytest.mark.parametrize(
     ("given", "rows"),
     [
@@ -69,24 +64,6 @@ def test_items_come_in_the_order_of_the_data_set(given: Any, rows: Any) -> None:
     found = client_input(given, "Client 0")
     assert torch.equal(found.x, X[list(rows)])
     assert found.y.tolist() == Y[list(rows)].tolist()
-
-
-def test_a_loaders_collate_function_makes_the_samples() -> None:
-    found = client_input(DataLoader(PAIRS, batch_size=4, shuffle=True, collate_fn=doubled), "Client 0")
-    assert torch.equal(found.x, 2 * X)
-    assert found.y.tolist() == Y.tolist()
-
-
-def test_every_sample_is_in_one_part_of_a_random_split() -> None:
-    parts = [client_input(part, "Client 0") for part in random_split(PAIRS, [4, 2])]
-    assert sorted(torch.cat([part.x for part in parts])[:, 0].tolist()) == X[:, 0].tolist()
-
-
-def test_samples_may_have_no_labels() -> None:
-    for given in (TensorDataset(X), Own(list(X)), Own([(x,) for x in X]), Own([{"x": x} for x in X])):
-        found = client_input(given, "Client 0")
-        assert torch.equal(found.x, X)
-        assert found.y is None
 
 
 def test_pictures_have_the_channels_first_and_255_is_1() -> None:
@@ -123,10 +100,3 @@ def test_items_that_cannot_be_used_are_refused(given: Any, sentence: str) -> Non
     with pytest.raises(FedkinError) as raised:
         client_input(given, "Client 0")
     assert str(raised.value).startswith(sentence)
-
-
-def test_the_key_of_labels_may_be_named() -> None:
-    given = Own([{"x": x, "y": 0, "kind": y} for x, y in PAIRS])
-    assert client_input(given, "Client 0", "kind").y.tolist() == Y.tolist()
-    with pytest.raises(FedkinError, match=r"Item 0 of Client 0 has no 'sort'; it has x, y, kind\."):
-        client_input(given, "Client 0", "sort")

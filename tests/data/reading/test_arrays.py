@@ -6,7 +6,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedkin
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.arrays import as_tensor, check_same_shape, read_npz
+from fedkin.data.reading.arrays import as_tensor, read_npz
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,6 @@ def test_tables_of_any_kind_become_float32(value):
     assert x.dtype == torch.float32
     assert not x.requires_grad
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-
-
-def test_the_result_is_a_copy():
-    array = np.ones((2, 2), dtype=np.float32)
-    as_tensor(array, "Client 0").zero_()
-    assert array.sum() == 4
 
 
 def test_images_get_a_channel_and_bytes_become_fractions():
@@ -98,21 +92,6 @@ def test_npz_with_samples_and_labels(tmp_path):
     assert dataset.classes == ["a", "b"]
 
 
-def test_npz_with_its_only_wide_array(tmp_path):
-    dataset = read_npz(save(tmp_path / "a.npz", data=np.ones((3, 2)), kind=np.array([5, 6, 5])), label="kind")
-    assert dataset.x.shape == (3, 2)
-    assert dataset.y.tolist() == [0, 1, 0]
-    assert read_npz(save(tmp_path / "b.npz", data=np.ones((3, 2)))).y is None
-
-
-def test_npz_with_clusters_beside_its_labels(tmp_path):
-    path = save(tmp_path / "a.npz", x=np.ones((2, 2)), label=np.array(["v", "u"]), y=np.array([3, 4]))
-    dataset = read_npz(path, cluster="label")
-    assert dataset.classes == ["3", "4"]
-    clusters, names = dataset.clusters
-    assert (clusters.tolist(), names) == ([1, 0], ["u", "v"])
-
-
 @pytest.mark.parametrize(
     ("arrays", "label", "sentence"),
     [
@@ -143,14 +122,6 @@ def test_npz_that_cannot_be_used_is_refused(tmp_path, arrays, label, sentence):
     assert str(error.value) == sentence.format(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 cut"])
-def test_unreadable_npz_is_refused(tmp_path, content):
-    path = tmp_path / "a.npz"
-    path.write_bytes(content)
-    with pytest.raises(FedkinError, match=r"a\.npz' cannot be read as \.npz; it must hold plain"):
-        read_npz(path)
-
-
 @pytest.mark.parametrize("damage", ["stream", "method", "password"])
 def test_damaged_npz_is_refused(tmp_path, damage):
     path = tmp_path / "a.npz"
@@ -174,17 +145,6 @@ def test_npz_is_never_unpickled(tmp_path):
     np.savez(path, x=np.array([[{}]], dtype=object))
     with pytest.raises(FedkinError, match=r"cannot be read as \.npz; it must hold plain"):
         read_npz(path)
-
-
-def test_clients_of_one_shape_pass_and_the_odd_one_is_named():
-    check_same_shape({})
-    check_same_shape({"Client 0": (4,), "Client 1": (4,)})
-    with pytest.raises(
-        FedkinError, match=r"^Client 0 has 5 features where others have 4 features; all clients need the same\.$"
-    ):
-        check_same_shape({"Client 0": (5,), "Client 1": (4,), "Client 2": (4,)})
-    with pytest.raises(FedkinError, match=r"^Client 1 has images of 1 x 8 x 8 where others have 4 features; all"):
-        check_same_shape({"Client 0": (4,), "Client 1": (1, 8, 8)})
 
 
 @pytest.mark.parametrize("far", [1e8, 1.7e9, 1e12])

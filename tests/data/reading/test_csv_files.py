@@ -3,14 +3,13 @@
 import gzip
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
 from fedkin.data.reading import csv_files
 from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.tables import frame_to_table, read_table
+from fedkin.data.reading.tables import read_table
 
 
 def table(path: Path, content: str | bytes, **options: object) -> Table:
@@ -53,36 +52,6 @@ def test_what_files_of_people_have_reads_without_an_option(
     assert cells(table(tmp_path / "t.csv", content)) == [[pytest.approx(cell) for cell in row] for row in expected]
 
 
-def test_a_column_that_can_be_read_in_two_ways_names_the_option_unless_another_tells(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    with pytest.raises(FedkinError, match=r"'a' .*set decimal = '.' if .* else set decimal = ','"):
-        table(path, "a;b\n1.234;x\n5.678;y\n")
-    assert cells(table(path, "a;b\n1.234;x\n5.678;y\n", decimal=".")) == [[1.234, "x"], [5.678, "y"]]
-    assert cells(table(path, "a;b\n1.234;x\n5.678;y\n", decimal=",")) == [[1234, "x"], [5678, "y"]]
-    assert cells(table(path, "a;b\n1.234;0.5\n5.678;2\n")) == [[1.234, 0.5], [5.678, 2]]
-    assert cells(table(path, "a;b\n1.234;0,5\n5.678;2\n")) == [[1234, 0.5], [5678, 2]]
-    assert cells(table(path, "a,b\n1.234,x\n5.678,y\n")) == [[1.234, "x"], [5.678, "y"]]
-    assert cells(table(path, "a;b\n1.234;0,5\n5.678;2\n", decimal=".")) == [[1.234, 0.5], [5.678, 2]]
-    with pytest.raises(FedkinError, match=r"'a' .* some have a point and some a comma"):
-        table(path, "a;b\n1,5;x\n2.75;y\n3;z\n")
-
-
-def test_layouts(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    for content in ("5.1,0.2,a\n4.9,0.2,b\n", "a,b,0\na,c,1\nc,c,1\n"):
-        with pytest.raises(FedkinError, match="set header = false"):
-            table(path, content)
-    assert table(path, "5.1,a\n4.9,b\n", header=False).names == ["1", "2"]
-    assert cells(table(path, ",a\n0,5\n1,7\n")) == [[5], [7]]
-    found = table(path, ",a\nP1,5\nP2,7\n")
-    assert (found.names, cells(found)) == (["index", "a"], [["P1", 5], ["P2", 7]])
-    assert table(path, "id,2001,2002\nP1,5,6\nP2,7,8\n").names == ["id", "2001", "2002"]
-    assert cells(table(path, "a;b;\n1;x;\n;;\n2;y;\n")) == [[1, "x"], [2, "y"]]
-    assert cells(table(path, "sep=|\na|b\n1|x\n2|y\n")) == [[1, "x"], [2, "y"]]
-    assert cells(table(path, "a b\n1 x\n2 y\n")) == [[1, "x"], [2, "y"]]
-    assert cells(table(path, "a,b\r1,x\r2,y\r")) == [[1, "x"], [2, "y"]]
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -120,17 +89,3 @@ def test_files_beyond_limits_are_refused_before_they_fill_the_memory(
     monkeypatch.setattr("fedkin.core.files.room", lambda: 10_000)
     with pytest.raises(FedkinError, match="memory"):
         table(tmp_path / "t.csv", "a,b\n" + "1,2\n" * 5_000)
-
-
-def test_a_frame_reads_as_its_file(tmp_path: Path) -> None:
-    frame = pd.DataFrame(
-        {
-            "n": [1.5, None, 3], "whole": [1, 20, 3], "truth": [True, False, True], "word": ["u", "v", None],
-            "code": ["007", "008", "010"], "day": ["2024-01-31", "2024-02-29", ""], "time": ["8:30", "10:00", "23:15"],
-        }
-    )  # fmt: skip
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    of_file, of_frame = read_table(tmp_path / "t.csv").table, frame_to_table(frame, "It")
-    assert of_file is not None
-    assert [one.kind for one in of_file.columns] == [one.kind for one in of_frame.columns]
-    assert of_file.values.nan_to_num(-1).tolist() == of_frame.values.nan_to_num(-1).tolist()

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.dataset import encode_labels, in_order, usual_label
+from fedkin.data.reading.dataset import encode_labels
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,3 @@ def test_labels_that_cannot_be_used_are_refused(values, sentence):
     with pytest.raises(FedkinError) as error:
         encode_labels(values, "It")
     assert str(error.value) == sentence
-
-
-def test_names_are_ordered_as_numbers_only_if_all_are():
-    assert in_order(["10", "9", "9"]) == ["9", "10"]
-    assert in_order(["10", "9", "x"]) == ["10", "9", "x"]
-
-
-def test_labels_are_found_by_their_usual_name_in_any_case():
-    assert usual_label(["age", "Class", "Target"]) == "Class"
-    assert usual_label(["CLASS", "class", "target"]) == "class"
-    assert usual_label(["age", "Y"]) is None
-    assert usual_label(["y", "Y"]) == "y"

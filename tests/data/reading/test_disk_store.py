@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import Dataset
@@ -84,12 +83,3 @@ def test_a_data_set_on_disk_trains_the_same_models_and_stays_there(
     assert seen == [True, True, False, False]
     del model
     gc.collect()
-
-
-def test_what_is_not_finite_is_counted_there_too(small: Path) -> None:
-    store = new_store(50, (2, 3), torch.float32, "Client 0")
-    store[:] = 0
-    assert as_tensor(store, "Client 0").shape == (50, 1, 2, 3)
-    store[3] = np.nan
-    with pytest.raises(FedkinError, match="Client 0 has missing or infinite values in 1 of 50 samples"):
-        as_tensor(store, "Client 0")

@@ -58,51 +58,6 @@ def test_grey_images_with_class_labels(tmp_path):
     assert len(load(source, split="test")) == 1
 
 
-def test_colour_images_with_an_integer_column(tmp_path):
-    pixels = np.arange(2 * 3 * 3).reshape(2, 3, 3)
-    features = {"img": datasets.Image(), "number": datasets.Value("int64")}
-    dataset = load(write(tmp_path, {"img": [picture(pixels)], "number": [7]}, features))
-    assert dataset.x.shape == (1, 3, 2, 3)
-    assert torch.allclose(dataset.x[0] * 255, torch.from_numpy(pixels).permute(2, 0, 1).float())
-    assert dataset.classes == ["7"]
-
-
-def test_numeric_tables_keep_all_declared_classes(tmp_path):
-    features = {
-        "a": datasets.Value("float64"),
-        "b": datasets.Value("bool"),
-        "target": datasets.ClassLabel(names=["z", "y", "x"]),
-    }
-    dataset = load(write(tmp_path, {"a": [0.5, 2.0], "b": [True, False], "target": [2, 0]}, features))
-    assert dataset.x.tolist() == [[0.5, 1.0], [2.0, 0.0]]
-    assert dataset.features == ["a", "b"]
-    assert dataset.y.tolist() == [2, 0]
-    assert dataset.classes == ["z", "y", "x"]
-
-
-def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path):
-    source = write(tmp_path, {"a": [1, 2, 3], "domain": ["v", "u", "v"], "label": ["k", "k", "l"]})
-    dataset = load(source, cluster="domain")
-    assert (dataset.features, dataset.y.tolist()) == (["a"], [0, 0, 1])
-    clusters, names = dataset.clusters
-    assert (clusters.tolist(), names) == ([1, 0, 1], ["u", "v"])
-    assert load(source, "domain", cluster="label").classes == ["u", "v"]
-
-
-def test_an_integer_column_of_clusters_leaves_the_other_for_labels(tmp_path):
-    columns = {"image": [picture(GREY[0])] * 2, "domain": [0, 1], "number": [7, 8]}
-    dataset = load(write(tmp_path, columns, {"image": datasets.Image(), "domain": datasets.Value("int64"),
-                                             "number": datasets.Value("int64")}), cluster="domain")  # fmt: skip
-    assert dataset.classes == ["7", "8"]
-    assert dataset.clusters[0].tolist() == [0, 1]
-
-
-def test_integers_of_a_table_are_features_not_labels(tmp_path):
-    dataset = load(write(tmp_path, {"count": [1, 2]}))
-    assert dataset.y is None
-    assert dataset.features == ["count"]
-
-
 @pytest.mark.parametrize(
     ("columns", "features", "arguments", "sentence"),
     [
@@ -166,39 +121,11 @@ def test_a_table_may_hold_categories_and_empty_cells(tmp_path):
     assert load(source, options=TableOptions(drop=["a", "label"])).y is None
 
 
-def test_empty_and_broken_directories_are_refused(tmp_path):
-    with pytest.raises(FedkinError, match="holds no files"):
-        load(str(tmp_path))
-    (tmp_path / "train.parquet").write_bytes(b"broken")
-    with pytest.raises(FedkinError, match="cannot be loaded as split 'train' of a Hugging Face data set"):
-        load(str(tmp_path))
-
-
-def test_a_directory_without_rows_is_refused(tmp_path):
-    source = write(tmp_path, {"a": []}, {"a": datasets.Value("int64")})
-    with pytest.raises(
-        FedkinError, match=r"cannot be loaded as split 'train' .* \(Instruction \"train\" corresponds to no"
-    ):
-        load(source)
-
-
-def test_grey_becomes_colour_where_any_image_is():
-    x = decode_images([encoded(GREY[1]), encoded(np.zeros((2, 3, 3)), kind="JPEG")], "It")
-    assert x.shape == (2, 3, 2, 3)
-    assert torch.allclose(x[0], torch.tensor(0.2))
-    assert x[1].amax() == 0
-
-
 @pytest.mark.parametrize(("mode", "channels"), [("1", 1), ("LA", 1), ("P", 3), ("RGBA", 3)])
 def test_other_modes_become_grey_or_colour(mode, channels):
     x = decode_images([encoded(GREY[2], mode)], "It")
     assert x.shape == (1, channels, 2, 3)
     assert x.amin() == 1
-
-
-def test_images_beside_their_data_set_are_read_by_path(tmp_path):
-    picture(GREY[1]).save(tmp_path / "a.png")
-    assert torch.allclose(decode_images([{"bytes": None, "path": str(tmp_path / "a.png")}], "It"), torch.tensor(0.2))
 
 
 @pytest.mark.parametrize(

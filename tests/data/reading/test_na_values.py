@@ -28,12 +28,6 @@ def test_numbers_and_texts_are_emptied_in_every_column() -> None:
     assert frame.a.tolist() == [1, -9, 3, 4]  # not modified
 
 
-def test_by_column_only_there() -> None:
-    frame = pd.DataFrame({"a": [0, 1, 2], "b": [0, 1, 2]})
-    assert empties(frame, na_values={"a": 0}) == {"a": [0], "b": []}
-    assert empties(frame, na_values={"a": [0, 1], "": 2}) == {"a": [0, 1, 2], "b": [2]}
-
-
 def test_a_number_that_is_a_true_value_elsewhere_is_asked_about(tmp_path: Path) -> None:
     rows = np.arange(60)
     frame = pd.DataFrame({"chol level": np.where(rows % 6, 150 + rows, 0), "kids": rows % 4, "text": ["0", "x"] * 30})
@@ -48,47 +42,6 @@ def test_a_number_that_is_a_true_value_elsewhere_is_asked_about(tmp_path: Path) 
     assert {name: len(own) for name, own in empties(codes, na_values=[-9, 999]).items()} == {"a": 10, "b": 20}
 
 
-@pytest.mark.parametrize("value", ["-9", -9, -9.0, "-9.0"])
-def test_a_number_may_be_written_as_text(value: object) -> None:
-    assert empties(pd.DataFrame({"a": [1, -9, 3]}), na_values=value) == {"a": [1]}
-    assert empties(pd.DataFrame({"a": ["1,5", "-9,0", "3,5"]}), na_values=value) == {"a": [1]}
-
-
-def test_a_word_among_numbers_leaves_numbers() -> None:
-    cells = [*map(str, np.arange(30) / 2), "unknown"]
-    table = frame_to_table(pd.DataFrame({"a": cells}), "It", TableOptions(na_values="unknown"))
-    assert table.columns[0].kind == "number"
-    with pytest.raises(FedkinError, match="a word in row 31; correct or empty it, name it in na_values, or name"):
-        frame_to_table(pd.DataFrame({"a": cells}), "It")
-
-
-def test_categories_truth_values_and_dates() -> None:
-    frame = pd.DataFrame(
-        {
-            "category": pd.Categorical(["low", "none given", "high"], ["low", "none given", "high"], ordered=True),
-            "truth": [True, False, True],
-            "nullable": pd.array([1, 99, 3], dtype="Int64"),
-            "day": pd.to_datetime(["2024-01-01", "1900-01-01", "2024-02-01"]),
-        }
-    )
-    given = ["none given", 1, 99, "1900-01-01"]
-    table = frame_to_table(frame, "It", TableOptions(na_values=given))
-    assert table.columns[0].categories == ("low", "high")
-    assert empties(frame, na_values=given) == {"category": [1], "truth": [], "nullable": [0, 1], "day": [1]}
-
-
-def test_levels_need_no_word_for_what_is_missing() -> None:
-    frame = pd.DataFrame({"stage": ["I", "II", "not known", "I"]})
-    assert empties(frame, na_values="not known", ordinal={"stage": ["I", "II"]}) == {"stage": [2]}
-
-
-def test_files_are_read_so(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("age,ward\n63,unknown\n-9,b\n41,b\n")
-    table = read_table(tmp_path / "a.csv", options=TableOptions(na_values=["-9", "unknown"])).table
-    assert table is not None
-    assert table.values.isnan().nonzero().tolist() == [[0, 1], [1, 0]]
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -100,12 +53,6 @@ def test_files_are_read_so(tmp_path: Path) -> None:
 def test_other_values_are_refused(given: object, said: str) -> None:
     with pytest.raises(FedkinError, match=said):
         TableOptions(na_values=given)  # type: ignore[arg-type]
-
-
-def test_columns_that_no_client_has_are_named() -> None:
-    assert TableOptions(na_values={"ages": -9}).unknown(["age"]) == [
-        "Unknown column in na_values 'ages'; did you mean 'age'?"
-    ]
 
 
 def test_values_that_no_client_holds_are_noted() -> None:

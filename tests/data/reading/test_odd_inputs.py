@@ -14,11 +14,9 @@ import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.reading.arrays import as_tensor
 from fedkin.data.reading.client_files import load_clients
-from fedkin.data.reading.dataset import encode_labels
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.experiment.config import load_config
-from fedkin.studies.question import question_of
 
 RNG = np.random.default_rng(0)
 BLOBS = [RNG.normal(size=(30, 3)) + 9 * (np.arange(30) % 3)[:, None] for _ in range(3)]
@@ -26,12 +24,6 @@ BLOBS = [RNG.normal(size=(30, 3)) + 9 * (np.arange(30) % 3)[:, None] for _ in ra
 
 def clusters(clients: Any, **options: Any) -> int:
     return int(fedkin.KFed(n_clusters=3, random_state=0, **options).fit(clients).n_clusters_)
-
-
-@pytest.mark.parametrize("read", [load, load_clients, question_of])
-def test_the_home_of_nobody(read: Any) -> None:
-    with pytest.raises(FedkinError, match="begins with the home of a user that this machine does not know"):
-        read("~nobody-is-called-so/x.csv")
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
@@ -54,27 +46,6 @@ def test_masked_values_are_missing_values() -> None:
         model.predict(masked)
 
 
-def test_masked_labels_are_missing_labels() -> None:
-    labels = np.ma.masked_array(np.arange(30) % 3, mask=np.arange(30) < 4)
-    with pytest.raises(FedkinError, match="lacks 4 of 30 labels"):
-        encode_labels(labels, "Array 'y'")
-    with pytest.raises(FedkinError, match="Clients 0 to 2 have masked labels"):
-        fedkin.FedAvg(rounds=1).fit([(x, labels) for x in BLOBS])
-
-
-@pytest.mark.parametrize("scale", [1e-30, 1e-42])
-def test_tiny_data_are_scaled(scale: float) -> None:
-    tiny = [(x - x.min()) / (x.max() - x.min()) * scale for x in BLOBS]
-    assert clusters(tiny) == 3
-    assert len(np.unique(fedkin.KFed(n_clusters=3, random_state=0).fit(tiny).labels_[0])) == 3
-    assert fedkin.KinGraph(min_members=2, random_state=0).fit(tiny).n_clusters_ > 1
-
-
-def test_data_that_float32_has_as_zero_are_refused() -> None:
-    with pytest.raises(FedkinError, match="Clients 0 to 2 have no value above 2e-49, which is 0 in float32"):
-        clusters([x / np.abs(x).max() * 2e-49 for x in BLOBS])
-
-
 def test_iterators_and_dictionaries_of_clients() -> None:
     expected = fedkin.KFed(n_clusters=3, random_state=0).fit(BLOBS).labels_
     for given in ((x for x in BLOBS), map(np.asarray, BLOBS), dict(zip("abc", BLOBS, strict=True))):
@@ -92,38 +63,6 @@ def test_iterators_and_dictionaries_of_clients() -> None:
 def test_what_is_no_client_is_named(client: Any, kind: str) -> None:
     with pytest.raises(FedkinError, match=f"Client 1 is of type {kind}; a client's data are an array, a tensor"):
         clusters([BLOBS[0], client])
-
-
-@pytest.mark.parametrize("given", [None, 3, object()], ids=lambda value: type(value).__name__)
-def test_what_is_no_list_of_clients_is_named(given: Any) -> None:
-    with pytest.raises(FedkinError, match=f"fit takes clients in a list, .*; got {type(given).__name__}"):
-        clusters(given)
-    with pytest.raises(FedkinError, match=f"compare takes clients in a list, .*; got {type(given).__name__}"):
-        fedkin.compare(given)
-
-
-def test_missing_columns_are_named_in_few_words() -> None:
-    wide = pd.DataFrame(RNG.normal(size=(6, 600)))
-    model = fedkin.KFed(n_clusters=2, random_state=0).fit([wide, wide])
-    with pytest.raises(FedkinError) as caught:
-        model.predict(pd.DataFrame(RNG.normal(size=(5, 1)), columns=["a"]))
-    assert len(str(caught.value)) < 500
-    assert " and 580 more, which" in str(caught.value)
-
-
-def test_notes_about_very_many_columns_are_few() -> None:
-    words = pd.DataFrame(RNG.choice(["a", "b", "c"], size=(12, 300)), columns=[f"c{at}" for at in range(300)])
-    rare = words.where(RNG.random(words.shape) < 0.2)
-    found = fedkin.KFed(n_clusters=2, random_state=0, lacking="impute").fit([words, rare])
-    assert sum(map(len, found.preparation_.notes)) < 3_000
-
-
-def test_hidden_files_are_no_clients(tmp_path: Path) -> None:
-    """Other systems leave copies such as ``._north.csv`` beside a file."""
-    for name in ("north.csv", "south.csv"):
-        (tmp_path / name).write_text("a,b\n1,2\n3,5\n")
-    (tmp_path / "._north.csv").write_bytes(b"\0\5\x16\7")
-    assert len(load_clients(tmp_path)) == 2
 
 
 @pytest.mark.parametrize("kind", ["csv.gz", "npz", "parquet"])

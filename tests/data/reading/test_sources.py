@@ -8,10 +8,9 @@ import torch
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading import sources as module
-from fedkin.data.reading.client_files import files_of_clients, ignored_in, load_clients
+from fedkin.data.reading.client_files import files_of_clients, load_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
 
 
 def test_digits_are_images_in_the_unit_interval():
@@ -34,68 +33,11 @@ def test_embedded_tables_have_names():
     assert torch.equal(blobs.x, load("blobs").x)
 
 
-def test_embedded_data_are_read_without_labels_where_the_label_is_none():
-    assert load("iris").y is not None
-    assert (load("iris", "none").y, load("iris", "none").classes) == (None, [])
-
-
-def test_embedded_data_have_no_column_of_clusters():
-    with pytest.raises(FedkinError, match=r"^'wine' is embedded and has no column 'domain'\."):
-        load("wine", cluster="domain")
-
-
-def test_data_that_are_kept_are_told_apart_by_their_clusters(tmp_path, monkeypatch):
-    def read(source, name, label, split, cluster, options):
-        return module.Dataset(name, torch.zeros(2, 1), clusters=cluster and (torch.tensor([0, 1]), ["u", "v"]))
-
-    monkeypatch.setattr(module, "_KEPT", None)
-    monkeypatch.setattr(module, "read_huggingface", read)
-    module.keep_read()
-    assert load(str(tmp_path)).clusters is None
-    load(str(tmp_path), cluster="domain").clusters[0].zero_()
-    clusters, names = load(str(tmp_path), cluster="domain").clusters
-    assert (clusters.tolist(), names) == ([0, 1], ["u", "v"])
-
-
-def test_data_that_are_kept_are_called_as_they_are_asked_for(tmp_path, monkeypatch):
-    folder = tmp_path / "images"
-    folder.mkdir()
-    monkeypatch.setenv("FEDKIN_DATA", str(tmp_path))
-    monkeypatch.setattr(module, "_KEPT", None)
-    monkeypatch.setattr(module, "read_huggingface", lambda place, name, *_: module.Dataset(name, torch.zeros(2, 1)))
-    module.keep_read()
-    assert [load(name).name for name in ("images", str(folder), "images")] == ["images", str(folder), "images"]
-
-
 @pytest.mark.parametrize("suffix", ["csv", "CSV"])
 def test_files_are_read_by_suffix(tmp_path, suffix):
     path = tmp_path / f"t.{suffix}"
     path.write_text("a\n1\n")
     assert load(str(path)).x.tolist() == [[1.0]]
-
-
-def test_only_train_exists_where_there_are_no_splits(tmp_path):
-    for source in ["digits", str(tmp_path / "t.csv")]:
-        with pytest.raises(FedkinError, match=rf"^Unknown split of '{source}' 'test'; allowed: train\.$"):
-            load(source, split="test")
-
-
-@pytest.mark.parametrize("source", ["none.csv", "./none", "/none", "~/none", "a/b/c"])
-def test_missing_paths_are_refused(tmp_path, monkeypatch, source):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FedkinError, match=f"^'{source}' does not exist"):
-        load(source)
-
-
-def test_files_of_other_kinds_are_refused(tmp_path):
-    path = tmp_path / "t.numbers"
-    path.touch()
-    with pytest.raises(FedkinError) as error:
-        load(str(path))
-    assert str(error.value) == (
-        f"'{path}' is a .numbers file; allowed: .npz, .csv, .tsv, .parquet, .xlsx, .xlsm, .xls, .ods, or a "
-        "directory; save its sheet as .xlsx or .csv."
-    )
 
 
 def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_for(tmp_path, monkeypatch):
@@ -152,21 +94,6 @@ def test_a_name_that_is_nowhere_gets_one_sentence_and_the_hub_is_not_asked(tmp_p
     )
 
 
-@pytest.mark.parametrize(
-    ("wrong", "right"), [("here/nort.csv", "here/north.csv"), ("her/north.csv", "here"), ("my_ste", "my_set")]
-)
-def test_a_wrong_path_names_the_nearest_one(tmp_path, monkeypatch, wrong, right):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDKIN_DATA", str(tmp_path / "data"))
-    (tmp_path / "data" / "my_set").mkdir(parents=True)
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "north.csv").write_text("a\n1\n")
-    with pytest.raises(FedkinError, match=f"did you mean '{right}'"):
-        load(wrong)
-    with pytest.raises(FedkinError, match=r"^'hree' is not a folder; did you mean 'here'\?$"):
-        load_clients("hree")
-
-
 def test_pipes_and_homes_of_nobody_are_refused(tmp_path):
     os.mkfifo(tmp_path / "t.csv")
     with pytest.raises(FedkinError, match=r"t\.csv' is no regular file, but a pipe or device\.$"):
@@ -201,45 +128,6 @@ def test_tables_may_differ_in_columns_and_arrays_in_nothing(tmp_path):
         load_clients([np.zeros((2, 2)), np.zeros((2, 3)), np.zeros((2, 2))])
 
 
-def test_all_problems_of_all_clients_are_in_one_error(tmp_path):
-    (tmp_path / "a.csv").write_text("a,b\n1,inf\n")
-    (tmp_path / "b.csv").write_text("a,a\n1,2\n")
-    (tmp_path / "c.csv").write_text("a,kind\n-inf,u\ninf,v\n")
-    (tmp_path / "d.parquet").write_bytes(b"PAR1 cut")
-    (tmp_path / "e.csv").write_text("a,kind\n1,u\n")
-    with pytest.raises(FedkinError) as error:
-        load_clients(str(tmp_path), "kind")
-    lines = str(error.value).splitlines()
-    begins = [
-        "'a.csv' has no column 'kind'",
-        "Column 'b' of 'a.csv' has",
-        "'b.csv' has no",
-        "'b.csv' has more than one",
-    ]
-    begins.append("Column 'a' of 'c.csv' has 2 infinite values")
-    for line, begin in zip(lines[:5], begins, strict=True):
-        assert line.replace(f"{tmp_path}/", "").startswith(begin)
-    assert lines[5].startswith(f"'{tmp_path}/d.parquet' cannot be read as .parquet (")
-    assert (
-        lines[6] == "Every client needs labels, or none; 1 client has some, so leave out those without, or the labels."
-    )
-    assert len(lines) == 7
-
-
-def test_clients_without_labels_are_told_what_to_do(tmp_path):
-    for name in "abcd":
-        (tmp_path / f"{name}.csv").write_text("a,kind\n1,u\n2,v\n" if name < "c" else "a\n1\n2\n")
-    with pytest.raises(FedkinError) as error:
-        load_clients(str(tmp_path), "kind")
-    assert str(error.value).splitlines() == [
-        f"'{tmp_path}/c.csv', '{tmp_path}/d.csv' have no column 'kind'; they have a.",
-        "Every client needs labels, or none; 2 clients have some, so leave out those without, or the labels.",
-    ]
-    with pytest.raises(FedkinError) as error:
-        load_clients(str(tmp_path), "kin")  # nobody has it
-    assert "Every client" not in str(error.value)
-
-
 def test_clients_are_files_frames_or_arrays_with_names(tmp_path):
     for folder in ("north", "south"):
         (tmp_path / folder).mkdir()
@@ -256,21 +144,6 @@ def test_clients_are_files_frames_or_arrays_with_names(tmp_path):
         load_clients({"n": pd.DataFrame({"a": [1]}), "f": pd.DataFrame({"a": [np.inf]})})
 
 
-def test_options_that_name_columns_nobody_has_are_refused(tmp_path):
-    (tmp_path / "a.csv").write_text("age,b\n1,2\n")
-    (tmp_path / "b.csv").write_text("age,c\n1,2\n")
-    read = load_clients(str(tmp_path), options=TableOptions(drop=["b"], categorical=["c"]))
-    assert [one.features for one in read] == [["age"], ["age", "c"]]
-    with pytest.raises(FedkinError) as error:
-        load_clients(str(tmp_path), options=TableOptions(drop=["ag"], id="d"))
-    assert str(error.value) == (
-        "Unknown column in drop 'ag'; did you mean 'age'?\nUnknown column in id 'd'; allowed: age, b, c."
-    )
-    with pytest.raises(FedkinError, match=r"^Unknown column in drop 'c'; allowed: age, b\.$"):
-        load(str(tmp_path / "a.csv"), options=TableOptions(drop=["c"]))
-    assert load("wine", options=TableOptions(drop=["alcohol"])).x.shape == (178, 12)
-
-
 def test_folders_without_clients_are_refused(tmp_path):
     with pytest.raises(
         FedkinError,
@@ -285,31 +158,6 @@ def test_folders_without_clients_are_refused(tmp_path):
         load_clients("none")
 
 
-def test_a_file_is_no_folder_and_folders_of_tables_are_noticed(tmp_path):
-    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(FedkinError, match=r"a\.csv' is a file and not a folder; give one with a file"):
-        load_clients(str(tmp_path / "a.csv"))
-    (tmp_path / "whole.parquet").mkdir()
-    assert ignored_in(tmp_path) == ["whole.parquet"]
-    (tmp_path / "b.csv").write_text("c\nx\n")
-    with pytest.raises(FedkinError, match=r"reads it as such; else give one file, such as '.*a\.csv'\.$"):
-        load(str(tmp_path))
-
-
-def test_an_empty_folder_is_called_one(tmp_path):
-    with pytest.raises(FedkinError, match=r"' holds no files; one \(\.npz, .*\) per client is needed"):
-        load(str(tmp_path))
-
-
-def test_tables_of_other_formats_beside_clients_files_are_listed(tmp_path):
-    for name in ("a.csv", "~$b.xlsx", "notes.md", "b.csv.zip", "c.NUMBERS", "d.xlsb"):
-        (tmp_path / name).write_text("x\n1\n2\n")
-    (tmp_path / "south").mkdir()
-    (tmp_path / "south" / "e.csv").write_text("x\n1\n")
-    assert len(load_clients(tmp_path)) == 1
-    assert ignored_in(tmp_path) == ["b.csv.zip", "c.NUMBERS", "d.xlsb", "south"]
-
-
 def test_clients_tables_may_be_compressed(tmp_path):
     (tmp_path / "a.csv").write_text("x,diagnosis\n1,u\n2,v\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,diagnosis\n3,v\n4,u\n"))
@@ -319,13 +167,3 @@ def test_clients_tables_may_be_compressed(tmp_path):
     assert second.y.tolist() == [1, 0]
     assert load(str(tmp_path / "b.csv.gz"), label="diagnosis").x.tolist() == [[3], [4]]
     assert files_of_clients(str(tmp_path)) == ["a.csv", "b.csv.gz"]
-
-
-def test_files_of_splits_are_no_clients(tmp_path, monkeypatch):
-    (tmp_path / "train.csv").write_text("a\n1\n")
-    assert files_of_clients(str(tmp_path)) == []
-    (tmp_path / "north.csv").write_text("a\n1\n")
-    assert files_of_clients(str(tmp_path)) == ["north.csv", "train.csv"]
-    monkeypatch.chdir(tmp_path.parent)
-    tmp_path.rename(tmp_path.parent / "digits")
-    assert files_of_clients("digits") == []  # embedded data come first

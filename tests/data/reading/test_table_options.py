@@ -45,10 +45,3 @@ def test_what_cannot_be_meant_is_refused(given, sentence):
     with pytest.raises(FedkinError) as error:
         TableOptions(**given)
     assert str(error.value) == sentence
-
-
-def test_several_columns_in_one_text_are_shown_as_a_list():
-    assert TableOptions(drop="wt,sat").unknown(["wt", "sat", "age"]) == [
-        "drop names one column 'wt,sat', which does not exist; several are a list: drop = ['wt', 'sat']."
-    ]
-    assert TableOptions(drop="wt,size").unknown(["wt"])[0].startswith("Unknown column in drop 'wt,size'")

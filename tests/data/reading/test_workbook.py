@@ -7,13 +7,12 @@ import zipfile
 
 import pytest
 
-from fedkin.core import errors
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import read_table
-from fedkin.data.reading.workbook import WORKBOOKS, read_sheet
+from fedkin.data.reading.workbook import read_sheet
 from workbooks import saved
 
 ROWS = [
@@ -66,19 +65,6 @@ def test_cells_are_what_the_workbook_has(tmp_path):
     assert found.columns[1].categories == ("007", "7", "012")
 
 
-def test_numbers_of_cells_can_be_read_in_one_way_only_and_texts_as_in_files(tmp_path):
-    read = load(str(saved(tmp_path / "t.xlsx", S=[["x", "y"], [1.125, "1,5"], [2.25, "2,25"]])))
-    assert read.x.tolist() == [[1.125, 1.5], [2.25, 2.25]]
-    read = load(str(saved(tmp_path / "u.xlsx", S=[[1.125, "u"], [2.25, "v"]])), options=TableOptions(header=False))
-    assert (read.features, read.x[:, 0].tolist()) == (["1", "2"], [1.125, 2.25])
-
-
-def test_the_only_sheet_with_cells_is_taken(tmp_path):
-    book = saved(tmp_path / "t.xlsx", empty=[], S=[["x"], [1], [2]], hidden=[["v"], [3]])
-    assert load(str(book)).table.names == ["x"]
-    assert load(str(book), options=TableOptions(sheet="hidden")).table.names == ["v"]
-
-
 def test_of_several_sheets_one_is_named(tmp_path):
     book = saved(tmp_path / "t.xlsx", patients=[["x"], [1], [2]], legend=[["v"], [3]])
     with pytest.raises(FedkinError) as error:
@@ -90,19 +76,6 @@ def test_of_several_sheets_one_is_named(tmp_path):
     assert str(error.value) == f"'{book}' has no sheet 'data' or 'rows'; it has 'patients', 'legend'."
 
 
-def test_a_workbook_without_cells_is_refused(tmp_path):
-    with pytest.raises(FedkinError, match=r"^'.*t\.xlsx' has no sheet that holds anything\.$"):
-        load(str(saved(tmp_path / "t.xlsx", S=[])))
-    with pytest.raises(FedkinError, match=r"' is empty \(0 rows, 1 columns of features\)\.$"):
-        load(str(saved(tmp_path / "t.xlsx", S=[["x"]])))
-
-
-def test_lines_above_the_names_are_refused(tmp_path):
-    book = saved(tmp_path / "t.xlsx", S=[["Ward A"], [], ["x", "v", "w"], [1, 2, 3], [3, 4, 5]])
-    with pytest.raises(FedkinError, match=r"Column 2 of .* has no name"):
-        load(str(book))
-
-
 @pytest.mark.parametrize("name", ["t.xlsb", "t.xlsx"])
 def test_binary_workbooks_are_refused_since_a_far_cell_would_end_the_process(tmp_path, name):
     with zipfile.ZipFile(tmp_path / name, "w") as archive:
@@ -111,35 +84,12 @@ def test_binary_workbooks_are_refused_since_a_far_cell_would_end_the_process(tmp
         load(str(tmp_path / name))
 
 
-def test_open_documents_are_read(tmp_path):
-    book = open_document(tmp_path / "t.ods", [["x", "code"], [1.5, "01"], [2, "02"]])
-    read = load(str(book))
-    assert read.table.names == ["x", "code"]
-    assert read.x[:, 0].tolist() == [1.5, 2]
-
-
-@pytest.mark.parametrize("ending", WORKBOOKS)
-@pytest.mark.parametrize("content", [b"", b"x,y\n1,2\n", b"PK\x03\x04" + bytes(50), b"\xd0\xcf\x11\xe0" + bytes(600)])
-def test_what_is_no_workbook_is_one_sentence(tmp_path, ending, content):
-    (tmp_path / f"t{ending}").write_bytes(content)
-    with pytest.raises(
-        FedkinError, match=rf"^It cannot be read as \{ending} \(it is damaged, or no workbook\); open it"
-    ):
-        read_sheet(tmp_path / f"t{ending}", "It")
-
-
 @pytest.mark.parametrize("cut", [0.3, 0.6, 0.9, 0.99])
 def test_damaged_workbooks_are_one_sentence(tmp_path, cut):
     whole = saved(tmp_path / "t.xlsx", S=ROWS).read_bytes()
     (tmp_path / "t.xlsx").write_bytes(whole[: int(len(whole) * cut)])
     with pytest.raises(FedkinError, match=r"^It cannot be read as \.xlsx"):
         read_sheet(tmp_path / "t.xlsx", "It")
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(errors, "find_spec", lambda _: None)
-    with pytest.raises(FedkinError, match=r"pip install 'fedkin\[excel\]'"):
-        load(str(saved(tmp_path / "t.xlsx", S=ROWS)))
 
 
 def test_workbooks_are_clients_beside_other_files(tmp_path):

@@ -4,11 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.scaling import standardise
 from fedkin.data.scenarios.drift import Arrivals, DriftSwap
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.scenarios.planted import LabelFlip, Rotation
-from fedkin.data.scenarios.preview import preview
 
 
 def samples(n, classes, channels, seed):
@@ -82,20 +80,6 @@ def test_a_new_world_is_a_quarter_that_is_free_or_mirrored(angles, seen):
         assert int(population.clusters[i]) == len(angles)
 
 
-def test_a_new_world_has_labels_that_nobody_had():
-    plain = world("label-flip")
-    population = DriftSwap(kind="label-flip", clients=20, step=1, to="new").partition(labelled(), 0).at(1)
-    for i in population.drift.clients.tolist():
-        true = plain.clients[i].y + i % 4
-        assert torch.equal(population.clients[i].y, (true - 4) % 10)
-        assert int(population.clusters[i]) == 4
-
-
-def test_who_drifts_is_drawn_from_the_seed():
-    chosen = [DriftSwap(clients=40).partition(labelled(), seed).drift.clients.tolist() for seed in (0, 0, 1)]
-    assert chosen[0] == chosen[1] != chosen[2]
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.integers(8, 25), st.floats(0, 1))
 def test_the_share_is_that_of_every_cluster(clients, share):
@@ -112,44 +96,6 @@ def test_the_share_is_that_of_every_cluster(clients, share):
     assert torch.equal(there, there.sort(descending=True).values)
     assert int((~there).sum()) == min(clients - 4, max(4, round(share * clients)))
     assert len(late.clusters[there].unique()) == len(late.clusters[~there].unique()) == 4
-
-
-@pytest.mark.parametrize("to", ["next", "new"])
-@pytest.mark.parametrize("kind", ["rotation", "label-flip"])
-def test_drifting_and_scaling_may_change_places(kind, to):
-    drift = DriftSwap(kind=kind, clients=8, to=to).partition(labelled(channels=3), 0).drift
-    x, y = labelled(channels=3).x[:20], torch.arange(20) % 10
-    mean, spread = torch.tensor([0.1, 0.7, 2.0]).double(), torch.tensor([3.0, 0.3, 1.7]).double()
-    i = int(drift.clients[0])
-    first, last = drift.change(i, standardise(x, mean, spread), y), drift.change(i, x, y)
-    assert torch.equal(first[0], standardise(last[0], mean, spread))
-    assert torch.equal(first[1], last[1])
-    assert not (torch.equal(last[0], x) and torch.equal(last[1], y))
-
-
-def test_previews_show_who_changes_and_who_comes():
-    lines = preview(DriftSwap(clients=8, step=7).partition(labelled(), 0)).splitlines()
-    assert lines[1] == "4 drift at step 7"
-    rows = [line.split()[:3] for line in lines[3:]]
-    assert {(cluster, then) for _, cluster, then in rows} == {
-        (str(cluster), then) for cluster in range(4) for then in (".", str((cluster + 1) % 4))
-    }
-    lines = preview(Arrivals(clients=8, step=7).partition(labelled(), 0)).splitlines()
-    assert lines[1] == "4 join at step 7"
-    assert [line.split()[2] for line in lines[3:]] == ["."] * 4 + ["7"] * 4
-
-
-def rare_class_comes_late():
-    """Every class but one is allocated to every client; the last goes to the last client alone."""
-    data = labelled(classes=3)
-    data.y[:] = torch.arange(900) % 2
-    data.y[-1] = 2
-    for seed in range(200):
-        plain = Rotation(clients=8, test_fraction=0.0).partition(data, seed)
-        holder = next((client.id for client in plain.clients if 2 in client.y.tolist()), 0)
-        if holder >= 4:
-            return Arrivals(clients=8, changed_fraction=0.5, test_fraction=0.0).partition(data, seed)
-    raise AssertionError
 
 
 @pytest.mark.parametrize(
@@ -181,8 +127,3 @@ def test_impossible_options_are_refused(call, sentence):
     with pytest.raises(FedkinError) as error:
         call()
     assert str(error.value) == sentence
-
-
-def test_a_class_that_comes_too_late_is_refused():
-    with pytest.raises(FedkinError, match=r"^Client \d joins with the class '2', which no client had before; use"):
-        rare_class_comes_late()

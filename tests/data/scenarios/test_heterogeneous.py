@@ -1,4 +1,3 @@
-import time
 from dataclasses import replace
 
 import pytest
@@ -69,29 +68,6 @@ def test_a_test_split_is_partitioned_like_the_training_split(scenario):
             assert float(apart.abs().max()) < 1
 
 
-def test_bounded_clients_hold_a_random_part_and_keep_their_tests():
-    whole, bounded, fewer = (Iid(samples_per_client=n).partition(labelled(), 0) for n in (None, 30, 20))
-    for all_of_it, some, less in zip(*(ids(c.x for c in p.clients) for p in (whole, bounded, fewer)), strict=True):
-        assert len(some) == 30
-        assert set(less) < set(some) < set(all_of_it)
-        assert some != all_of_it[:30]
-    assert ids(x for x, _ in whole.tests) == ids(x for x, _ in bounded.tests)
-
-
-def test_nothing_held_out_leaves_no_tests():
-    population = Iid(test_fraction=0.0).partition(labelled(), 0)
-    assert population.tests == []
-    assert sum(len(client) for client in population.clients) == 1000
-
-
-def test_ten_thousand_clients_take_seconds():
-    begun = time.process_time()
-    population = Iid(clients=10_000).partition(labelled(60_000, 10_000), 0)
-    assert time.process_time() - begun < 5
-    assert {len(client) for client in population.clients} == {6}
-    assert {len(y) for _, y in population.tests} == {1}
-
-
 @pytest.mark.parametrize(
     ("scenario", "sentence"),
     [
@@ -105,11 +81,6 @@ def test_impossible_options_are_refused(scenario, sentence):
     with pytest.raises(FedkinError) as error:
         scenario.partition(labelled(), 0)
     assert str(error.value) == sentence
-
-
-def test_a_client_without_samples_is_refused():
-    with pytest.raises(FedkinError, match=r"^Client \d of 10 would get no sample of 'numbers'; take fewer clients\.$"):
-        Dirichlet(alpha=0.001, min_partition_size=0).partition(labelled(), 0)
 
 
 def test_unlabelled_rows_are_dealt_out(tmp_path):

@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import pytest
 import torch
 
@@ -77,64 +75,6 @@ def test_the_authors_draw_leaves_the_distinct_images_of_the_paper():
         sizes = torch.tensor([len(numbers) for numbers in everything(population)], dtype=torch.float64)
         means = [float(sizes[population.clusters == cluster].mean()) for cluster in range(3)]
         assert means == pytest.approx(expected, rel=0.01)
-
-
-def test_disjoint_draws_have_the_mixture_of_the_authors_draws():
-    for options in ({"balanced": False}, {"balanced": False, "overlap": True}, {"overlap": True}):
-        shares = []
-        for drawing in ("disjoint", "replacement"):
-            population = LabelClusters(drawing=drawing, test_fraction=0.0, **options).partition(labelled(20_000), 1)
-            counts = torch.stack([torch.bincount(y, minlength=10) for y in population.truth]).double()
-            shares.append(counts / counts.sum(1, keepdim=True))
-        assert float((shares[0] - shares[1]).abs().max()) < 0.06
-        by_cluster = [shares[0][population.clusters == cluster] for cluster in range(3)]
-        assert all(torch.equal(one, other) for own in by_cluster for one, other in pairwise(own))
-
-
-def test_balanced_disjoint_draws_take_what_there_is():
-    population = LabelClusters().partition(labelled(6000), 0)
-    assert {len(numbers) for numbers in everything(population)} == {4000, 3600}
-
-
-def test_missing_classes_has_the_totals_of_the_paper():
-    for name, totals in (
-        ("mnist", [17500, 14500, 14500, 13500]),
-        ("zalando-Fashion-mnist", [14500, 15500, 14500, 15500]),
-    ):
-        data = labelled(6000, name=name, test_per_class=1000)
-        population = MissingClasses().partition(data, 0)
-        assert population.clusters.tolist() == [i // 20 for i in range(80)]
-        sizes = torch.tensor([len(client) for client in population.clients])
-        assert [int(sizes[population.clusters == cluster].sum()) for cluster in range(4)] == totals
-        tests = torch.tensor([len(y) for _, y in population.tests])
-        assert [round(6 * int(tests[population.clusters == g].sum())) for g in range(4)] == pytest.approx(
-            totals, rel=0.01
-        )
-        assert all(
-            int(sizes[population.clusters == g].max() - sizes[population.clusters == g].min()) <= 1 for g in range(4)
-        )
-        assert population.common_test is data.test
-    assert classes_by_cluster(population)[0] == {0, 1, 2, 3, 4, 6, 8, 9}
-
-
-def test_cifar_lacks_its_own_classes():
-    population = MissingClasses().partition(labelled(100, name="uoft-cs/CIFAR10"), 0)
-    assert [set(range(10)) - held for held in classes_by_cluster(population)] == [{5, 8}, {4, 6}, {7, 9}, {6, 8}]
-
-
-def test_samples_of_missing_classes_are_allocated_once():
-    together = torch.cat(everything(MissingClasses().partition(labelled(), 0)))
-    assert len(together.unique()) == len(together)
-
-
-def test_forty_of_47_classes():
-    data = labelled(300, classes=47)
-    population = MissingClasses().partition(data, 5)
-    assert torch.bincount(population.clusters).tolist() == [25] * 8
-    held = classes_by_cluster(population)
-    assert [len(own) for own in held] == [40] * 8
-    assert held != classes_by_cluster(MissingClasses().partition(data, 6))
-    assert held == classes_by_cluster(MissingClasses().partition(data, 5))
 
 
 def test_own_clusters_and_labels_numbered_anew():

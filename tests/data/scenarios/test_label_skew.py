@@ -1,18 +1,13 @@
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.core.seeds import derive_generator
-from fedkin.data.reading.sources import load
 from fedkin.data.scenarios.heterogeneous import Iid
 from fedkin.data.scenarios.label_skew import (
     LabelSkew,
-    class_range,
     dirty,
-    fitting_samples_per_class,
     label_skew,
 )
 from fedkin.data.scenarios.own_class import OwnClass
@@ -30,14 +25,6 @@ def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
         assert list(client.state) == ["n_clusters"]
         assert int(client.state["n_clusters"]) == len(truth.unique())
         assert 2 <= int(client.state["n_clusters"]) <= 5
-
-
-def test_truth_belongs_to_the_samples():
-    digits = load("digits")
-    client, truth = LabelSkew(clients=1).build(1).clients[0], LabelSkew(clients=1).build(1).truth[0]
-    for sample, kind in zip(client.x, truth, strict=True):
-        same = (digits.x == sample).flatten(1).all(1)
-        assert kind in digits.y[same]
 
 
 def test_true_starting_labels_are_the_truth_renumbered():
@@ -65,16 +52,6 @@ def test_the_same_seed_gives_the_same_population():
     assert any(a.tolist() != b.tolist() for a, b in zip(one.truth, other.truth, strict=True))
 
 
-def test_the_most_frequent_classes_are_kept_in_their_order(tmp_path):
-    labels = np.repeat([7, 3, 5, 4], [9, 4, 6, 6])
-    np.savez(tmp_path / "a.npz", x=labels[:, None].repeat(2, 1), y=labels)
-    population = LabelSkew(data=str(tmp_path / "a.npz"), n_classes=3, clients=2, min_classes=3).build(0)
-    assert population.classes == ["4", "5", "7"]
-    assert population.clients[0].x.ndim == 2
-    for client, truth in zip(population.clients, population.truth, strict=True):
-        assert torch.equal(torch.tensor([4.0, 5.0, 7.0])[truth], client.x[:, 0])
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -95,14 +72,6 @@ def test_options_out_of_range_are_refused(options, sentence):
     with pytest.raises(FedkinError) as error:
         LabelSkew(**options).build(0)
     assert str(error.value) == sentence
-
-
-def test_data_without_labels_cannot_be_partitioned(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a\n1\n")
-    with pytest.raises(FedkinError) as error:
-        LabelSkew(data=str(path)).build(0)
-    assert str(error.value).startswith(f"'{path}' has no labels to partition its samples by; name their column")
 
 
 def test_a_partitioned_table_is_sliced_with_its_columns(tmp_path):
@@ -134,10 +103,6 @@ def allocate(y=TEN, clients=5, low=2, high=5, samples=10, seed=0, overlap=0.0):
     return label_skew(y, clients, **options, overlap=overlap, rng=rng(seed))
 
 
-def class_sets(y, parts):
-    return [tuple(y[part].unique().tolist()) for part in parts]
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 1000),
@@ -156,11 +121,6 @@ def test_every_client_has_a_few_classes_with_equally_many_distinct_samples(seed,
         assert len(part.unique()) == len(part)
 
 
-def test_clients_are_disjoint_while_the_data_last():
-    together = torch.cat(allocate(clients=10, low=5, high=5, samples=10))
-    assert len(together.unique()) == len(together)
-
-
 def test_only_a_class_that_ran_out_is_allocated_anew_and_its_last_samples_first():
     y = torch.tensor([0] * 10 + [1] * 100)
     parts = allocate(y, clients=3, low=2, high=2, samples=6)
@@ -169,36 +129,6 @@ def test_only_a_class_that_ran_out_is_allocated_anew_and_its_last_samples_first(
     assert all(len(held) == 6 for held in scarce)
     plenty = torch.cat([part[y[part] == 1] for part in parts])
     assert len(plenty.unique()) == 18
-
-
-def test_class_sets_are_new_until_all_are_taken_and_then_again():
-    y = torch.arange(4).repeat(50)
-    sets = class_sets(y, allocate(y, clients=14, low=2, high=2, samples=1))
-    assert len(set(sets[:6])) == len(set(sets[6:12])) == 6
-    assert len(set(sets[12:])) == 2
-
-
-def test_the_number_of_classes_is_uniform():
-    sizes = torch.tensor([len(held) for held in class_sets(TEN, allocate(clients=200, low=2, high=5, samples=1))])
-    shares = torch.bincount(sizes, minlength=6)[2:] / 200
-    assert shares.sum() == 1
-    assert ((shares - 0.25).abs() < 0.1).all()
-
-
-def test_samples_are_shuffled():
-    labels = TEN[allocate(clients=1, low=5, high=5, samples=50)[0]]
-    assert int((labels[1:] != labels[:-1]).sum()) > 50
-
-
-def test_classes_need_not_be_contiguous():
-    y = torch.tensor([3, 8]).repeat(5)
-    assert class_sets(y, allocate(y, clients=2, low=1, high=1, samples=2)) in ([(3,), (8,)], [(8,), (3,)])
-
-
-def test_the_same_generator_gives_the_same_partition():
-    one, same, other = allocate(seed=1), allocate(seed=1), allocate(seed=2)
-    assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
-    assert any(a.tolist() != b.tolist() for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("overlap", [0.3, 0.5, 0.9, 1.0])
@@ -215,85 +145,9 @@ def test_the_pot_is_the_share_of_what_a_holder_has(overlap):
         assert all((part - pot).isdisjoint(other - pot) for other in parts if other is not part)
 
 
-def test_overlap_leaves_a_single_holder_unchanged():
-    assert torch.equal(allocate(clients=1, overlap=0.5)[0].sort().values, allocate(clients=1)[0].sort().values)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"clients": 0}, "clients is 0; allowed: 1 or more."),
-        ({"clients": -3}, "clients is -3; allowed: 1 or more."),
-        ({"samples": 0}, "samples_per_class is 0; allowed: 1 or more."),
-        ({"samples": 101}, "samples_per_class is 101, but the smallest class has only 100 samples."),
-        ({"overlap": 1.5}, "overlap is 1.5; allowed: 0 to 1."),
-        ({"overlap": float("nan")}, "overlap is nan; allowed: 0 to 1."),
-        ({"high": 11}, "A client would have up to 11 classes, but the data have only 10."),
-        ({"low": 0}, "Classes per client are 0 to 5; allowed: 1 <= minimum <= maximum <= 10."),
-        ({"low": 6}, "Classes per client are 6 to 5; allowed: 1 <= minimum <= maximum <= 10."),
-    ],
-)
-def test_numbers_out_of_range_are_refused(options, sentence):
-    with pytest.raises(FedkinError) as error:
-        allocate(**options)
-    assert str(error.value) == sentence
-
-
-@pytest.mark.parametrize(
-    ("n_classes", "given", "expected"),
-    [
-        (10, {}, (2, 5)),
-        (31, {}, (2, 15)),
-        (3, {}, (2, 2)),
-        (2, {}, (2, 2)),
-        (1, {}, (1, 1)),
-        (10, {"low": 7}, (7, 7)),
-        (10, {"high": 1}, (1, 1)),
-        (10, {"low": 1}, (1, 5)),
-    ],
-)
-def test_the_usual_number_of_classes(n_classes, given, expected):
-    assert class_range(n_classes, **given) == expected
-
-
-def test_more_classes_than_exist_are_refused():
-    with pytest.raises(FedkinError, match=r"^A client would have up to 4 classes, but the data have only 3\.$"):
-        class_range(3, low=4)
-
-
-@pytest.mark.parametrize(
-    ("size", "n_classes", "clients", "bounds", "expected"),
-    [
-        (174, 10, 10, (2, 5), 50),
-        (5421, 10, 25, (2, 5), 500),
-        (48, 3, 10, (2, 2), 7),
-        (5, 10, 1, (2, 5), 5),
-        (1, 3, 99, (2, 2), 1),
-    ],
-)
-def test_samples_per_class_that_fit(size, n_classes, clients, bounds, expected):
-    y = torch.arange(n_classes).repeat(size)
-    assert fitting_samples_per_class(y, clients, bounds) == expected
-
-
 def test_dirt_moves_the_right_share_evenly():
     labels = torch.arange(4).repeat_interleave(5000)
     moved = dirty(labels, 0.3, rng())
     table = torch.zeros(4, 4).index_put_((labels, moved), torch.ones(20000), accumulate=True) / 5000
     expected = torch.full((4, 4), 0.1).fill_diagonal_(0.7)
     assert torch.allclose(table, expected, atol=0.02)
-
-
-def test_dirt_at_its_limits():
-    labels = torch.arange(3).repeat(20)
-    assert torch.equal(dirty(labels, 0.0, rng()), labels)
-    assert (dirty(labels, 1.0, rng()) != labels).all()
-    assert torch.equal(dirty(torch.zeros(9, dtype=torch.int64), 1.0, rng()), torch.zeros(9, dtype=torch.int64))
-    assert len(dirty(labels[:0], 0.5, rng())) == 0
-    assert labels.tolist() == [0, 1, 2] * 20
-
-
-@pytest.mark.parametrize("dirtiness", [-0.1, 1.1, float("nan")])
-def test_dirtiness_out_of_range_is_refused(dirtiness):
-    with pytest.raises(FedkinError, match=rf"^dirtiness is {dirtiness}; allowed: 0 to 1\.$"):
-        dirty(torch.arange(2), dirtiness, derive_generator(0, "dirty"))

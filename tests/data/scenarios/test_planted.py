@@ -44,20 +44,6 @@ def test_clusters_are_turned_counter_clockwise(n_test):
             assert samples.is_contiguous()
 
 
-def test_angles_make_the_clusters():
-    population = Rotation(clients=6, angles=[-90, 360]).partition(labelled(), 0)
-    assert population.clusters.tolist() == [0, 1] * 3
-    assert bool((population.clients[0].x[:, 0, 0, -1] > 0).all())
-    assert bool((population.clients[1].x[:, 0, 0, 0] > 0).all())
-
-
-def test_many_clients_have_at_least_half_of_the_average_of_a_few_tests():
-    population = LabelFlip(clients=100).partition(labelled(n=6000, n_test=1000), 0)
-    sizes = [len(y) for _, y in population.tests]
-    assert sum(sizes) == 1000
-    assert 5 <= min(sizes) < 10
-
-
 @pytest.mark.parametrize("n_test", [None, 400])
 def test_clusters_call_classes_by_other_labels(n_test):
     population = LabelFlip().partition(labelled(n_test=n_test), 0)
@@ -79,12 +65,6 @@ def test_both_splits_are_allocated_once_and_by_the_seed(scenario):
     same, other = scenario.partition(labelled(600, 400), 0), scenario.partition(labelled(600, 400), 1)
     assert all(torch.equal(a.x, b.x) for a, b in zip(population.clients, same.clients, strict=True))
     assert any(len(a) != len(b) for a, b in zip(population.clients, other.clients, strict=True))
-
-
-@pytest.mark.parametrize("scenario", [Rotation(), LabelFlip()])
-def test_large_data_have_the_papers_hundred_clients_and_digits_twenty(scenario):
-    assert len(scenario.partition(labelled(10_000, side=1), 0).clients) == 100
-    assert len(scenario.build(0).clients) == 20
 
 
 @pytest.fixture
@@ -124,24 +104,6 @@ def test_the_domain_of_a_table_is_no_feature(tmp_path, domain, label):
         assert torch.equal(torch.cat([client.y, y]), held % 2)
 
 
-def test_images_of_domains_may_be_made_smaller(tmp_path):
-    x = np.arange(40 * 3 * 4 * 4, dtype=np.float32).reshape(40, 3, 4, 4)
-    np.savez(tmp_path / "d.npz", x=x, y=np.arange(40) % 2, domain=np.repeat(["photo", "sketch"], 20))
-    plain, small = (Domain(str(tmp_path / "d.npz"), clients_per_domain=2, shrink=shrink).build(0) for shrink in (1, 2))
-    assert small.clients[0].x.shape[1:] == (3, 2, 2)
-    assert torch.equal(small.clients[1].y, plain.clients[1].y)
-    assert torch.allclose(small.clients[1].x[:, :, 0, 1], plain.clients[1].x[:, :, :2, 2:].mean((2, 3)))
-    with pytest.raises(FedkinError, match=r"scenario.shrink is 5, but a sample of .* has the shape \(3, 4, 4\)"):
-        Domain(str(tmp_path / "d.npz"), clients_per_domain=2, shrink=5).build(0)
-
-
-def test_another_column_may_name_the_domains(domains):
-    population = Domain(domains, column="source", clients_per_domain=1, samples_per_client=7).build(0)
-    assert [int(client.x[0, 0]) // 100 for client in population.clients] == [0, 1, 2]
-    assert [len(client) for client in population.clients] == [7, 7, 7]
-    assert [len(y) for _, y in population.tests] == [20, 20, 20]
-
-
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -179,14 +141,3 @@ def test_impossible_options_are_refused(call, sentence, domains):
     with pytest.raises(FedkinError) as error:
         call(domains)
     assert str(error.value) == sentence.format(domains)
-
-
-@pytest.mark.data
-def test_pacs(real, monkeypatch):
-    monkeypatch.setenv("FEDKIN_DATA", str(real("pacs").parent))
-    population = Domain(samples_per_client=20).build(0)
-    assert torch.bincount(population.clusters).tolist() == [10] * 4
-    sizes = torch.tensor([len(y) for _, y in population.tests])
-    held_out = [int(sizes[population.clusters == cluster].sum()) for cluster in range(4)]
-    assert held_out == pytest.approx([0.2 * n for n in (1670, 2048, 2344, 3929)], abs=10)
-    assert population.clients[0].x.shape[1:] == (3, 64, 64)

@@ -13,15 +13,13 @@ from fedkin.data.encoding import PreparingOptions
 from fedkin.data.prepare import prepare
 from fedkin.data.reading.dataset import in_order
 from fedkin.engines.flower_engine import grid as grid_module
-from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.local import LocalFederation
-from fedkin.engines.site import Memory, Site, WatchedSites
+from fedkin.engines.site import Memory, Site
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.measure_titles import privacy_of_samples
-from fedkin.secure_aggregation.sums import secure
 from golden import corners
 from nodes import RUN, contents, federation, nodes_of, sites_of
 
@@ -133,19 +131,6 @@ def test_who_is_not_there_is_missing_and_named(tmp_path: Path) -> None:
     assert fed.missing[2] == "no reply in 0.5 seconds"
 
 
-def test_the_server_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid_module, "_REPORT_EVERY", 0.2)
-    grid = nodes_of(sites_of(corners(3), tmp_path))
-    fed, reports = federation(grid, timeout=1.0), []
-    fed.roster.report = reports.append
-    fed.ask(remember, fed.all())
-    assert reports == []
-    grid.troubles = lambda message, partition: "lost" if partition else None
-    fed.ask(remember, fed.all())
-    assert 2 <= len(reports) <= 5
-    assert reports[0] == f"Waiting for {fed.names[1]}, {fed.names[2]}, for 0 s so far"
-
-
 def test_a_site_that_is_started_anew_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid_module, "_LOOK_EVERY", 0.1)
     grid = nodes_of(sites_of(corners(2), tmp_path))
@@ -231,22 +216,6 @@ def test_a_reply_with_anything_but_safetensors_is_refused_and_not_opened(tmp_pat
         assert not opened.exists()
 
 
-def test_clients_can_be_watched_where_their_folders_are(tmp_path: Path) -> None:
-    here = corners(2)
-    memories = {client.id: tmp_path / str(client.id) / RUN for client in here}
-    prepared: list[int] = []
-    watched = WatchedSites({client.id: client for client in here}, memories, lambda client: prepared.append(client.id))
-    fed = federation(nodes_of(sites_of(corners(2), tmp_path)), watched=watched)
-    fed.refresh()
-    assert prepared == []
-    fed.ask(remember, {1: {}})
-    fed.refresh()
-    fed.refresh()
-    assert prepared == [1]
-    assert int(fed.clients[1].state["asked"]) == 1
-    assert not fed.clients[0].state
-
-
 def test_results_are_handed_out_and_whoever_did_not_keep_them_is_named(tmp_path: Path) -> None:
     kept = {}
 
@@ -282,23 +251,3 @@ def _request(**values: Any) -> Any:
     from fedkin.engines.site import Request
 
     return Request.from_json(json.dumps(values))
-
-
-def test_the_engine_needs_a_roster(tmp_path: Path) -> None:
-    grid = nodes_of(sites_of(corners(2), tmp_path))
-    assert FlowerFederation(Roster(grid), RUN).ids == []
-
-
-def test_secure_sums_need_nothing_of_the_engine(tmp_path: Path) -> None:
-    method = checked_method(registry.resolve("method", "fedavg"), {"rounds": 2})
-    results = []
-    for made in (LocalFederation(corners(4), 3), None):
-        nodes = nodes_of(sites_of(corners(4), tmp_path, classes=["a", "b", "c"]))
-        fed = made or federation(nodes, classes=["a", "b", "c"])
-        secure(fed, method)
-        prepare(fed, PreparingOptions("none"))
-        state = method.init(fed)
-        while not state.finished:
-            state, _ = method.step(fed, state)
-        results.append(state.models)
-    assert torch.allclose(*results, atol=1e-6)

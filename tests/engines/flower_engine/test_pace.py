@@ -96,14 +96,6 @@ def test_a_reply_to_another_task_does_not_count(tmp_path):
     assert {i: reply["other"] for i, reply in pace.ask(2, other).items()} == dict.fromkeys(range(4), 2)
 
 
-def test_where_all_are_needed_nobody_is_late(tmp_path):
-    pace = Pace(tmp_path, quorum=0.25, counts_late=True)
-    pace.fed.pause = lambda attempt: pace.slow.clear()  # type: ignore[method-assign]
-    pace.slow = {2}
-    replies = pace.fed.ask_again(echo, pace.fed.all(number=5), 3)
-    assert numbers(replies) == dict.fromkeys(range(4), 5)
-
-
 @pytest.mark.parametrize("counts_late", [False, True])
 def test_without_a_quorum_all_are_waited_for(counts_late, tmp_path):
     pace = Pace(tmp_path, counts_late=counts_late)

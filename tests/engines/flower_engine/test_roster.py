@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
-from flwr.app import Context, Error, Message
+from flwr.app import Context, Message
 
 from fedkin.core import FedkinError
-from fedkin.data.statistics import moments
 from fedkin.deploy.app_folder import make_key
-from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import NOWHERE, Member, Roster
 from fedkin.engines.flower_engine.transport import content, read
 from fedkin.engines.site import Site
@@ -77,12 +75,6 @@ def test_a_site_with_other_data_is_refused_by_what_most_have(tmp_path: Path) -> 
         assert re.search(words, reports[-1])
 
 
-def test_who_waits_in_vain_learns_who_is_there(tmp_path: Path) -> None:
-    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b", 5))
-    with pytest.raises(FedkinError, match=r"0.3 seconds 1 of 3 sites are there: b. Site 'a' has samples of shape"):
-        Roster(nodes).gather(3, 0.3)
-
-
 def test_once_it_has_begun_only_those_come_back_who_were_there(tmp_path: Path) -> None:
     reports: list[str] = []
     nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
@@ -94,21 +86,6 @@ def test_once_it_has_begun_only_those_come_back_who_were_there(tmp_path: Path) -
     assert "Refused: The run began without site 'c', so it cannot take part now." in reports
     nodes.restart(0)
     assert [member.name for member in again.greet()] == ["a"]
-
-
-def test_a_run_that_goes_on_does_not_wait_for_ever_for_one_that_is_gone(tmp_path: Path) -> None:
-    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
-    members = Roster(nodes).gather(3, 5)
-    nodes.away = {1}
-    again = Roster(nodes, {member.name: member.identity for member in members})
-    there = {one.name: one.node != NOWHERE for one in again.gather(3, 0.3)}
-    assert there == {"a": True, "b": False, "c": True}
-    fed = FlowerFederation(again, "ab", timeout=5)
-    assert list(fed.ask(moments, fed.all())) == [0, 2]
-    assert fed.missing == {1: "not connected"}
-    nodes.away = set()
-    assert list(fed.ask(moments, fed.all())) in ([0, 2], [0, 1, 2])
-    assert list(fed.ask(moments, fed.all())) == [0, 1, 2]
 
 
 def test_nobody_waits_for_who_is_forgotten_and_nobody_takes_its_seat(tmp_path: Path) -> None:
@@ -157,15 +134,6 @@ def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> Non
     with pytest.raises(FedkinError, match="Another site is called 'a'"):
         roster.admit(Member("a", "other", (3,)))
     assert roster.members == {"a": one}
-
-
-def test_a_node_that_was_killed_is_left_alone_and_not_refused(tmp_path: Path) -> None:
-    nodes, reports = grid(tmp_path, site(tmp_path / "a", "a"), site(tmp_path / "b", "b")), list[str]()
-    nodes.troubles = lambda message, partition: None if partition else Error(5, "Node unavailable")
-    roster = Roster(nodes, report=reports.append)
-    assert [member.name for member in roster.gather(1, 5)] == ["b"]
-    assert f"Node {nodes.node(0)} is not there any more, as after a site was killed; it is left alone" in reports
-    assert roster.refused == []
 
 
 def liar(nodes: Nodes, partition: int) -> dict:
@@ -280,16 +248,6 @@ def test_one_key_has_one_name_also_in_a_run_that_resumes(tmp_path: Path) -> None
     again = Roster(nodes, {one.name: one.identity for one in members}, keys={one.name: one.key for one in members})
     assert again.greet() == []
     assert again.refused == ["Site 'c' has the key of site 'b'; a key has one name in a run."]
-
-
-def test_a_key_that_changes_with_every_start_binds_nobody(tmp_path: Path) -> None:
-    nodes, keys = with_keys(tmp_path, "a", "b")
-    nodes.keys = {0: keys[1], 1: b"no key"}  # as without authentication, where nodes make keys of their own
-    roster = Roster(nodes)
-    assert [member.key for member in roster.gather(2, 5)] == ["", ""]
-    nodes.restart(0)
-    nodes.keys = {}
-    assert [member.name for member in roster.greet()] == ["a"]
 
 
 def test_only_those_who_are_listed_have_seats(tmp_path: Path) -> None:

@@ -26,11 +26,6 @@ def messages(grid: app_nodes.Fleet, count: int) -> dict[str, Message]:
     return {f"key {number}": Message(content[number], grid.node(number), "query") for number in range(count)}
 
 
-def test_a_message_that_cannot_be_sent_has_no_number(grid):
-    grid.away = {1}
-    assert sorted(push(grid, messages(grid, 3)).values()) == ["key 0", "key 2"]
-
-
 def test_every_reply_comes_with_its_key_and_what_has_none_is_left(grid):
     grid.troubles = lambda message, partition: "lost" if partition == 1 else None
     waiting = push(grid, messages(grid, 3))
@@ -55,8 +50,3 @@ def test_what_is_sent_between_polls_is_waited_for_too(grid):
     assert [key for key, _ in poll(grid, waiting, 5, between)] == ["key 0", "key 1"]
     assert arrived == [False, False]
     assert waiting == {}
-
-
-def test_no_message_is_no_poll(grid):
-    grid.pull_messages = None
-    assert list(poll(grid, {}, 5)) == []

@@ -10,12 +10,8 @@ from torch.nn.functional import one_hot
 from fedkin.core import Client
 from fedkin.data.population import Drift, Population
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.evaluation import evaluate_clusters, evaluator_for
-from fedkin.experiment.evaluation.client_scores import MAX_MODELS
+from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.methods.clients.client_method import ClientMethodState
-from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.nn.modules import Classifier
-from toy import Toy
 
 CLASSES = 4
 
@@ -82,79 +78,6 @@ def test_personal_and_global_scores_are_means_over_clients(shift: Shift) -> None
     f1 = [f1_score(common[1], (common[0][:, 0].long() + by) % CLASSES, average="macro") for by in (0, 1)]
     assert metrics["global_f1"] == pytest.approx((3 * f1[0] + f1[1]) / 4)
     assert metrics["learning_gap"] == pytest.approx(abs(2 / 3 - metrics["global_f1"]))
-
-
-def test_without_a_common_test_all_tests_together_are_it(shift: Shift) -> None:
-    metrics = evaluate_clusters(*situation([0, 0, 0, 0], [0]))
-    assert metrics["global_accuracy"] == pytest.approx(4 / 6)
-    assert shift.calls == [(0, 6)]  # clients' own scores are read from it
-
-
-def test_every_model_is_tried_once_on_its_clients_and_once_on_the_common_test(shift: Shift) -> None:
-    evaluate_clusters(*situation([2, 0, 2, 0], [0, 1, 2], common_test=part([0, 1], 0)))
-    assert sorted(shift.calls) == [(0, 1), (0, 2), (2, 2), (2, 5)]
-
-
-def test_unknown_clients_are_left_out(shift: Shift) -> None:
-    metrics = evaluate_clusters(*situation([0, -1, 1, -1], [0, 1]))
-    assert metrics["client_accuracy"] == [1.0, None, 1.0, None]
-    assert metrics["ari"] == 1.0
-    assert metrics["global_accuracy"] == pytest.approx((4 / 6 + 2 / 6) / 2)
-
-
-def test_before_anyone_is_known_nothing_is_said(shift: Shift) -> None:
-    assert evaluate_clusters(*situation([-1] * 4, [0])) == {}
-    assert shift.calls == []
-
-
-def test_without_hidden_clusters_or_tests_there_is_less_to_say(shift: Shift) -> None:
-    assert "ari" not in evaluate_clusters(*situation([0, 0, 0, 0], [0], clusters=None))
-    assert set(evaluate_clusters(*situation([0, 0, 1, 1], [0, 1], tests=[]))) == {
-        "ari", "ami", "homogeneity", "completeness", "purity",
-    }  # fmt: skip
-
-
-def test_a_crowd_of_models_is_not_tried_on_the_common_test(shift: Shift) -> None:
-    some = evaluate_clusters(*situation([0, 0, 1, 1], [0.0] * MAX_MODELS))
-    many = evaluate_clusters(*situation([0, 0, 1, 1], [0.0] * (MAX_MODELS + 1)))
-    assert some.keys() - many.keys() == {"global_accuracy", "global_f1", "learning_gap"}
-
-
-def test_the_common_test_can_be_left_out(shift: Shift) -> None:
-    both = evaluate_clusters(*situation([0, 0, 1, 1], [0, 1]))
-    assert sorted(shift.calls) == [(0, 6), (1, 6)]
-    shift.calls.clear()
-    own = evaluate_clusters(*situation([0, 0, 1, 1], [0, 1]), common_test=False)
-    assert sorted(shift.calls) == [(0, 4), (1, 2)]
-    assert both.keys() - own.keys() == {"global_accuracy", "global_f1", "learning_gap"}
-    assert {name: both[name] for name in own} == own
-
-
-def test_clusters_alone_can_be_judged(shift: Shift) -> None:
-    evaluator = evaluator_for(FedAvgMethod(), models_too=False)
-    assert evaluator is not None
-    assert evaluator(*situation([0, 0, 1, 1], [0, 1])).keys() == {
-        "ari", "ami", "homogeneity", "completeness", "purity",
-    }  # fmt: skip
-    assert shift.calls == []
-
-
-def test_methods_that_cluster_clients_are_judged_by_them(shift: Shift) -> None:
-    evaluator = evaluator_for(FedAvgMethod())
-    assert evaluator is not None
-    arguments = situation([0, 0, 1, 1], [0, 1])
-    assert evaluator(*arguments) == evaluate_clusters(*arguments)
-    assert evaluator_for(Toy()) is None
-
-
-def test_real_models_are_tried() -> None:
-    classifier = Classifier("perceptron", (1,), CLASSES)
-    models = torch.stack([classifier.initial(torch.Generator().manual_seed(seed)) for seed in range(2)])
-    method, population, fed, _ = situation([0, 0, 1, 1], [0, 1])
-    state = ClientMethodState(0, False, classifier.spec(), models, torch.tensor([0, 0, 1, 1]))
-    x, y = population.tests[0]
-    right = (classifier.logits(models[0], x).argmax(1) == y).float().mean().item()
-    assert evaluate_clusters(method, population, fed, state)["client_accuracy"][0] == pytest.approx(right)
 
 
 def drifting(clients: list[int], clusters: list[int], happened: bool) -> Drift:

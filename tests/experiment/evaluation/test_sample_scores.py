@@ -1,14 +1,12 @@
-import dataclasses
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from fedkin.core import Client, FedkinError
+from fedkin.core import Client
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.evaluation import evaluate_associations, evaluate_samples, evaluator_for, with_oracle
+from fedkin.experiment.evaluation import evaluate_associations, evaluate_samples, with_oracle
 from fedkin.methods.samples.centroid_method import CentroidState
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
@@ -54,15 +52,6 @@ def test_wrong_is_the_share_of_associations_between_classes() -> None:
     assert evaluate_associations(METHOD, *perfect(edges=[]))["false_matches"] == 0.0
 
 
-def test_associations_are_judged_by_the_partition_they_were_made_of() -> None:
-    """A client that has refined is judged by its partition before; one that rests or was lost, by its present one."""
-    people, fed, state = perfect()
-    fed.clients[0].state["previous"] = torch.tensor([1, 1, 1, 0, 0, 0])
-    assert evaluate_associations(METHOD, people, fed, state)["false_matches"] == 0.0
-    del fed.clients[0].state["models"]
-    assert evaluate_associations(METHOD, people, fed, state)["false_matches"] == 0.5
-
-
 def test_clusters_are_compared_over_all_samples_of_known_clients() -> None:
     one_cluster = {"0": [0, 0], "1": [0, 0], "2": [0, 0]}
     metrics = evaluate_associations(METHOD, *perfect(clusters=one_cluster))
@@ -70,38 +59,6 @@ def test_clusters_are_compared_over_all_samples_of_known_clients() -> None:
     metrics = evaluate_associations(METHOD, *perfect(clusters={"1": [0, 1]}))
     assert metrics["ari"] == 1.0
     assert "ari" not in evaluate_associations(METHOD, *perfect(clusters={}))
-
-
-def test_a_client_that_has_not_begun_is_left_out() -> None:
-    people, fed, state = perfect(
-        nodes=[[0, 0], [0, 1], [1, 0], [1, 1]], edges=[[1, 2]], clusters={"0": [0, 1], "1": [1, 2]}
-    )
-    del fed.clients[2].state["labels"]
-    assert evaluate_associations(METHOD, people, fed, state) == {
-        "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0,
-        "pooled_accuracy": 1.0,
-    }  # fmt: skip
-
-
-def test_when_no_client_has_begun_there_is_no_accuracy() -> None:
-    people, fed, state = perfect(nodes=[], edges=[], clusters={})
-    for client in fed.clients.values():
-        del client.state["labels"]
-    assert evaluate_associations(METHOD, people, fed, state) == {"false_matches": 0.0, "target": 2}
-
-
-def test_without_a_truth_nothing_is_said() -> None:
-    people, fed, state = perfect()
-    assert evaluate_associations(METHOD, dataclasses.replace(people, truth=None), fed, state) == {}
-
-
-def test_metrics_are_plain_numbers() -> None:
-    assert {type(value) for value in evaluate_associations(METHOD, *perfect()).values()} == {float, int}
-
-
-def test_methods_have_their_own_evaluation_or_none() -> None:
-    assert evaluator_for(METHOD) is evaluate_associations
-    assert evaluator_for(Toy()) is None
 
 
 def test_only_an_upper_bound_knows_the_truth() -> None:
@@ -114,15 +71,6 @@ def test_only_an_upper_bound_knows_the_truth() -> None:
     assert found.oracle(0) == [1, 0]
     assert with_oracle(METHOD, truth, fed) is METHOD
     assert with_oracle(Toy(), truth, fed) == Toy()
-
-
-def test_without_a_truth_the_upper_bound_has_no_oracle() -> None:
-    x = torch.from_numpy(np.random.default_rng(0).random((12, 3), dtype=np.float32))
-    clients = [Client(i, x[6 * i : 6 * i + 6]) for i in range(2)]
-    fed = LocalFederation(clients)
-    method = FedCRefMethod(associations="perfect", local_epochs=1, min_steps=0)
-    with pytest.raises(FedkinError, match="needs the true classes, which only a scenario has"):
-        method.step(fed, method.init(fed))
 
 
 def two_clients(*labels: list[int] | None) -> tuple[Population, LocalFederation]:
@@ -146,22 +94,3 @@ def test_samples_are_judged_by_the_clusters_of_their_client_or_by_the_present_re
     assert half["kappas"][1] == pytest.approx(1 / 3)
     assert half["accuracy"] == pytest.approx((1 + 4 / 6) / 2)
     assert half["pooled_accuracy"] == pytest.approx(10 / 12)
-
-
-def test_without_a_truth_or_a_result_or_the_wish_there_is_nothing_to_judge() -> None:
-    people, fed = two_clients(None, None)
-    state = CentroidState(centroids=torch.tensor([[2.0], [-2.0]]))
-    assert evaluate_samples(KFedMethod(), dataclasses.replace(people, truth=None), fed, state) == {}
-    assert evaluate_samples(KFedMethod(), people, fed, state, models_too=False) == {}
-
-    class Never(KFedMethod):
-        def ready(self, state: CentroidState) -> bool:
-            return False
-
-    assert evaluate_samples(Never(), people, fed, state) == {}
-
-
-def test_methods_that_cluster_samples_are_judged_by_them() -> None:
-    evaluate = evaluator_for(KFedMethod())
-    assert evaluate is not None
-    assert evaluate.func is evaluate_samples  # type: ignore[attr-defined]

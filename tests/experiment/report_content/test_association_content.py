@@ -10,28 +10,6 @@ def graph(nodes: list, communities: list, **lineage: object) -> dict:
     return {"nodes": nodes, "edges": [[0, 1]], "communities": communities, **lineage}
 
 
-def test_the_first_and_the_last_graph_are_drawn(config: Config) -> None:
-    first = graph([[0, 0, 5], [1, 0, 6], [2, 0, 7], [3, 0, 8], [4, 0, 9]], [[0, 1], [2, 4]])
-    last = graph([[0, 0, 5], [1, 0, 6]], [[0, 1]])
-    records = [record(i, values={"graph": g}) for i, g in ((1, first), (2, last), (3, last))]
-    shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
-    assert [g.title for g in shown.graphs] == ["After step 1", "After step 3"]
-    assert [node.cluster for node in shown.graphs[0].nodes] == [0, 0, 1, None, 1]
-    assert [tuple(node)[:3] for node in shown.graphs[1].nodes] == [("0", 0, 5), ("1", 0, 6)]
-    assert shown.graphs[0].caption == "2 communities, each numbered by size in each drawing; 1 unmatched local cluster."
-    assert shown.graphs[1].caption == "1 community, each numbered by size in each drawing; 0 unmatched local clusters."
-
-
-def test_one_step_is_one_graph(config: Config) -> None:
-    shown = view(
-        config,
-        torch.zeros(4, 3),
-        scaling("none", (3,)),
-        record(1, values={"graph": graph([[0, 0, 1], [1, 0, 1]], [[0, 1]])}),
-    )
-    assert len(shown.graphs) == 1
-
-
 def test_communities_have_the_number_of_the_cluster_they_became(config: Config) -> None:
     nodes = [[client, cluster, 10] for client in range(4) for cluster in range(2)]  # position is 2 * client + cluster
     first = graph(

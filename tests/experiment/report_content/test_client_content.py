@@ -1,11 +1,10 @@
 """Clusters of clients on a run's page."""
 
 import pytest
-import torch
 
 from fedkin.experiment.config import Config
 from fedkin.experiment.report_content.client_content import _caption
-from pages import client_record, clustered, record, scaling, view
+from pages import client_record, clustered
 
 
 def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
@@ -34,28 +33,6 @@ def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
     assert {curve.x_label for curve in shown.curves} == {"round"}
 
 
-def test_one_model_for_all_is_called_so(config: Config) -> None:
-    shown = clustered(config, client_record(1, [0, 0, 0, 0]))
-    assert shown.lead.startswith("One model was trained for all clients.\n")
-    assert shown.clients is not None
-    assert (shown.clients.hidden, shown.clients.scores) == ([], {})
-    assert shown.clients.caption == "After round 1: 1 cluster of 4 clients."
-
-
-def test_a_model_for_each_is_called_so(config: Config) -> None:
-    shown = clustered(config, client_record(1, [0, 1, 2, 3]))
-    assert shown.lead.startswith("Each client trained a model of its own.\n")
-
-
-def test_clusters_that_nobody_knows_yet_are_none(config: Config) -> None:
-    shown = clustered(config, client_record(1, [-1] * 4))
-    assert shown.lead.endswith("So far: 1 round.")
-
-
-def test_runs_without_clusters_of_clients_show_none(config: Config) -> None:
-    assert view(config, torch.zeros(4, 3), scaling("none", (3,)), record(1)).clients is None
-
-
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
@@ -68,7 +45,3 @@ def test_runs_without_clusters_of_clients_show_none(config: Config) -> None:
 )
 def test_sizes_of_clusters_are_reported(labels: list[int], words: str) -> None:
     assert _caption("round 1", labels, False, False) == f"After round 1: {words}"
-
-
-def test_sizes_of_many_clusters_are_given_by_their_range() -> None:
-    assert _caption("round 1", [0, *range(20)], False, False) == "After round 1: 20 clusters of 1 to 2 clients."

@@ -8,7 +8,7 @@ from fedkin.data.population import Drift, Population
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.report_content import view_of
 from fedkin.report import RunView
-from pages import client_record, clustered, record, scaling
+from pages import clustered, record, scaling
 
 
 @pytest.fixture
@@ -40,31 +40,6 @@ def test_how_clusters_were_found_is_reported_and_drawn(config: Config) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words", "bars"),
-    [
-        ({"separable": False, "cut": None}, "nothing to separate, one cluster.", 1),
-        ({"separable": False, "cut": None, "heights": []}, "too few for two clusters, so there is one.", 0),
-        (
-            {"flip": [0.05, 0.2]},
-            "every bit flipped with a probability chosen by the client, 0.05 to 0.2: 2 clusters.",
-            1,
-        ),
-        ({"flip": 0.0}, "no bit flipped: 2 clusters.", 1),
-    ],
-)
-def test_what_messages_gave_is_reported(config: Config, changes: dict, words: str, bars: int) -> None:
-    shown = clustered(config, embedded(1, **changes))
-    assert shown.findings[0].endswith(words)
-    assert len(shown.bars) == bars
-
-
-def test_merges_that_part_off_a_few_are_reported(config: Config) -> None:
-    [bars] = clustered(config, embedded(1, heights=[9.0, 8.0, 1.0])).bars
-    assert sum(bars.strong) == 2
-    assert "separate fewer clients than the minimum size of a cluster" in bars.caption
-
-
-@pytest.mark.parametrize(
     ("changes", "words"),
     [
         (
@@ -78,20 +53,6 @@ def test_merges_that_part_off_a_few_are_reported(config: Config) -> None:
 )
 def test_privacy_is_reported_for_what_it_is(config: Config, changes: dict, words: str) -> None:
     assert words in clustered(config, embedded(1, **changes)).findings[1]
-
-
-def test_clusters_by_k_means_are_reported_with_their_silhouettes(config: Config) -> None:
-    found = embedded(1)
-    found["values"]["clustering"] = {"mode": "k-means", "silhouettes": {"10": 0.5, "2": 0.75, "3": -0.25}}
-    shown = clustered(config, found)
-    assert shown.findings == [
-        "In step 1, 4 clients sent one message each: 2 clusters, by k-means.",
-        "The messages were sent without noise, with no privacy guarantee; see docs/privacy.md.",
-    ]
-    [bars] = shown.bars
-    assert (bars.names, bars.values, bars.strong) == (["2", "3", "10"], [0.75, -0.25, 0.5], [True, False, False])
-    found["values"]["clustering"]["silhouettes"] = {"2": 0.75}
-    assert clustered(config, found).bars == []
 
 
 def phase_record(step: int, phase: str, labels: list[int], **changes: object) -> dict:
@@ -131,12 +92,6 @@ def test_steps_of_a_run_with_phases_are_told_apart(toy: None) -> None:
     records[4]["metrics"]["personal_accuracy"] = 0.45
     row = ("Reached accuracy on each client's own test set 0.5", "no", "not in 2 rounds of training")
     assert row in clustered(config, *records).summary
-
-
-def test_clusters_without_any_training_are_not_called_models(config: Config) -> None:
-    found = embedded(1, separable=False)
-    found["values"] |= {"labels": [0] * 4, "clusters": 1}
-    assert clustered(config, found).lead.startswith("1 cluster of clients was found.\n")
 
 
 def changing(*records: dict, names: list[str] | None = None) -> RunView:
@@ -179,17 +134,3 @@ def test_what_happened_to_whom_is_reported_in_order() -> None:
         "Dashed vertical line: clients that moved to another cluster, in steps 3 and 4. "
         "Dashed vertical line: clients that founded a cluster, in step 3."
     )
-
-
-def test_what_is_still_to_come_is_not_reported() -> None:
-    shown = changing(phase_record(1, "training", [0, 0, 1, -1]))
-    assert (shown.changes, shown.timeline.marks) == ([], [])
-
-
-def test_changes_name_clients_as_they_call_themselves() -> None:
-    assert changing(client_record(2, [0, 0, 1, 1]), names=list("abcd")).changes[0].clients == ["b", "c"]
-
-
-def test_a_method_may_mean_something_else_by_a_name(config: Config) -> None:
-    shown = clustered(config, client_record(1, [0, 0, 1, 1], moved=0.5, founded=2, newcomers=None, clustering="tight"))
-    assert (shown.changes, shown.findings) == ([], [])

@@ -5,9 +5,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.core.files import folder_lock
 from fedkin.experiment.tracking.late_tracking import track
-from tracked import interrupt, run
+from tracked import run
 
 pytestmark = pytest.mark.usefixtures("toy")
 
@@ -28,16 +27,6 @@ def test_runs_are_tracked_afterwards(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert tracked_steps(tmp_path / "events" / "one") == tracked_steps(tmp_path / "events" / "two") == [1, 2, 3, 4]
 
 
-def test_what_a_tool_has_is_not_sent_again_unless_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt(tmp_path / "run", 2, monkeypatch, "tracking.to=['tensorboard']")
-    events = tmp_path / "run" / "tensorboard"
-    before = {file.name: file.read_bytes() for file in events.iterdir()}
-    assert track(tmp_path / "run") == 2
-    assert {file.name: file.read_bytes() for file in events.iterdir()} == before
-    track(tmp_path / "run", settings=["tracking.name=again", f"tracking.folder={tmp_path}/events"], anew=True)
-    assert tracked_steps(tmp_path / "events" / "again") == [1, 2]
-
-
 def test_the_command_run_names_tools(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,24 +41,6 @@ def test_the_command_run_names_tools(
     said = "Invalid value for '--track': 'mlfow' is not one of 'tensorboard', 'mlflow', 'wandb'."
     assert capsys.readouterr().err == f"fedkin: {said} See `fedkin run --help`.\n"
     assert not (tmp_path / "second").exists()
-
-
-def test_what_cannot_be_tracked_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
-        track(tmp_path, ["mlflow"])
-    folder = run(tmp_path / "run").folder
-    with pytest.raises(FedkinError, match="has no tracker configured; pass --to, as in --to mlflow"):
-        track(folder)
-    with pytest.raises(FedkinError, match=r"takes tracking\.key=value here, not 'method\.rounds=9'; the run has been"):
-        track(folder, ["tensorboard"], ["method.rounds=9"])
-    with folder_lock(folder), pytest.raises(FedkinError, match="Another process is at work in"):
-        track(folder, ["tensorboard"])
-    (folder / "tensorboard").touch()
-    with pytest.raises(FedkinError, match=r"TensorBoard cannot track this run: .*File exists"):
-        track(folder, ["tensorboard"])
-    (folder / "records.jsonl").unlink()
-    with pytest.raises(FedkinError, match="has no step to track yet; resume it with `fedkin resume"):
-        track(folder, ["tensorboard"])
 
 
 def test_a_tool_that_is_lost_afterwards_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,13 @@
 
 import contextlib
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedkin.core import FedkinError
 from fedkin.experiment.run import resume
-from tracked import Warned, interrupt, results, run
+from tracked import interrupt, run
 
 pytestmark = pytest.mark.usefixtures("toy")
 
@@ -84,31 +82,3 @@ def test_a_resumed_run_is_the_same_run_with_every_step_once(
     assert found.info.status == "FINISHED"
     assert history(client, found, "traffic/sent_bytes") == [(line["step"], line["sent"]) for line in outcome.records]
     assert not (tmp_path / "mlflow.db").exists()
-
-
-def test_a_server_that_is_gone_does_not_stop_the_run(client: Any, made: Path, tmp_path: Path) -> None:
-    class Cuts(Warned):
-        """Takes the database's metrics away after the second step."""
-
-        def step(self, line: dict[str, Any], timing: dict) -> None:
-            if line["step"] == 2:
-                database.execute("ALTER TABLE metrics RENAME TO away")
-
-    progress = Cuts()
-    with sqlite3.connect(made / "mlflow.db", isolation_level=None) as database:
-        try:
-            run(tmp_path / "run", *to("gone"), progress=progress)
-        finally:
-            database.execute("ALTER TABLE away RENAME TO metrics")
-    database.close()
-    (text,) = progress.texts
-    assert text.startswith(f"MLflow could not be reached for {tmp_path / 'run'} after step 1 (")
-    run(tmp_path / "untracked")
-    assert results(tmp_path / "untracked") == results(tmp_path / "run")
-
-
-def test_a_server_that_was_never_there_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with pytest.raises(FedkinError, match=r"MLflow cannot track this run: API request to .*127\.0\.0\.1.* failed"):
-        run(tmp_path / "run", "tracking.to=['mlflow']", "tracking.uri='http://127.0.0.1:9'")
-    assert not (tmp_path / "run").exists()

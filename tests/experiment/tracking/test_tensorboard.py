@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams import plugin_data_pb2
 
-from fedkin.core import FedkinError
 from fedkin.experiment.run import resume
 from tracked import interrupt, results, run
 
@@ -40,17 +38,6 @@ def test_scalars_hyper_parameters_and_text_are_read_back(tmp_path: Path) -> None
     assert b"| method | toy |" in found.Tensors("run/text_summary")[0].tensor_proto.string_val[0]
 
 
-def test_hyper_parameters_are_read_back(tmp_path: Path) -> None:
-    run(tmp_path / "run", TO, "method.rate=0.25")
-    plugin = read(tmp_path / "run" / "tensorboard").SummaryMetadata
-    content = plugin("_hparams_/session_start_info").plugin_data.content
-    started = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
-    assert started.hparams["method.rate"].number_value == 0.25
-    assert started.hparams["data.source"].string_value == "digits"
-    content = plugin("_hparams_/session_end_info").plugin_data.content
-    assert plugin_data_pb2.HParamsPluginData.FromString(content).HasField("session_end_info")
-
-
 @pytest.mark.parametrize("noted", [2, 1])
 def test_a_resumed_run_has_every_step_once(noted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if it was killed before it could note that a step had been written."""
@@ -67,31 +54,3 @@ def test_a_resumed_run_has_every_step_once(noted: int, tmp_path: Path, monkeypat
     assert scalars(found, "traffic/sent_bytes") == [(line["step"], line["sent"]) for line in outcome.records]
     run(tmp_path / "untracked")
     assert results(tmp_path / "untracked") == results(tmp_path / "run")
-
-
-def test_a_folder_for_all_runs_has_one_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    interrupt(tmp_path / "run", 2, monkeypatch, TO, "tracking.folder=events")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    resume(tmp_path / "run")
-    assert len(read(tmp_path / "events" / "run").Scalars("traffic/sent_bytes")) == 4
-    assert not (tmp_path / "run" / "tensorboard").exists()
-    with pytest.raises(
-        FedkinError, match=r"TensorBoard cannot track this run: .*events/run holds events already; give another"
-    ):
-        run(tmp_path / "more" / "run", TO, f"tracking.folder={tmp_path}/events")
-    assert not (tmp_path / "more" / "run").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(FedkinError, match=r"TensorBoard cannot track this run: .*Not a directory"):
-        run(tmp_path / "run", TO, f"tracking.folder={tmp_path}/file")
-
-
-def test_a_run_refused_before_its_first_step_leaves_no_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toy.Toy.init", lambda *_: (_ for _ in ()).throw(FedkinError("Not today.")))
-    with pytest.raises(FedkinError, match="Not today"):
-        run(tmp_path / "run", TO)
-    assert not (tmp_path / "run").exists()

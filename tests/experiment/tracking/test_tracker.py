@@ -1,12 +1,9 @@
-import json
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fedkin
-from fedkin.experiment.config import load_config
-from fedkin.experiment.tracking.tracker import ALWAYS, numbers, parameters, tags
+from fedkin.experiment.tracking.tracker import ALWAYS, numbers
 
 
 def line(**entries: Any) -> dict[str, Any]:
@@ -42,20 +39,3 @@ def test_only_single_numbers_of_a_step_are_sent(values: dict[str, Any]) -> None:
         name for name, value in values.items() if type(value) in (int, float)
     }
     assert ALWAYS in found
-
-
-def test_parameters_are_the_experiment_without_tracking() -> None:
-    config = load_config("kfed", ["tracking.to=['mlflow']", "tracking.uri='sqlite:///secret.db'", "seed=4"])
-    found = parameters(config)
-    assert (found["seed"], found["data.source"], found["target.stop"]) == (4, "digits", False)
-    assert found["engine.failures"] == "[]"
-    assert "secret" not in json.dumps(found)
-    assert not any(name.startswith("tracking") for name in found)
-
-
-def test_tags_tell_runs_apart() -> None:
-    found = tags(load_config("kfed", ["seed=4", "data.source=wine"]))
-    assert found == {
-        "method": "kfed", "data": "wine", "scenario": "own-class", "engine": "local", "seed": "4",
-        "fedkin": fedkin.__version__,
-    }  # fmt: skip

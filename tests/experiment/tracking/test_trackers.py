@@ -9,7 +9,6 @@ import pytest
 from fedkin.core import FedkinError
 from fedkin.experiment.run import resume
 from fedkin.experiment.tracking.trackers import TOOLS, Tool
-from toy import Toy
 from tracked import Listens, Warned, interrupt, results, run
 
 TO = "tracking.to=['tensorboard']"
@@ -75,42 +74,6 @@ def test_a_lost_tool_is_one_warning_and_the_run_continues(
     assert results(tmp_path / "untracked") == results(tmp_path / "run")
 
 
-def test_without_progress_a_lost_tool_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Listens, "fails", lambda call, step: call == "end")
-    with pytest.warns(UserWarning, match=r"after step 4 \(Nobody there\); the run continues"):
-        run(tmp_path / "run", TO)
-
-
-def test_a_tool_that_is_lost_when_a_run_resumes_does_not_stop_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupt(tmp_path / "run", 2, monkeypatch, TO)
-    monkeypatch.setattr(Listens, "fails", lambda call, step: call == "begin")
-    warned = Warned()
-    assert len(resume(tmp_path / "run", warned).records) == 4
-    assert len(warned.texts) == 1
-
-
-def test_a_tool_that_cannot_be_opened_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Listens, "fails", lambda call, step: call == "begin")
-    with pytest.raises(
-        FedkinError, match=r"^Listener cannot track this run: Nobody there; fix \[tracking\] or remove the tool"
-    ):
-        run(tmp_path / "run", TO)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_that_is_refused_has_failed(tmp_path: Path, calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise FedkinError("Not today.")
-
-    monkeypatch.setattr(Toy, "init", refuse)
-    with pytest.raises(FedkinError, match="Not today"):
-        run(tmp_path / "run", TO)
-    assert calls == [("begin", "run", None), ("failed", [])]
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_tool_that_is_not_installed_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,18 +82,3 @@ def test_a_tool_that_is_not_installed_is_refused_before_any_work(
     with pytest.raises(FedkinError, match=sentence):
         run(tmp_path / "run", "tracking.to=['mlflow']", "data.source=nowhere.csv")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_resumed_run_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(tmp_path / "run", TO)
-    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
-    with pytest.raises(FedkinError, match="not installed here"):
-        resume(tmp_path / "run")
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"tensorboard": {"step": 1}}', '{"tensorboard": 1}'])
-def test_spoilt_notes_are_refused(content: str, tmp_path: Path) -> None:
-    run(tmp_path / "run", TO)
-    (tmp_path / "run" / "tracking.json").write_text(content)
-    with pytest.raises(FedkinError, match=r"tracking\.json is not as fedkin wrote it; remove it to track the run"):
-        resume(tmp_path / "run")

@@ -7,16 +7,14 @@ import pytest
 import torch
 
 import planted
-from fedkin.core import Client, FedkinError
+from fedkin.core import FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.cfl_gp import (
     CFLGPMethod,
-    gradient_matrix,
     number_of_clusters,
     reduced,
     train_and_profile,
 )
-from fedkin.methods.clients.client_method import UNKNOWN
 
 SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 4, "coordinates": None}
 CLUSTERS = [0, 1, 2, 3, 3, 0, 1, 2, 0]
@@ -46,47 +44,6 @@ def test_every_model_has_its_turn_and_profiles_are_means_of_updates():
         expected = expected - 0.5 * planted.gradient(done.result["module"], expected, own.x, own.y)
     mean = (first.profiles[0, 2] + (expected - model)) / 2
     assert torch.allclose(later.profiles[0, 2], mean, atol=1e-4)
-
-
-def test_a_clusters_model_becomes_the_mean_of_its_clients_models():
-    method = CFLGPMethod(**(planted.FULL_BATCH | {"rounds": 1, "n_clusters": 2, "weighting": "clients"}))
-    done = planted.run(method, planted.clients([0, 1, 0], planted.OPPOSITE))
-    start = done.states[0].models[0]
-    moved = [
-        start - 0.5 * planted.gradient(done.result["module"], start, one.x, one.y) for one in done.fed.clients.values()
-    ]
-    assert torch.allclose(done.result["models"][done.labels[0]], (moved[0] + moved[2]) / 2, atol=1e-5)
-    assert torch.allclose(done.result["models"][done.labels[1]], moved[1], atol=1e-5)
-
-
-def test_a_late_client_joins_by_its_loss_between_clustering_rounds():
-    people = planted.clients([0, 1, 0, 1, 1], planted.OPPOSITE)
-    fed = LocalFederation(people, workers=1, failures=[(2, 4)])
-    method = CFLGPMethod(**(SETTINGS | {"n_clusters": 2}))
-    state, _ = method.step(fed, method.init(fed))
-    assert int(state.labels[4]) == UNKNOWN
-    before = fed.exchange
-    state, record = method.step(fed, state)
-    assert fed.exchange == before + 2
-    assert record.missing == {}
-    assert planted.same_partition(state.labels.tolist(), [0, 1, 0, 1, 1])
-
-
-def test_a_client_that_changes_its_data_moves_when_it_is_clustered_again():
-    people = planted.clients([0, 1, 0, 1, 1], planted.OPPOSITE)
-    fed = LocalFederation(people, workers=1)
-    method = CFLGPMethod(**(SETTINGS | {"n_clusters": 2, "period": 1, "rounds": 9, "clustering_rounds": None}))
-    state, _ = method.step(fed, method.init(fed))
-    people[4].y = planted.client(4, planted.OPPOSITE[0]).y
-    while not state.finished:
-        state, _ = method.step(fed, state)
-    assert planted.same_partition(state.labels.tolist(), [0, 1, 0, 1, 0])
-
-
-def test_what_a_client_never_trained_counts_as_the_others_mean():
-    profiles = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]], [[0.0, 0.0]] * 3])
-    counts = torch.tensor([[1, 2, 0], [0, 0, 0]])
-    assert gradient_matrix(profiles, counts).tolist() == [[1.0, 2.0], [3.0, 4.0], [2.0, 3.0]]
 
 
 def test_rows_are_projected_to_their_first_singular_vectors():
@@ -121,13 +78,3 @@ def test_a_profile_of_another_length_counts_as_missing():
     _, expected = method._asked(fed, state, {0: state.models[0]}, state.models[0])
     reply = {"update": torch.zeros(42), "samples": 1, "loss": 0.5, "profile": torch.zeros(41)}
     assert "profile" in str(train_and_profile.refusal(reply, expected))
-
-
-def test_a_newcomer_joins_the_model_with_the_lowest_loss():
-    done = planted.run(CFLGPMethod(**(SETTINGS | {"n_clusters": 2})), planted.clients([0, 1, 0, 1], planted.OPPOSITE))
-    new: Client = planted.client(70, planted.OPPOSITE[1])
-    assert CFLGPMethod.assign(done.result, new) == done.labels[1]
-
-
-def test_lost_clients_harm_nobody():
-    planted.outlives_losses(CFLGPMethod, n_clusters=4)

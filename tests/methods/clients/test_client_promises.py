@@ -48,6 +48,54 @@ def test_a_reply_that_is_not_as_it_must_be_counts_as_missing(name, spoil, monkey
     assert bool(method.result(state)["models"].isfinite().all())
 
 
+LOSSES: list[tuple[str, dict[str, Any]]] = [
+    ("cfl-gp", {"n_clusters": 4}),
+    ("clove", {"n_clusters": 4}),
+    ("fedavg", {}),
+    ("feddrift", {"rounds": 6, "period": 2}),
+    ("fedgroup", {"n_clusters": 4}),
+    ("fedopt", {}),
+    ("fedrc", {"n_clusters": 4}),
+    ("fesem", {"n_clusters": 4}),
+    ("hierarchical", {"clustering_round": 2}),
+    ("ifca", {"n_clusters": 3}),
+    ("ifca", {"n_clusters": 3, "averaging": "gradients"}),
+    ("ifca", {"n_clusters": 3, "empty": "reseed"}),
+    ("local", {}),
+    ("ocfl", {"rounds": 6, "again": 0.01}),
+    ("ocfl", {"rounds": 6, "clusterer": "hdbscan"}),
+    ("sattler", {"rounds": 8, "cooldown": 0}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), LOSSES)
+def test_lost_clients_harm_nobody(name: str, options: dict[str, Any]) -> None:
+    planted.outlives_losses(lambda **all: checked_method(registry.resolve("method", name), all), **options)
+
+
+@pytest.mark.parametrize("name", ["flux", "gradient-loss", "hierarchical", "ocfl", "pacfl"])
+def test_permuted_clients_are_in_the_permuted_clusters(name: str) -> None:
+    order = [3, 7, 0, 5, 1, 6, 2, 4]
+    settings = {
+        **planted.FULL_BATCH,
+        "rounds": 12,
+        "n_clusters": 2,
+        "warm_up": 2,
+        "clustering_round": 2,
+        "empty": "keep",
+    }
+    kind = registry.resolve("method", name)
+    settings = {key: value for key, value in settings.items() if key in kind.__dataclass_fields__}
+    if name == "gradient-loss":
+        settings.pop("local_steps")
+    people = planted.clients([1, 0, 0, 1, 0, 1, 1, 0], planted.OPPOSITE)
+    one, other = (
+        planted.run(checked_method(kind, settings), clients) for clients in (people, planted.permuted(people, order))
+    )
+    assert len(set(one.labels)) == 2
+    assert planted.same_partition(other.labels, [one.labels[old] for old in order])
+
+
 class StopsAfter(Callback):
     """Ends a run by an error after so many steps."""
 

@@ -1,7 +1,6 @@
 """Methods that do with sums over clients come to the same, and the server sees no client's update."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod
-from fedkin.methods.clients.ifca import IFCAMethod, choose, choose_and_train
+from fedkin.methods.clients.ifca import IFCAMethod
 from fedkin.secure_aggregation.sums import secure
 
 ROUNDS = planted.LEARNING | {"rounds": 4}
@@ -54,13 +53,6 @@ def test_models_are_those_of_the_sums_in_the_open(method):
         assert secret.values["loss"] == pytest.approx(open_.values["loss"], abs=1e-6)
         assert secret.values["losses"] == {}  # nobody knows them
         assert len(open_.values["losses"]) == 6
-
-
-def test_a_sum_costs_three_exchanges_keys_one_and_choices_one_in_every_round():
-    averaged = planted.run(FedAvgMethod(**ROUNDS), sites([0] * 4), secure_sums=True)
-    chosen = planted.run(IFCAMethod(**ROUNDS, n_clusters=1), sites([0] * 4), secure_sums=True)
-    assert averaged.exchanges == [4, 3, 3, 3]
-    assert chosen.exchanges == [5, 4, 4, 4]
 
 
 class Watched(LocalFederation):
@@ -153,40 +145,3 @@ def test_too_small_a_share_is_refused():
     secure(fed, method)
     with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2 would take part"):
         method.step(fed, method.init(fed))
-
-
-def test_a_choice_alone_is_the_choice_of_training():
-    done = planted.run(IFCAMethod(**(ROUNDS | {"rounds": 1}), n_clusters=3), sites([0, 1, 0, 1]), seed=1)
-    payload = {
-        "module": done.states[1].module,
-        "models": done.states[1].models,
-        "training": done.result["training"],
-        "identity": "all",
-        "averaging": "models",
-    }
-    clients = list(done.fed.clients.values())
-    chosen = [reply["cluster"] for reply in choose.run(clients, [payload] * 4)]
-    assert chosen == [reply["cluster"] for reply in choose_and_train.run(clients, [payload] * 4)]
-    assert len(set(chosen)) > 1
-
-
-@dataclass(frozen=True)
-class Beyond(FedAvgMethod):
-    """Has one model, and clients in a cluster that has none."""
-
-    n_clusters: int = 6
-
-    traits = FedAvgMethod.traits.replace(takes_k=True)
-
-    def init(self, fed: Any) -> Any:
-        state = super().init(fed)
-        return replace(state, labels=torch.full_like(state.labels, self.n_clusters - 1))
-
-
-def test_a_cluster_without_a_model_is_refused():
-    with pytest.raises(FedkinError, match=r"Beyond has numbers 5 to 5 in its state's labels; .* from 0 to 0, the last"):
-        planted.run(Beyond(**ROUNDS), sites([0, 1]))
-
-
-def test_a_method_that_extends_a_baseline_is_none():
-    assert (FedAvgMethod.traits.baseline, FedOptMethod.traits.baseline, Beyond.traits.baseline) == (True, True, False)

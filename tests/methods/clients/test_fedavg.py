@@ -37,12 +37,6 @@ def test_updates_count_by_samples_or_all_the_same():
     assert not torch.allclose(moved(by_clients), moved(by_samples), atol=1e-3)
 
 
-def test_the_server_learning_rate_is_a_factor_of_the_mean_update():
-    sites = planted.clients([0, 1])
-    whole, third = (planted.run(FedAvgMethod(**ONE_ROUND, server_learning_rate=rate), sites) for rate in (1.0, 0.3))
-    assert torch.allclose(moved(third), 0.3 * moved(whole), atol=1e-6)
-
-
 @pytest.mark.parametrize(("participation", "count"), [(0.5, 4), (0.01, 1), (1.0, 8)])
 def test_a_fraction_of_the_clients_takes_part_drawn_from_the_seed(participation, count):
     method = FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 6}), participation=participation)
@@ -55,13 +49,6 @@ def test_a_fraction_of_the_clients_takes_part_drawn_from_the_seed(participation,
     if count < 8:
         assert asked != other
         assert len(set(map(tuple, asked))) > 1
-
-
-def test_the_order_of_clients_does_not_matter():
-    sites = planted.clients([0, 1, 2, 3, 1], samples=18)
-    method = FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 4}))
-    one, other = planted.run(method, sites), planted.run(method, planted.permuted(sites, [3, 0, 4, 2, 1]))
-    assert torch.allclose(one.states[-1].models, other.states[-1].models, atol=1e-6)
 
 
 def test_the_proximal_term_pulls_towards_the_start():
@@ -91,18 +78,6 @@ def test_a_round_without_any_answer_changes_nothing():
     assert done.records[0].answered == []
 
 
-@pytest.mark.parametrize("method", [FedAvgMethod, LocalMethod])
-def test_lost_clients_are_no_accident(method):
-    planted.outlives_losses(method)
-
-
-def test_all_clients_are_one_cluster():
-    done = planted.run(FedAvgMethod(**ONE_ROUND), planted.clients([0, 1, 2]))
-    assert done.labels == [0, 0, 0]
-    assert done.result["n_clusters"] == 1
-    assert FedAvgMethod.assign(done.result, done.fed.clients[0]) == 0
-
-
 def test_alone_every_client_trains_as_if_there_were_no_other():
     sites = planted.clients([0, 1, 2])
     together = planted.run(LocalMethod(**(planted.FULL_BATCH | {"rounds": 3})), sites)
@@ -111,9 +86,3 @@ def test_alone_every_client_trains_as_if_there_were_no_other():
     for number, client in enumerate(sites):
         alone = planted.run(FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 3})), planted.permuted([client], [0]))
         assert torch.allclose(together.states[-1].models[number], alone.states[-1].models[0], atol=1e-6)
-
-
-def test_alone_a_lost_client_keeps_its_model():
-    done = planted.run(LocalMethod(**ONE_ROUND), planted.clients([0, 1]), failures=[(2, 1)])
-    assert torch.equal(done.states[1].models[1], done.states[0].models[1])
-    assert not torch.equal(done.states[1].models[0], done.states[0].models[0])

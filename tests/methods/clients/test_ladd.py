@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planted
-from fedkin.core import Client, FedkinError
-from fedkin.core.payload import payload_bytes
+from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.ladd import LADDMethod, describe_style, low_frequencies, window_shape
@@ -36,15 +35,6 @@ def make_clients(styles: list[int] = STYLES) -> list[Client]:
 SETTINGS = TRAINING | {"window": 0.2}
 
 
-@pytest.mark.parametrize(("side", "window"), [(28, 5), (32, 7), (64, 13), (224, 45), (8, 1)])
-def test_the_window_of_the_paper(side, window):
-    assert window_shape([3, side, side], LADDMethod().window) == (3, window, window)
-
-
-def test_the_window_follows_the_shorter_side():
-    assert window_shape([1, 28, 60], 0.1) == window_shape([1, 60, 28], 0.1) == (1, 5, 5)
-
-
 @settings(max_examples=60)
 @given(st.integers(1, 20), st.integers(1, 20), st.floats(0.01, 0.5), st.integers(0, 99))
 def test_low_frequencies_are_those_of_numpy(height, width, window, seed):
@@ -56,12 +46,6 @@ def test_low_frequencies_are_those_of_numpy(height, width, window, seed):
     expected = np.stack([np.stack([whole[..., line, column] for column in columns], -1) for line in lines], -2)
     assert found.shape == (2, *window_shape([3, height, width], window)) == expected.shape
     assert np.allclose(found.numpy(), expected, atol=1e-3)
-
-
-def test_the_middle_is_the_mean_of_the_image():
-    x = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
-    middle = low_frequencies(x, 0.1)[:, 0, 2, 2]
-    assert torch.allclose(middle, x.sum((1, 2, 3)), rtol=1e-4)
 
 
 def style(client: Client, seed: int = 0, **how: Any) -> torch.Tensor:
@@ -78,12 +62,6 @@ def test_a_style_is_the_mean_amplitude_of_every_class():
     expected = [low_frequencies(one.x[one.y == label], 0.2).mean(0).flatten() for label in range(CLASSES)]
     assert torch.allclose(style(one), torch.cat(expected), rtol=1e-5)
     assert len(style(one)) == CLASSES * 7 * 7
-
-
-def test_or_of_all_samples_without_labels():
-    one = client(0)
-    expected = low_frequencies(one.x, 0.2).mean(0).flatten()
-    assert torch.allclose(style(Client(0, one.x), style="client", segments=1), expected, rtol=1e-5)
 
 
 def test_missing_classes_are_uniform_noise_drawn_once():
@@ -109,67 +87,6 @@ def test_clients_of_different_styles_are_told_apart(kind):
     assert done.result["centroids"].shape == (4, (CLASSES if kind == "class" else 1) * 49)
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 5])
-def test_there_are_as_many_clusters_as_given(count):
-    done = planted.run(LADDMethod(**SETTINGS, n_clusters=count), make_clients())
-    assert len(set(done.labels)) == done.result["n_clusters"] == count
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_clusters_are_numbered_in_order_of_first_appearance(seed):
-    labels = planted.run(LADDMethod(**SETTINGS), make_clients(), seed=seed).labels
-    assert list(dict.fromkeys(labels)) == [0, 1, 2, 3]
-
-
-@pytest.mark.filterwarnings("error")
-def test_fewer_styles_than_clusters_are_no_accident():
-    alike = [Client(number, client(0).x, client(0).y) for number in range(6)]
-    assert len(planted.run(LADDMethod(**SETTINGS), alike).labels) == 6
-
-
-def test_the_greatest_silhouette_chooses_from_4_up():
-    done = planted.run(LADDMethod(**SETTINGS, n_clusters=None), make_clients())
-    assert planted.same_partition(done.labels, STYLES)
-    scores = done.values[0]["clustering"]["silhouettes"]
-    assert list(scores) == [str(count) for count in range(4, 12)]
-    assert max(scores, key=scores.__getitem__) == "4"
-    more = planted.run(LADDMethod(**SETTINGS, n_clusters=None), make_clients([0, 1, 2, 3, 4, 5] * 4))
-    assert list(more.values[0]["clustering"]["silhouettes"]) == [str(count) for count in range(4, 20)]
-    assert planted.same_partition(more.labels, [0, 1, 2, 3, 4, 5] * 4)
-    few = planted.run(LADDMethod(**SETTINGS, n_clusters=None), make_clients([0, 0, 0, 1, 1, 1]))
-    assert few.result["n_clusters"] >= 4  # never fewer, as LADD itself has it
-
-
-@pytest.mark.parametrize("count", [None, 5, 12])
-def test_more_clusters_than_clients_are_refused(count):
-    method = LADDMethod(**SETTINGS, n_clusters=count)
-    with pytest.raises(FedkinError, match=f"LADD needs messages of {(count or 4) + 1} or more clients"):
-        planted.run(method, make_clients([0, 1, 2, 3]))
-
-
-def test_tables_are_refused():
-    with pytest.raises(FedkinError, match=r"LADD compares the style of images, but samples have shape \(6,\)"):
-        LADDMethod(**SETTINGS).init(LocalFederation(planted.clients([0, 1])))
-
-
-def test_a_window_as_wide_as_the_image_holds_all_of_it():
-    done = planted.run(LADDMethod(**(TRAINING | {"window": 0.5})), make_clients())
-    assert done.records[0].missing == {}
-    assert done.result["centroids"].shape == (4, CLASSES * SIDE * SIDE)
-    assert planted.same_partition(done.labels, STYLES)
-
-
-def test_styles_are_sent_as_they_are():
-    fed = LocalFederation(make_clients(), workers=1)
-    method = LADDMethod(**SETTINGS)
-    state = method.init(fed)
-    before = fed.traffic.received
-    state, _ = method.step(fed, state)
-    assert (fed.traffic.received - before) / 12 == payload_bytes({"style": torch.zeros(CLASSES * 49)})
-    assert state.messages.dtype == torch.float32
-    assert torch.equal(state.messages[3], style(client(3, STYLES[3])))
-
-
 def test_a_newcomer_joins_the_cluster_of_its_style():
     done = planted.run(LADDMethod(**SETTINGS), make_clients())
     for own in range(4):
@@ -193,20 +110,3 @@ def test_bad_styles_are_refused():
     many[3].x = client(3, STYLES[3]).x
     state, record = method.step(fed, state)
     assert record.values["newcomers"] == [[3, int(state.labels[STYLES.index(STYLES[3], 4)])]]
-
-
-def test_permuted_clients_are_in_the_permuted_clusters():
-    order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
-    one = planted.run(LADDMethod(**SETTINGS), make_clients())
-    other = planted.run(LADDMethod(**SETTINGS), planted.permuted(make_clients(), order))
-    assert planted.same_partition(other.labels, [one.labels[old] for old in order])
-
-
-def test_the_clustering_draws_from_the_seed():
-    """All of one style, so that there is more than one way to cluster them."""
-    alike = make_clients([0] * 12)
-    one, again, *others = (
-        planted.run(LADDMethod(**SETTINGS, n_clusters=5), alike, seed=seed).labels for seed in (3, 3, 4, 5)
-    )
-    assert one == again
-    assert any(other != one for other in others)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 import planted
 from fedkin.core import Federation
-from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod, cosine_distances
 
 CLUSTERS = [0, 3, 0, 3, 0, 3]
@@ -68,26 +67,6 @@ def test_whoever_missed_a_split_trains_the_model_of_that_time_and_moves_no_other
         for client in (done.fed.clients[3], done.fed.clients[5])
     ]
     assert torch.allclose(after.models[1] - before.models[1], torch.stack(inside).mean(0), atol=1e-6)
-
-
-def test_whoever_was_not_asked_is_placed_later_as_well():
-    settings = planted.FULL_BATCH | {"rounds": 12, "participation": 0.5}
-    done = planted.run(PlannedSplit(**settings), planted.clients(CLUSTERS), seed=2)
-    assert done.values[1]["labels"].count(-1) == 3
-    assert planted.same_partition(done.labels, CLUSTERS)
-
-
-def test_updates_that_are_not_watched_are_averaged_as_federated_averaging_does():
-    ours = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3, at=9), planted.clients(CLUSTERS))
-    theirs = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=3), planted.clients(CLUSTERS))
-    assert torch.equal(ours.states[-1].models, theirs.states[-1].models)
-
-
-def test_a_round_without_any_answer_divides_nobody():
-    lost = [(3, client) for client in range(6)]
-    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(CLUSTERS), failures=lost)
-    assert done.labels == [0] * 6
-    assert done.states[-1].splits == []
 
 
 def test_newcomers_follow_the_part_that_their_update_agrees_with():

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from fedkin.clustering.metrics import clustering_accuracy
-from fedkin.methods.samples import first_clusters
 from fedkin.methods.samples.first_clusters import initial_labels
 
 
@@ -25,15 +24,6 @@ def digits(classes, each):
     truth = torch.from_numpy(data.target)
     rows = torch.cat([(truth == c).nonzero().flatten()[:each] for c in classes])
     return torch.from_numpy(data.data[rows.numpy()] / 16).float(), truth[rows]
-
-
-@pytest.mark.parametrize("how", ["embedding", "kmeans"])
-@pytest.mark.parametrize("clusters", [2, 3, 5])
-def test_well_separated_clusters_are_counted_and_found(how, clusters):
-    x, truth = blobs(clusters, 40)
-    labels = initial_labels(x, how, None, generator())
-    assert labels.max() == clusters - 1
-    assert clustering_accuracy(truth, labels) > 0.98
 
 
 def test_the_embedding_beats_kmeans_on_digits():
@@ -83,27 +73,3 @@ def test_labels_are_compact_whatever_the_data(samples, features, values, seed, d
 def test_tiny_and_constant_clients_are_one_cluster(how, x):
     assert initial_labels(x, how, None, generator()).tolist() == [0] * len(x)
     assert initial_labels(x, how, 2, generator()).tolist() == [0] * len(x)
-
-
-def test_images_are_flattened():
-    x, truth = blobs(2, 40, features=16)
-    flat, image = (initial_labels(rows, "embedding", 2, generator()) for rows in (x, x.reshape(-1, 1, 4, 4)))
-    assert torch.equal(flat, image)
-    assert clustering_accuracy(truth, flat) > 0.95
-
-
-def test_a_large_client_is_mapped_in_part(monkeypatch):
-    monkeypatch.setattr(first_clusters, "MAX_MAPPED", 90)
-    x, truth = blobs(3, 200)
-    assert clustering_accuracy(truth, initial_labels(x, "embedding", None, generator())) == 1.0
-
-
-def test_the_estimate_respects_its_bound():
-    x, _ = blobs(5, 40)
-    assert initial_labels(x, "kmeans", None, generator(), max_clusters=3).max() == 2
-    assert initial_labels(x, "kmeans", None, generator(), max_clusters=1).max() == 0
-
-
-def test_dec_finds_blobs():
-    x, truth = blobs(3, 40)
-    assert clustering_accuracy(truth, initial_labels(x, "dec", 3, generator())) > 0.95

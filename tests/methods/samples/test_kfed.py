@@ -1,6 +1,5 @@
 """k-FED: what a client does, what the server does, and that the two find planted clusters in one exchange."""
 
-import numpy as np
 import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
@@ -9,7 +8,7 @@ from fedkin.clustering.k_means import farthest_points
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.kfed import KFedMethod, awasthi_sheffet, leading_directions
+from fedkin.methods.samples.kfed import KFedMethod, awasthi_sheffet
 
 CENTRES = 12 * torch.eye(6, 20)
 
@@ -50,13 +49,6 @@ def test_planted_clusters_are_found_where_no_client_holds_them_all(options):
     assert record.values["local_clusters"] == [2] * 6
 
 
-def test_summaries_cross_once_and_samples_never():
-    clients, _ = planted(each=200)
-    fed, *_ = run(KFedMethod(n_clusters=6, local_clusters=2), clients)
-    assert fed.exchange == 3  # shapes, centres, clusters
-    assert fed.traffic.received < 0.1 * sum(client.x.numel() * 4 for client in clients)
-
-
 def test_the_start_is_the_first_or_the_largest_client():
     clients = [make_client(0, [0, 1])[0], make_client(1, [2, 3], 50)[0], make_client(2, [4, 5])[0]]
     first = run(KFedMethod(n_clusters=6, local_clusters=2), clients)[2]
@@ -94,22 +86,6 @@ def client_rng(i: int) -> torch.Generator:
     return derive_generator(0, "client", i, 2)
 
 
-def test_a_client_finds_its_own_clusters():
-    client, truth = make_client(0, [0, 2, 5])
-    centres, labels, _ = awasthi_sheffet(client.x, 3, generator())
-    assert adjusted_rand_score(truth, labels) == 1.0
-    for k, centre in enumerate(centres):
-        torch.testing.assert_close(centre, client.x[labels == k].mean(0), atol=1e-4, rtol=1e-4)
-
-
-def test_directions_are_the_leading_singular_vectors():
-    points = torch.randn(300, 40, generator=generator()) * torch.logspace(1, -1, 40)
-    found = leading_directions(points, 3, generator())
-    torch.testing.assert_close(found.T @ found, torch.eye(3), atol=1e-5, rtol=0)
-    exact = np.linalg.svd(points.numpy())[2][:3]
-    np.testing.assert_allclose(np.abs(exact @ found.numpy()), np.eye(3), atol=1e-3)
-
-
 @pytest.mark.parametrize("server", ["until-stable", "one-round"])
 @pytest.mark.parametrize("assign", ["nearest", "induced"])
 def test_clients_with_few_samples_and_repeated_ones(server, assign):
@@ -123,10 +99,3 @@ def test_clients_with_few_samples_and_repeated_ones(server, assign):
     for client in clients:
         assert client.state["clusters"].shape == (len(client),)
         assert client.state["clusters"].max() < 4
-
-
-def test_fewer_local_clusters_than_clusters_in_all():
-    clients = [make_client(0, [0])[0]]
-    method = KFedMethod(n_clusters=6, local_clusters=2)
-    _, state, _ = run(method, clients)
-    assert method.result(state)["n_clusters"] == 2

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
@@ -83,23 +82,6 @@ def test_forgetting_leaves_the_distribution_of_a_run_without_the_samples():
         assert afterwards[pair] == pytest.approx(count, abs=4 * (2 * count) ** 0.5 + 5)
 
 
-def test_seeds_before_the_first_that_is_forgotten_are_kept():
-    people, _ = planted()
-    client = people[0]
-    client.rng = generator(3)
-    draw_centroids.run([client], [HOW])
-    before = client.state["centroid_rows"].tolist()
-    others = torch.tensor([row for row in range(30) if row not in before][:5])
-    (reply,) = forget.run([client], [HOW | {"rows": others}])
-    assert client.state["centroid_rows"].tolist() == before
-    assert (reply["kept"], int(reply["sizes"].sum())) == (3, 25)
-    (reply,) = forget.run([client], [HOW | {"rows": torch.tensor(before[1:2])}])
-    after = client.state["centroid_rows"].tolist()
-    assert (reply["kept"], after[0], len(after)) == (1, before[0], 3)
-    assert before[1] not in after
-    assert not set(after) & set(others.tolist())
-
-
 def test_samples_and_clients_are_forgotten_with_a_certificate():
     people, _ = planted()
     method = MUFCMethod(n_clusters=4)
@@ -132,31 +114,6 @@ def test_a_client_that_does_not_answer_changes_nothing():
         forget.run([Client(0, torch.ones(2, 2))], [HOW | {"rows": torch.tensor([0])}])
     with pytest.raises(FedkinError, match="Row 30 is not among the 30 rows"):
         forget.run([people[0]], [HOW | {"rows": torch.tensor([30])}])
-
-
-def test_a_lost_client_has_its_samples_assigned_all_the_same():
-    people, _ = planted()
-    _, state, record = run(MUFCMethod(n_clusters=4), people, failures=[(2, 3)])
-    assert list(record.missing) == [3]
-    assert "3" not in state.points
-    assert int(people[3].state["clusters"].min()) >= 0
-
-
-def test_the_estimator_forgets():
-    people, truth = planted()
-    given = [one.x.numpy() for one in people]
-    model = fedkin.MUFC(n_clusters=4, scaling="none", random_state=0).fit(given)
-    changed = [own.copy() for own in given]
-    changed[2][:4] = 0.0  # already overwritten: it must not matter
-    certificate = model.forget(2, changed, rows=np.arange(4))
-    assert certificate == model.certificates_[0]
-    assert model.labels_[2][:4].tolist() == [-1] * 4
-    kept = np.concatenate([truth[0], truth[1], truth[2][4:], truth[3]])
-    labels = np.concatenate([*model.labels_])
-    assert adjusted_rand_score(kept, labels[labels >= 0]) == 1.0
-    assert model.forget(3, changed)["way"] == "exact"
-    assert set(model.labels_[3].tolist()) == {-1}
-    assert model.predict(given[0]).shape == (30,)
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,3 @@ def test_an_epsilon_that_guarantees_nothing_is_called_so() -> None:
 )
 def test_the_verdict_follows_the_numbers(changes: dict, words: str) -> None:
     assert words in verdict(tree(**changes))
-
-
-def test_a_guarantee_that_is_one_is_a_headline() -> None:
-    assert headlines(tree(epsilon=2.0))[0][:2] == ("Guarantee", "ε = 2")
-    assert headlines(tree(epsilon=None, flip=0.0))[0][:2] == ("Guarantee", "none")

@@ -1,13 +1,10 @@
-from dataclasses import replace
-
 import pytest
 import torch
 from digits import convolutional, digits, learnt
 
-from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.privacy.randomised_response import binary
-from fedkin.studies.attack.attack import Cases, Sent, as_sent, likeliest, measured, planned
+from fedkin.studies.attack.attack import Cases, Sent, as_sent, measured, planned
 
 
 def pools() -> list[torch.Tensor]:
@@ -38,23 +35,6 @@ def test_noise_alone_gives_no_advantage_however_few_the_cases():
     """The greatest advantage over all thresholds would be far above 0 here."""
     found = [measured(with_clients_of(1, trials=20, seed=seed), 0.5, derive_generator(seed)) for seed in range(60)]
     assert abs(sum(each.advantage for each in found)) / 60 < 0.08
-
-
-def test_labels_that_say_nothing_give_no_advantage():
-    cases = with_clients_of(1)
-    shuffled = cases.members[torch.randperm(len(cases.members), generator=derive_generator(9))]
-    found = measured(cases._replace(members=shuffled), 0.0, derive_generator(1))
-    assert abs(found.advantage) < 2 * found.margin
-
-
-def test_certainty_is_certain():
-    """Codes that are their segments, and codes that are their opposites."""
-    bits = torch.randint(2, (200, 30), generator=derive_generator(0), dtype=torch.uint8)
-    members = torch.arange(200) % 2 == 0
-    codes = torch.where(members[:, None], bits, 1 - bits).double()
-    none = torch.zeros(200, dtype=torch.int64)
-    found = measured(Cases(bits, codes, members, none, torch.arange(200) // 2), 0.0, derive_generator(0))
-    assert (found.advantage, found.margin, found.cases) == (1.0, 0.0, 200)
 
 
 def test_a_planned_segment_is_that_of_its_members():
@@ -97,32 +77,6 @@ def test_messages_as_sent_tell_members_where_there_are_few(labelled: bool):
     assert int(few.members.sum()) == 180 == int((~few.members).sum())
     assert measured(few, 0.0, derive_generator(1)).advantage > 0.6
     assert measured(many, 0.0, derive_generator(1)).advantage < 0.25
-
-
-def test_members_and_others_of_a_segment_are_as_many():
-    sent = messages(1, 5)[0]
-    places = (sent.places[0], torch.tensor([0] * 14 + [1]))
-    cases = as_sent(learnt(), [replace(sent, places=places)], 3, derive_generator(0))
-    found = {(int(kind), bool(member)) for kind, member in zip(cases.kinds, cases.members, strict=True)}
-    assert found == {(0, True), (0, False), (1, True), (1, False)}
-    assert int(cases.members.sum()) == 4
-
-
-def test_the_likeliest_segment_is_the_one_that_agrees_most():
-    bits = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 0, 0]], dtype=torch.uint8)
-    codes = torch.tensor([[0.9, 0.8, 0.6, 0.7], [0.1, 0.4, 0.9, 0.7], [0.9, 0.9, 0.1, 0.6]]).double()
-    assert likeliest(bits, codes).tolist() == [1, 0, 1]
-
-
-def test_nothing_to_try_is_reported():
-    sent = messages(1, 2)[0]
-    with pytest.raises(FedkinError, match="nothing can be tried"):
-        as_sent(
-            learnt(),
-            [replace(sent, fresh=sent.fresh[:0], places=(sent.places[0], sent.places[1][:0]))],
-            1,
-            derive_generator(0),
-        )
 
 
 def test_batches_of_different_sizes_do_not_tell_members_from_others():

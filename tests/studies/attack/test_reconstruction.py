@@ -1,13 +1,12 @@
 import pytest
 import torch
-from digits import convolutional, digits, learnt
+from digits import digits, learnt
 
 from fedkin.core.seeds import derive_generator
 from fedkin.privacy.randomised_response import binary
 from fedkin.studies.attack.attack import (
     LEVELS,
     reconstructed,
-    reconstructed_messages,
 )
 
 
@@ -44,32 +43,3 @@ def test_pictures_and_errors_belong_together_and_repeat():
     assert one.pictures.shape == x.shape
     assert one.pictures.equal(other.pictures)
     torch.testing.assert_close(one.errors, (one.pictures - x).square().flatten(1).mean(1))
-
-
-def test_errors_to_samples_are_those_of_the_pictures_one_by_one():
-    """By the definition, and not by the decomposition that is used."""
-    known = learnt()
-    x, y = digits()
-    parts = [x[y == label][:20] for label in range(3)]
-    to_samples, to_mean, spread = reconstructed_messages(known, parts, None, derive_generator(0))
-    pictures = [known.decoded(known.codes(part).mean(0)[None], None, derive_generator(0)) for part in parts]
-    by_hand = [float((part - picture).square().mean()) for part, picture in zip(parts, pictures, strict=True)]
-    assert to_samples == pytest.approx(sum(by_hand) / 3, rel=1e-4)
-    assert to_samples == pytest.approx(to_mean + spread, rel=1e-6)
-
-
-def test_a_message_of_one_sample_is_the_worst_case():
-    known = learnt()
-    x = digits()[0][:40]
-    alone = reconstructed(known, x, 0.1, derive_generator(5))
-    to_samples, _, spread = reconstructed_messages(known, list(x.split(1)), 0.1, derive_generator(5))
-    assert spread == 0.0
-    assert to_samples == pytest.approx(float(alone.errors.mean()), rel=1e-3)
-
-
-def test_a_sample_alone_is_normalised_by_itself():
-    known = convolutional()
-    x = torch.rand(5, 1, 16, 16, generator=derive_generator(0))
-    alone = known.codes_one_by_one(x)
-    torch.testing.assert_close(alone[2:3], known.codes(x[2:3]))
-    assert not torch.allclose(alone, known.codes(x))

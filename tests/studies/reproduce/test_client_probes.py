@@ -71,16 +71,6 @@ def test_accuracy_counts_rounds_of_training_only(embedded: FinishedRun) -> None:
     assert measured(embedded, "trained/3") == scores[4]
 
 
-def test_an_epoch_takes_longer_than_a_message(embedded: FinishedRun) -> None:
-    message, epoch, ratio = (measured(embedded, f"message/{key}") for key in ("message", "epoch", "ratio"))
-    assert message is not None
-    assert epoch is not None
-    seconds = [line["client_seconds"] for line in embedded.timing]
-    assert message == pytest.approx(seconds[2] / 12)
-    assert epoch == pytest.approx(sum(seconds[3:]) / (3 * 6 * 2))
-    assert ratio == pytest.approx(epoch / message)
-
-
 def test_clusters_are_right_without_flips_and_gone_with_nothing_else(embedded: FinishedRun) -> None:
     for way in ("exact", "given"):
         assert measured(embedded, f"flips/{way}@0") == 1
@@ -88,22 +78,3 @@ def test_clusters_are_right_without_flips_and_gone_with_nothing_else(embedded: F
     assert measured(embedded, "flips/exact@0.5") == pytest.approx(0, abs=0.1)
     assert measured(embedded, "flips/bayes-clusters@0.05") is not None
     assert measured(embedded, "flips/exact@0.07") is None
-
-
-@pytest.mark.parametrize(
-    ("probe", "sentence"),
-    [
-        ("flips/exact@0", "is no run of 'embedding' on clients of hidden clusters"),
-        ("message/ratio", "is no run in which"),
-    ],
-)
-def test_probes_of_messages_need_messages(tmp_path: Path, probe: str, sentence: str) -> None:
-    found = run(tmp_path / "run", "fedavg", "scenario.clients=4", "method.rounds=1", "scenario.name=iid")
-    with pytest.raises(FedkinError, match=sentence):
-        measured(found, probe)
-
-
-def test_only_ocfl_has_a_temperature(tmp_path: Path) -> None:
-    found = run(tmp_path / "run", "fedavg", "scenario.clients=4", "method.rounds=1", "scenario.name=iid")
-    with pytest.raises(FedkinError, match=r"run has no temperature; give a run of 'ocfl'\.$"):
-        measured(found, "temperature/lowest")

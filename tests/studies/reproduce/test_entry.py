@@ -39,26 +39,6 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path: Path, changes: dic
     assert "\n" not in str(caught.value)
 
 
-def test_scales_and_figures_are_checked(tmp_path: Path) -> None:
-    scales = entries.tables()["scales"]
-    quick = {**scales["quick"], "rows": ["k-mean"]}
-    with pytest.raises(FedkinError, match=r"Unknown row in 'scales.quick' of .*did you mean 'k-means'"):
-        entries.loaded(tmp_path, scales={**scales, "quick": quick})
-    del quick["seeds"]
-    with pytest.raises(FedkinError, match=r"'scales.quick.seeds' has no default; give it in"):
-        entries.loaded(tmp_path, scales={**scales, "quick": quick})
-    with pytest.raises(FedkinError, match=r"'about 0.9' is not a figure"):
-        entries.loaded(tmp_path, rows=[{"name": "k-FED", "paper": ["about 0.9", ""]}])
-
-
-def test_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=r"Cannot read .*none\.toml"):
-        load_entry(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("a = ")
-    with pytest.raises(FedkinError, match="is not a TOML file"):
-        load_entry(tmp_path / "bad.toml")
-
-
 def test_names_stand_for_entries(tmp_path: Path) -> None:
     names = names_of_entries()
     assert list(chosen("all")) == names
@@ -68,9 +48,3 @@ def test_names_stand_for_entries(tmp_path: Path) -> None:
     assert chosen(str(tmp_path / "own.toml")) == {"own": tmp_path / "own.toml"}
     with pytest.raises(FedkinError, match="Unknown entry 'fedcref/table-66'; did you mean"):
         chosen("fedcref/table-66")
-
-
-def test_a_measure_of_a_columns_place_needs_one(tmp_path: Path) -> None:
-    columns, rows = [{"name": "p = 0"}], [{"name": "k-FED", "set": {"method.name": "kfed"}}]
-    with pytest.raises(FedkinError, match=r"measures 'ari@\{at\}' in column 'p = 0', which has no 'at' to put in\.$"):
-        entries.loaded(tmp_path, measure="ari@{at}", columns=columns, rows=rows, claims=[])

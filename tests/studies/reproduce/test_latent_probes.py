@@ -6,7 +6,6 @@ import pytest
 import torch
 from sklearn.metrics import calinski_harabasz_score
 
-from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import execute
@@ -37,35 +36,6 @@ def test_scores_are_of_the_samples_and_of_the_latents(tmp_path: Path) -> None:
     assert measured(found, "separation/client-common") == pytest.approx(expected, rel=1e-4)
     assert measured(found, "separation/client-local") not in (None, pytest.approx(expected, rel=1e-6))
     assert measured(found, "separation/local") not in (None, measured(found, "separation/common"))
-
-
-def test_of_a_client_that_is_a_class_there_is_no_score_but_of_two_classes_of_all(tmp_path: Path) -> None:
-    found = run(tmp_path / "run", "ccfc", *TINY, "scenario.heterogeneity=1.0")
-    assert measured(found, "separation/client-common") is None
-    assert measured(found, "separation/local") is not None
-
-
-def test_clients_alone_have_their_own_networks(tmp_path: Path) -> None:
-    found = run(tmp_path / "run", "ccfc", *TINY, "scenario.heterogeneity=0.0", "method.standalone=true")
-    assert measured(found, "separation/client-local") is not None
-    assert measured(found, "separation/client-common") is None
-
-
-def test_other_methods_have_scores_of_all_samples_alone(tmp_path: Path) -> None:
-    found = run(tmp_path / "run", "kmeans", "method.n_clusters=10", "scenario.heterogeneity=0.0")
-    assert measured(found, "separation/latents") is not None
-    assert measured(found, "separation/local") is None
-
-
-def test_a_truth_is_needed(tmp_path: Path) -> None:
-    (tmp_path / "clients").mkdir()
-    for client in range(2):
-        rows = "\n".join(f"{7 * row % 20},{(row * 7 + client) % 5},{row % 3}" for row in range(20))
-        (tmp_path / "clients" / f"{client}.csv").write_text(f"a,b,c\n{rows}\n")
-    settings = [f"data.source={tmp_path / 'clients'}", "scenario.name=files", "method.n_clusters=2"]
-    found = FinishedRun(execute(load_config("kmeans", [*COMMON[:2], *settings]), tmp_path / "run").folder)
-    with pytest.raises(FedkinError, match=r"has no classes to be separated\.$"):
-        measured(found, "separation/latents")
 
 
 def test_two_classes_are_drawn_with_as_many_samples_as_they_have() -> None:

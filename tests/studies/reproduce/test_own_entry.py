@@ -10,8 +10,6 @@ import pytest
 
 import entries
 from fedkin.cli import main
-from fedkin.core import FedkinError
-from fedkin.studies.reproduce.entry import plan_of
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
@@ -43,14 +41,6 @@ def test_an_own_table_needs_no_paper_and_says_what_stands_behind_its_means(
     assert "paper" not in (tmp_path / "out" / "own" / "quick" / "report.html").read_text()
 
 
-def test_a_scale_that_an_entry_lacks_is_refused_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = _own(tmp_path)
-    code, _, error = _reproduced(path, capsys, "--scale", "paper")
-    assert (code, error) == (
-        2, f"fedkin: {path} has no section [scales.paper], which says how many seeds to run at this scale.\n"
-    )  # fmt: skip
-
-
 def test_a_measure_that_no_record_has_is_an_error_and_not_only_a_dash(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,15 +49,3 @@ def test_a_measure_that_no_record_has_is_an_error_and_not_only_a_dash(
     assert code == 2
     assert re.search(r"^k-means +–$", text, re.MULTILINE)
     assert error == f"fedkin: The records of {path}'s runs have no number 'nmmi'; did you mean 'nmi'?\n"
-
-
-def test_a_method_of_another_package_makes_no_colons_in_names_of_folders() -> None:
-    rows = [{"name": "own", "set": {"method.name": "fedkin.methods.samples.kfed:KFedMethod", "method.n_clusters": 2}}]
-    names = plan_of("try", entries.entry(rows=rows, claims=[]), "quick").jobs
-    assert all(name.startswith("fedkin.methods.samples.kfed.KFedMethod-digits-") for name in names)
-
-
-def test_settings_of_an_entry_are_not_said_to_be_on_the_command_line() -> None:
-    rows = [{"name": "k-FED", "set": {"method.name": "kfed", "method.n_cluster": 10}}]
-    with pytest.raises(FedkinError, match=r"Unknown key in its settings: 'method\.n_cluster'; did you mean"):
-        plan_of("try", entries.entry(rows=rows, claims=[]), "quick")

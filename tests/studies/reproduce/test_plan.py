@@ -5,7 +5,7 @@ import pytest
 import entries
 from fedkin.core import FedkinError
 from fedkin.experiment.config import config_of
-from fedkin.studies.reproduce.entry import _name, experiment_of, plan_of
+from fedkin.studies.reproduce.entry import experiment_of, plan_of
 
 
 def test_settings_are_laid_on_top_of_each_other() -> None:
@@ -25,27 +25,6 @@ def test_equal_experiments_are_one_run() -> None:
     assert (len(plan.cells), len(plan.jobs)) == (4, 6)
     other = plan_of("other", entries.entry(rows=rows[:1], claims=[], title="Another"), "paper")
     assert plan.jobs.keys() == other.jobs.keys()
-
-
-def test_seeds_can_be_more_or_fewer() -> None:
-    def seeds(count: int | None) -> list[int]:
-        plan = plan_of("try", entries.entry(), "paper", count)
-        return [jobs[0].tables["seed"] for jobs in plan.cells[0].jobs]
-
-    assert (seeds(None), seeds(2), seeds(5)) == ([0, 1, 2], [0, 1], [0, 1, 2, 3, 4])
-
-
-def test_what_a_run_takes_does_not_depend_on_how_many_seeds_there_are() -> None:
-    own, more = (plan_of("try", entries.entry(), "paper", count) for count in (None, 5))
-    assert own.job_seconds == pytest.approx(own.scale.core_seconds / len(own.jobs))
-    assert more.job_seconds == pytest.approx(own.job_seconds)
-
-
-def test_a_scale_may_leave_lines_out() -> None:
-    scales = entries.tables()["scales"]
-    scales["quick"] |= {"rows": ["k-means"], "columns": ["p = 1"]}
-    plan = plan_of("try", entries.entry(scales=scales), "quick")
-    assert [cell.name for cell in plan.cells] == ["k-means | p = 1"]
 
 
 def test_a_row_may_be_a_mean_over_settings() -> None:
@@ -74,16 +53,3 @@ def test_files_have_a_place_of_their_own(tmp_path: Path) -> None:
     assert plan_of("try", longer, "quick").jobs.keys() != plan.jobs.keys()
     with pytest.raises(FedkinError, match=r"needs 'small\.safetensors', not among its files"):
         plan_of("try", entries.entry(**changes | {"files": []}), "quick")
-
-
-def test_settings_that_make_no_experiment_are_refused_by_cell() -> None:
-    rows = [{"name": "k-FED", "set": {"method.name": "kfed", "method.n_cluster": 10}}]
-    with pytest.raises(FedkinError, match=r"cell 'k-FED \| p = 0' of try is no experiment: .*method.n_clusters"):
-        plan_of("try", entries.entry(rows=rows, claims=[]), "quick")
-
-
-def test_options_that_are_none_do_not_name_a_run_anew() -> None:
-    (first, *_) = plan_of("try", entries.entry(), "quick").jobs.values()
-    more = {**first.tables, "data": {**first.tables["data"], "added": "none"}, "tracking": {"to": []}}
-    assert _name(more, ()) == first.name
-    assert _name({**more, "data": {**more["data"], "added": 3}}, ()) != first.name

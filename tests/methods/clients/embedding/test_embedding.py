@@ -9,8 +9,7 @@ import torch
 
 import pictures
 import planted
-from fedkin.core import Client, FedkinError
-from fedkin.core.payload import payload_bytes
+from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.embedding import embedding
@@ -44,52 +43,11 @@ def test_planted_clusters_are_found(flip, clustering):
     assert done.result["models"].shape[0] == 3
 
 
-def test_clients_that_are_all_alike_are_one_cluster_and_said_to_be():
-    done = planted.run(EmbeddingMethod(**SETTINGS), pictures.clients([0] * 12))
-    assert done.labels == [0] * 12
-    assert done.values[0]["clustering"]["separable"] is False
-    assert "method.message = 'sums' finds clusters of few clients" in done.values[0]["note"]
-    assert done.values[0]["clustering"]["cut"] is None
-
-
-def test_the_step_of_the_clustering_tells_about_it():
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.2), pictures.clients())
-    record = done.records[0]
-    assert record.answered == list(range(15))
-    found = record.values["clustering"]
-    assert found["mode"] == "exact"
-    assert found["bits"] == BITS
-    assert found["flip"] == 0.2
-    assert found["epsilon_bit"] == pytest.approx(math.log(0.8 / 0.2))
-    assert found["epsilon"] == pytest.approx(BITS * math.log(0.8 / 0.2))
-    assert found["heights"] == sorted(found["heights"], reverse=True)
-    assert len(found["heights"]) == 14
-    assert all("clustering" not in values for values in done.values[1:])
-
-
-def test_without_flips_the_server_has_the_true_bits():
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), pictures.clients())
-    assert done.states[-1].messages.dtype == torch.uint8
-    assert torch.equal(done.states[-1].messages, true_messages(done))
-    assert done.values[0]["clustering"]["epsilon"] == math.inf
-
-
 def test_with_flips_so_many_of_them_are_wrong():
     done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.3), pictures.clients())
     wrong = (done.states[-1].messages != true_messages(done)).double().mean(1)
     assert float(wrong.mean()) == pytest.approx(0.3, abs=0.06)
     assert float(wrong.min()) > 0
-
-
-def test_eight_bits_cross_in_a_byte():
-    method = EmbeddingMethod(**SETTINGS)
-    fed = LocalFederation(pictures.clients(), workers=1)
-    state = method.init(fed)
-    before = fed.traffic.received
-    method.step(fed, state)
-    each = (fed.traffic.received - before) / 15
-    assert each == payload_bytes({"bits": torch.zeros(math.ceil(BITS / 8), dtype=torch.uint8)})
-    assert each < BITS / 8 + 50
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 100.0, 400.0])
@@ -115,23 +73,6 @@ def test_clients_may_choose_for_themselves_and_the_least_private_is_reported():
     assert done.result["flip"] == 0.5  # a newcomer says no more than anyone
 
 
-def test_a_budget_and_own_choices_contradict_each_other():
-    with pytest.raises(FedkinError, match="'epsilon' and 'flips' were both given"):
-        EmbeddingMethod(epsilon=1.0, flips=[0.1])
-
-
-def test_classes_that_some_clients_lack_do_not_shorten_a_message():
-    sites = pictures.clients()
-    for number in (0, 5):
-        sites[number] = pictures.client(number, pictures.TURNS[number], classes=[0, 1, 3])
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), sites)
-    assert done.records[0].missing == {}
-    assert done.states[-1].messages.shape == (15, BITS)
-    missing = done.states[-1].messages.view(15, pictures.CLASSES, -1)[[0, 5]][:, [2, 4]]
-    assert len(missing.flatten(0, 1).unique(dim=0)) == 4  # noise, each its own
-    assert planted.same_partition(done.labels, pictures.TURNS)
-
-
 def unlabelled() -> list[Client]:
     return [Client(client.id, client.x) for client in pictures.clients()]
 
@@ -150,45 +91,6 @@ def test_without_labels_a_run_ends_with_the_clusters():
         assert own == done.labels[pictures.TURNS.index(turn)]
 
 
-def test_if_one_client_has_no_labels_no_model_is_trained():
-    sites = pictures.clients()
-    sites[3].y = None
-    done = planted.run(EmbeddingMethod(**SETTINGS, form="prototypes", prototypes=5, flip=0.0), sites, seed=1)
-    assert len(done.records) == 1
-    assert done.result["models"].shape[1] == 0
-
-
-def test_prototypes_of_labelled_clients_lead_to_models():
-    done = planted.run(
-        EmbeddingMethod(**SETTINGS, form="prototypes", prototypes=5, flip=0.0), pictures.clients(), seed=1
-    )
-    assert len(done.records) == 3
-    assert planted.same_partition(done.labels, pictures.TURNS)
-    assert done.result["models"].shape[1] > 0
-    assert done.values[0]["clustering"]["bits"] == 5 * 20
-
-
-def test_prototypes_of_later_messages_are_in_the_order_of_the_first():
-    method = EmbeddingMethod(**SETTINGS, form="prototypes", prototypes=5, flip=0.0, refresh=1)
-    fed = LocalFederation(pictures.clients(), workers=1)
-    start = method.init(fed)
-    fed.failures = {(fed.exchange + 1, 6)}
-    first, _ = method.step(fed, start)
-    state = first
-    for _ in range(2):
-        state, record = method.step(fed, state)
-        assert "moved" not in record.values
-    others = [i for i in range(15) if i != 6]
-    assert not bool(first.messages[6].any())
-    assert torch.equal(state.messages[others], first.messages[others])
-    assert planted.same_partition(state.labels.tolist(), pictures.TURNS)
-
-
-def test_the_form_of_classes_needs_labels():
-    with pytest.raises(FedkinError, match=r"Clients 0, 1, .* have no labels, which Embedding needs"):
-        EmbeddingMethod(**SETTINGS).init(LocalFederation(unlabelled()))
-
-
 @pytest.mark.parametrize("flip", [0.0, 0.1])
 def test_a_newcomer_finds_its_cluster_by_one_message(flip):
     done = planted.run(EmbeddingMethod(**SETTINGS, flip=flip), pictures.clients(), seed=1)
@@ -200,46 +102,6 @@ def test_a_newcomer_finds_its_cluster_by_one_message(flip):
                 done.result, Client(0, new.x, new.y, rng=torch.Generator().manual_seed(number))
             )
             assert own == done.labels[pictures.TURNS.index(turn)]
-
-
-def test_clients_themselves_are_assigned_where_they_are():
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), pictures.clients(), seed=1)
-    for client in done.fed.clients.values():
-        own = EmbeddingMethod.assign(done.result, client)
-        assert own == done.labels[client.id]
-
-
-def test_a_newcomers_class_that_nobody_had_does_no_harm():
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), pictures.clients(), seed=1)
-    new = pictures.client(70, 1)
-    x, y = torch.cat([new.x, new.x[:3]]), torch.cat([new.y, torch.full((3,), 9)])
-    assert (
-        EmbeddingMethod.assign(done.result, Client(0, x, y, rng=torch.Generator()))
-        == done.labels[pictures.TURNS.index(1)]
-    )
-
-
-def test_messages_of_unchanged_data_tell_nothing_new():
-    fed = LocalFederation(pictures.clients(), workers=1)
-    method = EmbeddingMethod(**SETTINGS, flip=0.2, refresh=1)
-    state, _ = method.step(fed, method.init(fed))
-    first = state.messages
-    for _ in range(2):
-        state, _ = method.step(fed, state)
-        assert torch.equal(state.messages, first)
-
-
-def test_who_is_turned_moves_to_the_cluster_that_is_turned_alike():
-    fed = LocalFederation(pictures.clients(), workers=1)
-    method = EmbeddingMethod(**(SETTINGS | {"rounds": 4}), flip=0.1, refresh=1)
-    state = method.init(fed)
-    for _ in range(2):
-        state, _ = method.step(fed, state)
-    before = state.labels.tolist()
-    fed.clients[0].x = fed.clients[0].x.rot90(1, (2, 3)).contiguous()
-    after, record = method.step(fed, state)
-    assert record.values["moved"] == [[0, before[0], before[pictures.TURNS.index(1)]]]
-    assert planted.same_partition(after.labels.tolist(), [1, *pictures.TURNS[1:]])
 
 
 class Corrupting(LocalFederation):
@@ -272,28 +134,6 @@ def test_messages_that_cannot_be_used_are_refused():
         assert state.labels[[1, 4, 7]].tolist() == [UNKNOWN] * 3
     rest = record.answered
     assert planted.same_partition([record.values["labels"][i] for i in rest], [pictures.TURNS[i] for i in rest])
-
-
-def test_permuted_clients_are_in_the_permuted_clusters():
-    order = [3, 7, 0, 11, 5, 14, 1, 9, 12, 6, 2, 10, 13, 4, 8]
-    one = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), pictures.clients())
-    other = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), planted.permuted(pictures.clients(), order))
-    assert planted.same_partition(other.labels, [one.labels[old] for old in order])
-    for new, old in enumerate(order):
-        mine, theirs = (done.states[-1].models[done.labels[at]] for done, at in ((other, new), (one, old)))
-        assert torch.allclose(mine, theirs, atol=1e-5)
-
-
-@pytest.mark.parametrize("form", ["classes", "prototypes"])
-def test_it_does_not_matter_how_many_clients_are_handed_to_a_task(form):
-    settings = TRAINING | {"pretraining_rounds": 1, "batch_size": 5}
-    ends = [
-        planted.run(EmbeddingMethod(**settings, form=form, refresh=1), pictures.clients(), chunk=chunk).states[-1]
-        for chunk in (1, 15)
-    ]
-    assert torch.equal(ends[0].messages, ends[1].messages)
-    assert torch.equal(ends[0].models, ends[1].models)
-    assert torch.equal(ends[0].vector, ends[1].vector)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pictures
-from fedkin.core import Client, FedkinError, Task
-from fedkin.core.payload import payload_bytes
+from fedkin.core import Client, Task
 from fedkin.methods.clients.embedding import embedding as tasks
 from fedkin.methods.clients.ladd import describe_style
-from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import unpacked
 
@@ -63,27 +61,6 @@ def test_a_message_is_the_mean_code_of_every_class_rounded_segment_by_segment():
         assert message(client).tolist() == by_hand(client)
 
 
-def test_the_vector_may_be_normalised_as_a_whole():
-    client = pictures.client(0)
-    client.x[client.y == 0] *= 5  # so that this class alone spans the range
-    means = torch.stack([codes(client.x[client.y == label]).mean(0) for label in range(pictures.CLASSES)])
-    expected = rounded(means.flatten())
-    assert message(client, normalise="vector").flatten().tolist() == expected
-    assert message(client).flatten().tolist() != expected
-
-
-def test_the_statistics_may_be_those_of_a_class_at_a_client():
-    spec = {"name": "conv-autoencoder", "shape": [3, 8, 8], "output": "linear"}
-    vector = Encoder.of(spec).initial(torch.Generator().manual_seed(1))
-    x = torch.randn(12, 3, 8, 8, generator=torch.Generator().manual_seed(2)) + 1
-    client = Client(0, x, torch.arange(12) % 2)
-    found = {"encoder": spec, "vector": vector, "segments": 2}
-    module = Encoder.of(spec).module(vector).train()
-    expected = [rounded(module.encoder(x[client.y == label]).detach().mean(0)) for label in (0, 1)]
-    assert message(client, **found, batch_statistics=True).tolist() == expected
-    assert message(Client(0, x, client.y), **found).tolist() != expected
-
-
 @settings(max_examples=30)
 @given(st.sets(st.integers(0, pictures.CLASSES - 1), min_size=1))
 def test_messages_are_of_one_length_whatever_classes_a_client_has(held):
@@ -109,22 +86,6 @@ def test_missing_classes_are_uniform_noise_drawn_once_and_by_each_client_for_its
     assert bool((first.amin(1) == 0).all())
 
 
-def test_a_class_that_was_missing_counts_once_it_has_samples():
-    client = pictures.client(0, classes=[0, 1, 2, 4])
-    before = message(client)
-    full = pictures.client(0)
-    client.x, client.y = full.x, full.y
-    assert message(client).tolist() == by_hand(full)
-    client.x, client.y = full.x[full.y != 3], full.y[full.y != 3]
-    assert torch.equal(message(client)[3], before[3])  # what was drawn then
-
-
-def test_a_class_that_nobody_had_when_clusters_were_formed_has_no_place():
-    client = pictures.client(0)
-    plain = message(pictures.client(0), segments=3)
-    assert message(client, segments=3).tolist() == plain.tolist() == by_hand(client)[:3]
-
-
 @pytest.mark.parametrize("form", ["classes", "prototypes"])
 @pytest.mark.parametrize("flip", [0.0, 0.3, 0.5])
 def test_two_messages_of_the_same_data_are_equal(form, flip):
@@ -132,11 +93,6 @@ def test_two_messages_of_the_same_data_are_equal(form, flip):
     first = message(client, seed=1, form=form, flip=flip)
     for seed in range(2, 8):
         assert torch.equal(message(client, seed=seed, form=form, flip=flip), first)
-
-
-def test_clients_flip_each_for_itself():
-    one, other = (message(pictures.client(0), seed=seed, flip=0.5) for seed in (1, 2))
-    assert 0.2 < float((one != other).double().mean()) < 0.8
 
 
 @pytest.mark.parametrize("flip", [0.05, 0.2, 0.5])
@@ -161,42 +117,6 @@ def test_after_a_change_of_the_data_only_bits_that_changed_may_differ(seed, chan
     assert torch.equal(message(client, seed + 2, flip=0.3), before)
 
 
-def test_prototypes_are_centres_of_clusters_of_codes_in_some_order():
-    """Pictures of a class lie so close together that clusters are classes."""
-    client = pictures.client(0, samples=40)
-    found = message(client, form="prototypes")
-    assert sorted(found.tolist()) == sorted(by_hand(client))
-    unlabelled = Client(0, client.x)
-    assert torch.equal(message(unlabelled, form="prototypes"), found)
-
-
-def test_of_few_different_samples_there_are_few_prototypes_and_the_rest_is_filled():
-    x = pictures.client(0).x[:3].repeat(4, 1, 1, 1)
-    found = message(Client(0, x), form="prototypes", segments=6)
-    own = [rounded(code) for code in codes(x[:3])]
-    assert all(segment in found.tolist() for segment in own)
-    assert len(found) == 6
-    assert not torch.equal(found, message(Client(0, x), seed=1, form="prototypes", segments=6))
-
-
-def test_classes_need_labels():
-    with pytest.raises(FedkinError, match="Client 7 has no labels"):
-        message(Client(7, pictures.client(0).x))
-
-
-def test_what_is_remembered_stays_at_the_client():
-    client = pictures.client(0, classes=[0])
-    asked = how(flip=0.1)
-    (reply,) = tasks.embed.run([client], [asked])
-    assert set(client.state) == {tasks.ANSWERS, tasks.FILLING}
-    assert payload_bytes(reply) < 13 + 60  # 100 bits and some JSON
-
-
-def test_the_range_of_the_samples_is_reported():
-    client = Client(0, torch.tensor([[-2.0, 0.5], [0.0, 3.0]]))
-    assert tasks.extent.run([client], [{}]) == [{"least": -2.0, "greatest": 3.0}]
-
-
 def test_an_encoder_trains_by_the_gradient_of_its_mean_squared_error():
     client = pictures.client(0)
     payload = {"encoder": SPEC, "vector": VECTOR.clone(), "training": SGD, "steps": 1}
@@ -209,20 +129,6 @@ def test_an_encoder_trains_by_the_gradient_of_its_mean_squared_error():
     assert reply["loss"] == pytest.approx(float(error.detach()), rel=1e-5)
     assert reply["samples"] == len(client)
     assert torch.equal(payload["vector"], VECTOR)
-
-
-@pytest.mark.parametrize(("steps", "passes"), [(1, 2), (4, 2), (5, 3), (8, 4)])
-def test_clients_with_few_samples_make_more_passes(steps, passes):
-    """Twenty samples are two batches of ten, and two passes are four steps."""
-    training = ADAM | {"batch_size": 10, "epochs": 2}
-    client = pictures.client(0)
-    client.rng = torch.Generator().manual_seed(1)
-    payload = {"encoder": SPEC, "vector": VECTOR, "training": training, "steps": steps}
-    (reply,) = tasks.train_encoder.run([client], [payload])
-    found = LocalTraining(**(training | {"epochs": passes}))
-    model, loss = train_locally(ENCODER, VECTOR, client.x, client.x, torch.Generator().manual_seed(1), found)
-    assert torch.equal(reply["update"], model - VECTOR)
-    assert reply["loss"] == loss
 
 
 ASKED: list[tuple[Task, dict[str, Any]]] = [

@@ -61,15 +61,3 @@ def test_a_later_message_is_brought_into_the_templates_order(order, seed):
     found = matched_to(parts.float(), parts[order].flatten())
     assert torch.equal(found, parts.flatten())
     assert found.dtype == torch.uint8
-
-
-def test_clusters_that_differ_in_some_segments_agree_on_the_order_of_the_others():
-    common = torch.eye(SEGMENTS, dtype=torch.uint8).repeat_interleave(6, dim=1)
-    other = common.clone()
-    other[0, :4] = 0
-    orders = [torch.randperm(SEGMENTS, generator=drawn(at)) for at in range(8)]
-    sent = torch.stack([part[order] for part, order in zip([common, other] * 4, orders, strict=True)])
-    _, messages = matched(sent.flatten(1), SEGMENTS)
-    assert len(messages.unique(dim=0)) == 2
-    assert torch.equal(messages[0], messages[2])
-    assert int((messages[0] != messages[1]).view(SEGMENTS, -1).any(1).sum()) == 1

@@ -28,13 +28,6 @@ def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_it
     assert {"moved", "founded", "newcomers"}.isdisjoint(records[-1].values)
 
 
-def test_models_begin_alike():
-    fed = Watched(make_clients())
-    state = clustered(OneMessage(**SETTINGS), fed)
-    assert len(state.models) == 3
-    assert torch.equal(state.models, state.models[:1].repeat(3, 1))
-
-
 @pytest.mark.parametrize("weighting", ["samples", "clients"])
 def test_a_cluster_trains_as_if_it_were_alone(weighting):
     unequal = [planted.client(at, SWAPS[one], samples=18 + 6 * (at % 3)) for at, one in enumerate(CLUSTERS)]
@@ -45,25 +38,6 @@ def test_a_cluster_trains_as_if_it_were_alone(weighting):
         inside = [client for client in unequal if done.labels[client.id] == own]
         alone = planted.run(FedAvgMethod(**settings), inside, seed=2)
         assert torch.allclose(done.states[-1].models[own], alone.states[-1].models[0], atol=1e-6)
-
-
-def test_nothing_to_tell_apart_is_one_cluster():
-    done = planted.run(OneMessage(**SETTINGS), make_clients([0] * 12))
-    assert done.labels == [0] * 12
-    assert done.values[0]["clustering"] == {"separable": False}
-    alone = planted.run(FedAvgMethod(**SETTINGS), make_clients([0] * 12))
-    assert torch.allclose(done.states[-1].models, alone.states[-1].models, atol=1e-6)
-
-
-def test_where_nobody_answers_it_is_tried_again():
-    lost = [(exchange, client) for exchange in (2, 3) for client in range(12)]
-    done = planted.run(OneMessage(**SETTINGS), make_clients(), failures=lost)
-    assert [values["phase"] for values in done.values] == ["embedding"] * 3 + ["training"] * 4
-    for record in done.records[:2]:
-        assert record.answered == []
-        assert sorted(record.missing) == list(range(12))
-        assert record.values["labels"] == [UNKNOWN] * 12
-    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_is_asked():
@@ -84,35 +58,6 @@ def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_
     assert trained == [[i for i in range(15) if i != 8], list(range(15))]
     assert planted.same_partition(third.labels.tolist(), clusters)
     assert len(third.models) == 3
-
-
-def test_clients_that_join_late_send_one_message_and_are_in_a_cluster_and_its_training_at_once():
-    clusters = [*CLUSTERS, 2, 0, 1]
-    fed = Watched(make_clients(clusters))
-    fed.away = {12, 13, 14}
-    method = OneMessage(**SETTINGS)
-    state = steps(method, fed, method.init(fed), 3)[-1][0]
-    assert state.labels[12:].tolist() == [UNKNOWN] * 3
-    fed.away, fed.asked = set(), []
-    _, record = method.step(fed, state)
-    assert fed.asked == [("report_means", [12, 13, 14]), ("train", list(range(15)))]
-    expected = [[new, int(state.labels[clusters.index(clusters[new])])] for new in (12, 13, 14)]
-    assert record.values["newcomers"] == expected
-    assert record.answered == list(range(15))
-    assert planted.same_partition(record.values["labels"], clusters)
-
-
-def test_a_single_newcomer_that_nobody_is_like_joins_the_nearest_cluster():
-    fed = Watched([*make_clients(), planted.client(12, SWAPS[3])])
-    fed.away = {12}
-    method = OneMessage(**SETTINGS)
-    state = clustered(method, fed)
-    fed.away = set()
-    after, record = method.step(fed, state)
-    ((client, own),) = record.values["newcomers"]
-    assert client == 12
-    assert own in range(3)
-    assert len(after.models) == 3
 
 
 def test_enough_newcomers_that_are_alike_found_a_cluster():
@@ -137,16 +82,6 @@ def test_layers_that_all_clusters_share_move_by_the_mean_of_all_clients():
         assert not torch.allclose(after[:weights], alone[:weights], atol=1e-3)
 
 
-def test_permuted_clients_are_in_the_permuted_clusters():
-    order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
-    one = planted.run(OneMessage(**SETTINGS), make_clients())
-    other = planted.run(OneMessage(**SETTINGS), planted.permuted(make_clients(), order))
-    assert planted.same_partition(other.labels, [one.labels[old] for old in order])
-    for new, old in enumerate(order):
-        mine, theirs = (done.states[-1].models[done.labels[at]] for done, at in ((other, new), (one, old)))
-        assert torch.allclose(mine, theirs, atol=1e-5)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_lost_clients_are_no_accident(seed):
     clusters = [0, 1, 2] * 8
@@ -161,12 +96,6 @@ def test_lost_clients_are_no_accident(seed):
     known = [i for i in range(24) if done.labels[i] != UNKNOWN]
     assert len(known) > 20
     assert planted.same_partition([done.labels[i] for i in known], [clusters[i] for i in known])
-
-
-@pytest.mark.parametrize(("clients", "least"), [(1, 2), (4, 2), (20, 2), (40, 4), (100, 10), (3550, 355)])
-def test_a_cluster_needs_a_tenth_of_the_clients_and_at_least_two(clients, least):
-    assert OneMessage().smallest(clients) == least
-    assert OneMessage(min_size=7).smallest(clients) == 7
 
 
 @given(st.lists(st.integers(-1, 3), min_size=1, max_size=14), st.integers(0, 99))

@@ -21,20 +21,6 @@ from one_message import (
 )
 
 
-def test_clients_report_again_every_so_many_rounds():
-    fed = Watched(make_clients())
-    method = OneMessage(**(SETTINGS | {"rounds": 7}), refresh=3)
-    steps(method, fed, method.init(fed), 8)
-    between = ["report_means", "train", "train", "train"]
-    assert [name for name, _ in fed.asked] == ["describe", *between, *between, "report_means", "train"]
-
-
-def test_without_a_change_nobody_moves():
-    done = planted.run(OneMessage(**SETTINGS, refresh=1), make_clients())
-    assert all("moved" not in values and "founded" not in values for values in done.values)
-    assert planted.same_partition(done.labels, CLUSTERS)
-
-
 def test_whose_data_change_goes_over_to_the_cluster_that_it_is_now_like():
     fed = Watched(make_clients())
     method = OneMessage(**SETTINGS, refresh=2)
@@ -83,50 +69,6 @@ def test_strangers_that_are_enough_and_alike_found_a_cluster_from_the_model_they
     assert torch.allclose(after.models[old] - parent, mean_step(fed, state.module, parent, [9]), atol=1e-6)
 
 
-def test_too_few_strangers_found_nothing_and_stay():
-    _, state, after, record = strangers(2)
-    assert {"founded", "moved"}.isdisjoint(record.values)
-    assert torch.equal(after.labels, state.labels)
-    assert len(after.models) == 3
-
-
-def test_by_default_two_strangers_are_enough_in_a_small_federation():
-    _, _, _, record = strangers(2, min_size=None)
-    assert record.values["founded"] == [3]
-
-
-def test_strangers_to_one_another_found_nothing():
-    fed = Watched(make_clients())
-    method = OneMessage(**SETTINGS, refresh=1, min_size=3)
-    state = steps(method, fed, method.init(fed), 2)[-1][0]
-    for at, client in enumerate((0, 4, 7)):
-        fed.clients[client].x += 40 * torch.eye(planted.CLASSES)[at]
-    after, record = method.step(fed, state)
-    assert {"founded", "moved"}.isdisjoint(record.values)
-    assert torch.equal(after.labels, state.labels)
-
-
-def test_two_companies_of_strangers_found_two_clusters():
-    many = [0, 1, 2] * 8
-    fed = Watched(make_clients(many))
-    method = OneMessage(**SETTINGS, refresh=1, min_size=3)
-    state = steps(method, fed, method.init(fed), 2)[-1][0]
-    first, second = [0, 3, 6, 9], [1, 4, 7, 10]
-    for client in first:
-        moves(fed, client, 3)
-    for client in second:
-        new = planted.client(client, [(0, 5), (1, 4)])
-        fed.clients[client].x, fed.clients[client].y = new.x, new.y
-    after, record = method.step(fed, state)
-    assert sorted(record.values["founded"]) == [3, 4]
-    now = [3 if i in first else 4 if i in second else own for i, own in enumerate(many)]
-    assert planted.same_partition(after.labels.tolist(), now)
-    for members in (first, second):
-        own, old = int(after.labels[members[0]]), int(state.labels[members[0]])
-        step = mean_step(fed, state.module, state.models[old], members)
-        assert torch.allclose(after.models[own] - state.models[old], step, atol=1e-6)
-
-
 @pytest.mark.parametrize("count", [12, 36])
 def test_a_cluster_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn_to_it(count):
     many = [0, 1, 2] * (count // 3)
@@ -161,20 +103,3 @@ def test_who_did_not_report_again_stays_where_it_was_and_is_missing_though_it_tr
     assert record.answered == [i for i in range(12) if i > 1]
     _, record = method.step(fed, after)
     assert record.values["moved"] == [[0, int(state.labels[0]), int(state.labels[1])]]
-
-
-def test_shared_layers_are_equal_in_all_clusters_also_in_new_ones():
-    weights = planted.CLASSES**2
-    _, state, after, record = strangers(3, shared_layers=1)
-    assert record.values["founded"] == [3]
-    for one in (state, after):
-        assert bool((one.models[:, :weights] == one.models[0, :weights]).all())
-        assert len(one.models[:, weights:].unique(dim=0)) == len(one.models)
-
-
-def test_a_fraction_of_the_clients_trains_but_all_of_them_report():
-    fed = Watched(make_clients())
-    method = OneMessage(**SETTINGS, participation=0.5, refresh=2)
-    steps(method, fed, method.init(fed), 5)
-    assert {len(asked) for name, asked in fed.asked if name == "train"} == {6}
-    assert [len(asked) for name, asked in fed.asked if name == "report_means"] == [12, 12]

@@ -8,11 +8,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkin.clustering.metrics import clustering_accuracy
-from fedkin.core import Client, Federation, FedkinError
+from fedkin.core import Client, Federation
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ccfc import ccfc
-from fedkin.methods.samples.ccfc.augmentation import PillowAugmentation, augmentation_for
-from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, SCFCMethod, initial_model
+from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, initial_model
 from fedkin.methods.samples.ccfc.contrastive import Contrastive
 
 TINY: dict[str, Any] = {
@@ -98,29 +97,6 @@ def test_local_centroids_are_of_the_clients_own_network_and_clusters_of_the_comm
         assert torch.equal(client.state["clusters"], (latents @ last.centroids["all"].T).argmax(1))
 
 
-def test_adam_remembers_within_a_phase_only():
-    clients, _ = make_clients()
-    method, fed = CCFCMethod(**TINY), LocalFederation(clients, seed=3)
-    state, steps = method.init(fed), []
-    while state.steps < 3:
-        state, _ = method.step(fed, state)
-        steps.append(float(clients[0].state["adam_steps"]))
-    assert steps == [3.0, 6.0, 3.0]
-
-
-def test_without_clusters_it_is_scfc(exchanges):
-    alone = {name: value for name, value in TINY.items() if name != "cluster_rounds"}
-    short, _, _ = run(SCFCMethod(**alone), make_clients()[0])
-    whole, _, _ = run(CCFCMethod(**TINY), make_clients()[0])
-    assert torch.equal(short[-1].models["all"], whole[2].models["all"])
-    assert torch.equal(short[-1].centroids["all"], whole[2].centroids["all"])
-
-
-def test_clusters_of_an_untrained_network_can_be_learned_too(exchanges):
-    run(CCFCMethod(**TINY | {"pretrain_rounds": 0}), make_clients()[0])
-    assert [name for name, _, _ in exchanges] == ["describe", "locate", "learn_clusters", "learn_clusters", "finish"]
-
-
 @pytest.mark.parametrize("start", ["own", "common"])
 def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(exchanges, start):
     states, _, _ = run(CCFCMethod(**TINY, start=start), make_clients()[0])
@@ -128,49 +104,6 @@ def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(e
     assert torch.equal(initial_model(first[0]), initial_model(first[1])) == (start == "common")
     assert not any(isinstance(value, torch.Tensor) for value in first[0].values())  # a seed stands for the model
     assert all(torch.equal(second[i]["model"], states[1].models["all"]) for i in range(3))
-
-
-def test_every_start_has_a_seed_of_its_own_for_every_client_and_run(exchanges):
-    seeds = []
-    for seed in (3, 4):
-        method, fed = CCFCMethod(**TINY), LocalFederation(make_clients()[0], seed=seed)
-        method.step(fed, method.init(fed))
-        seeds += [asked["begin"] for asked in exchanges[-1][1].values()]
-    assert len(set(seeds)) == len(seeds) == 6
-
-
-def test_clients_learn_from_the_views_that_are_asked_for(exchanges, monkeypatch):
-    made = []
-    apply = PillowAugmentation.apply
-    monkeypatch.setattr(PillowAugmentation, "apply", lambda *given: made.append(apply(*given)) or made[-1])
-    x = torch.rand(3, 8, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    clients = [Client(i, own) for i, own in enumerate(x)]
-    quick, _, _ = run(CCFCMethod(**TINY), clients)
-    assert not made
-    exact, _, _ = run(CCFCMethod(**TINY, views="pillow"), clients)
-    assert len(made) == 2 * 3 * 2  # rounds, clients, two views of a batch each
-    assert not torch.equal(quick[1].models["all"], exact[1].models["all"])
-
-
-def test_views_of_whole_pixels_need_grey_images(exchanges):
-    with pytest.raises(FedkinError, match="'pillow' takes images with one channel"):
-        run(CCFCMethod(**TINY, views="pillow"), make_clients()[0])
-    assert [name for name, _, _ in exchanges] == ["describe"]
-    run(CCFCMethod(**TINY | {"pretrain_rounds": 0}, views="pillow"), make_clients()[0])
-
-
-def test_a_client_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(exchanges):
-    run(CCFCMethod(**TINY, standalone=True), make_clients()[0], failures=[(2, 0), (2, 1)])
-    _, asked, _ = exchanges[2]
-    assert not torch.equal(initial_model(asked[0]), initial_model(asked[1]))
-
-
-def test_where_no_client_has_learned_by_views_the_second_phase_begins_with_one_model(exchanges):
-    lost = [(exchange, client) for exchange in (2, 3) for client in range(3)]
-    run(CCFCMethod(**TINY), make_clients()[0], failures=lost)
-    _, asked, _ = exchanges[3]
-    assert exchanges[3][0] == "locate"
-    assert torch.equal(initial_model(asked[0]), initial_model(asked[2]))
 
 
 def test_alone_every_client_has_its_own_network_and_clusters(exchanges):
@@ -205,47 +138,6 @@ def test_lost_clients_are_named_and_their_models_wait(standalone, exchanges):
     assert all("clusters" in client.state for client in clients)
 
 
-@pytest.mark.parametrize(("attempts", "own"), [(1, True), (5, False)])
-def test_a_lost_client_alone_is_asked_for_centroids_again_or_takes_the_clusters_of_others(attempts, own):
-    clients, _ = make_clients()
-    failures = [(4 + attempt, 1) for attempt in range(attempts)]
-    states, _, _ = run(SCFCMethod(**TINY | {"cluster_rounds": 0}, standalone=True), clients, failures=failures)
-    assert ("1" in states[-1].centroids) == own
-    assert all(set(client.state) == {"clusters", "confidence"} for client in clients)
-    assert ((clients[1].state["clusters"] // 3).unique().tolist() == [1]) == own
-
-
-def test_colours_of_values_beyond_the_unit_interval_stay_as_they_are():
-    clients = [Client(i, torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(i)) * 3) for i in range(2)]
-    state = CCFCMethod(**TINY, backbone="perceptron").init(LocalFederation(clients))
-    assert not state.unit
-    how, x = augmentation_for((3, 8, 8), state.unit), clients[0].x
-    seen = how.apply(x, how.draw(x.shape, torch.Generator().manual_seed(0)))
-    assert float(seen.min()) < -1
-    assert float(seen.max()) > 2
-    assert augmentation_for((3, 8, 8)).jitter > 0
-
-
-def test_without_any_centroids_it_cannot_go_on():
-    clients, _ = make_clients()
-    failures = [(exchange, client) for exchange in range(4, 24) for client in range(3)]
-    with pytest.raises(FedkinError, match="No client has sent centroids in 20 attempts"):
-        run(CCFCMethod(**TINY), clients, failures=failures)
-
-
-def test_no_rounds_at_all_is_an_error():
-    with pytest.raises(FedkinError, match="both 0; one round is needed"):
-        CCFCMethod(pretrain_rounds=0, cluster_rounds=0).init(LocalFederation(make_clients()[0]))
-
-
-def test_it_finds_clusters_that_are_there():
-    clients, truth = make_clients((60, 60, 60))
-    options = TINY | {"pretrain_rounds": 8, "cluster_rounds": 4, "latent": 16, "batch_size": 20, "restarts": 5}
-    run(CCFCMethod(**options), clients)
-    found = torch.cat([client.state["clusters"] for client in clients])
-    assert clustering_accuracy(torch.cat(truth), found) > 0.9
-
-
 def test_clusters_of_the_largest_cosine_are_counted_through_all_networks():
     method, fed = CCFCMethod(**TINY, standalone=True), LocalFederation(make_clients()[0], seed=3)
     network = Contrastive.of(method.init(fed).network)
@@ -273,23 +165,6 @@ def test_clusters_of_kin_graph_guide_what_is_learned(monkeypatch):
     assert sorted(learned) == sorted(2 * [own.tolist() for own in guides])
     assert states[-1].finished
     assert all(int(client.state["clusters"].max()) < 3 for client in clients)
-
-
-def test_a_client_without_clusters_of_kin_graph_learns_from_the_nearest_centroids():
-    client = make_clients()[0][0]
-    centroids = normalize(torch.eye(3, 6), dim=1)
-    latents = normalize(torch.rand(24, 6, generator=torch.Generator().manual_seed(0)), dim=1)
-    nearest = (latents @ centroids.T).argmax(1)
-    for guided in (True, False):
-        payload = {"guided": guided, "centroids": centroids}
-        assert torch.equal(ccfc._clusters(client, latents, payload), nearest)
-    client.state["kingraph_clusters"] = torch.zeros(24, dtype=torch.int64)
-    assert not ccfc._clusters(client, latents, {"guided": True, "centroids": centroids}).any()
-
-
-def test_a_client_alone_has_no_clusters_of_all():
-    with pytest.raises(FedkinError, match=r"^method\.guide = 'kin-graph' clusters samples of all clients"):
-        CCFCMethod(**TINY, guide="kin-graph", standalone=True).init(LocalFederation(make_clients()[0]))
 
 
 def test_decorrelation_reaches_the_clients(exchanges):

@@ -2,16 +2,12 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import cosine_similarity, one_hot
 
-from fedkin.core import FedkinError
 from fedkin.methods.samples.ccfc.contrastive import (
-    Contrastive,
     ContrastiveNetwork,
     Design,
     cluster_contrast,
-    mean_correlation,
     model_contrast,
     negative_cosine,
 )
@@ -25,27 +21,6 @@ def test_the_network_for_mnist_is_that_of_the_authors_code():
     assert z.shape == (4, 256)
     assert torch.allclose(z.mean(0), torch.zeros(256), atol=1e-4)  # the last normalisation has no scale of its own
     assert network(x).shape == (4, 256)
-
-
-@pytest.mark.parametrize(
-    ("shape", "backbone"),
-    [((1, 8, 8), "convolutions"), ((1, 9, 13), "convolutions"), ((3, 8, 8), "resnet18"), ((1, 5, 5), "perceptron"),
-     ((12,), "perceptron")],
-)  # fmt: skip
-@pytest.mark.parametrize("normalization", ["batch", "group"])
-def test_a_network_is_chosen_by_the_samples(shape, backbone, normalization):
-    design = Design(shape, latent=6, normalization=normalization).decided()
-    assert design.backbone == backbone
-    assert Contrastive.of(design.spec()).design == design
-    network = ContrastiveNetwork(design)
-    assert network(torch.rand(3, *shape)).shape == (3, 6)
-    assert any(isinstance(part, nn.GroupNorm) for part in network.modules()) == (normalization == "group")
-    assert isinstance(network.encoder[-1], nn.BatchNorm1d)
-
-
-def test_convolutions_need_images():
-    with pytest.raises(FedkinError, match=r"method.backbone = 'convolutions' takes images .* shape \(12,\)"):
-        Design((12,), "convolutions").decided()
 
 
 def some(n: int = 12, latent: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -95,15 +70,3 @@ def test_clusters_count_the_same_in_the_paper_and_samples_in_the_code():
     by_cluster = [float(each[clusters == cluster].mean()) for cluster in (0, 1, 3, 4)]
     assert float(model_contrast(p, z, members, "paper")) == pytest.approx(sum(by_cluster) / 4, abs=1e-6)
     assert float(model_contrast(p, z, members, "code")) == pytest.approx(float(each.mean()), abs=1e-6)
-
-
-def test_the_correlation_of_latents_is_that_of_their_dimensions():
-    _, z, _ = some()
-    expected = torch.corrcoef(z.T).square().mean()
-    assert float(mean_correlation(z)) == pytest.approx(float(expected), abs=1e-6)
-    assert float(mean_correlation(z[:, :1].expand(-1, 6))) == pytest.approx(1, abs=1e-5)
-    assert float(mean_correlation(torch.ones(5, 6))) == 0
-    z.requires_grad_()
-    mean_correlation(z).backward()
-    assert z.grad is not None
-    assert float(z.grad.abs().sum()) > 0

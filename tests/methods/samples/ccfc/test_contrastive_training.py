@@ -14,8 +14,6 @@ from fedkin.methods.samples.ccfc.contrastive import (
     ContrastiveTraining,
     Design,
     cluster_contrast,
-    mean_correlation,
-    negative_cosine,
 )
 from fedkin.nn.descent import AdamMoments
 from fedkin.nn.resident import vector_of
@@ -25,21 +23,6 @@ SMALL = Design((1, 8, 8), latent=6, projector_units=7, predictor_units=5).decide
 
 def rng(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def test_dimensions_that_are_held_apart_vary_together_less():
-    network, x = Contrastive.of(SMALL.spec()), torch.rand(64, 1, 8, 8, generator=rng(2))
-    clusters, how, left = torch.arange(64) % 3, Augmentation(), {}
-    for weight in (0.0, 20.0):
-        training = ContrastiveTraining(local_epochs=15, batch_size=32, learning_rate=0.01, decorrelation=weight)
-        model = network.initial(rng(1))
-        moments = AdamMoments.new(network.parameters)
-        by_views = network.learn_views(model, x, rng(7), moments, how, training)[0]
-        anchors, moments = network.anchors(model, x, training)[1], AdamMoments.new(network.parameters)
-        by_clusters = network.learn_clusters(model, x, clusters, anchors, rng(7), moments, training)[0]
-        ends = [network.module(end).train() for end in (by_views, by_clusters)]
-        left[weight] = [float(mean_correlation(end.encoder(x).detach())) for end in ends]  # type: ignore[operator]
-    assert all(held < 0.8 * free for held, free in zip(left[20.0], left[0.0], strict=True))
 
 
 def plain(start: torch.Tensor, batches: list[torch.Tensor], loss_of: Any) -> torch.Tensor:
@@ -88,33 +71,6 @@ def test_learning_by_views_is_simsiam_held_to_the_common_network():
     assert not same_weights(model, start)
 
 
-def test_gradients_of_mostly_black_images_are_exact_to_rounding():
-    design = Design((1, 28, 28), latent=16, projector_units=16).decided()
-    network, drawn = Contrastive.of(design.spec()), rng(2)
-    x = torch.zeros(32, 1, 28, 28)
-    x[:, :, 10:18, 12:16] = torch.rand(32, 1, 8, 4, generator=drawn)
-    moments, start = AdamMoments.new(network.parameters), network.initial(rng(1))
-    network.learn_views(start, x, rng(7), moments, Same(), ContrastiveTraining(batch_size=32, model_weight=0.0))  # type: ignore[arg-type]
-    module = copy.deepcopy(network.module(start)).double().train()
-    assert isinstance(module, ContrastiveNetwork)
-    x = x[torch.randperm(32, generator=rng(7))].double()
-    first, second = ((module.predictor(z), z) for z in (module.encoder(x), module.encoder(x)))
-    loss = negative_cosine(first[0], second[1]) + negative_cosine(second[0], first[1])
-    (loss / 2).backward()
-    exact = torch.cat([part.grad.flatten() for part in module.parameters() if part.grad is not None])
-    assert float((10 * moments.mean.double() - exact).norm() / exact.norm()) < 1e-5
-
-
-class Same:
-    """Views that are the images themselves."""
-
-    def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> tuple[torch.Tensor, ...]:
-        return ()
-
-    def apply(self, x: torch.Tensor, draws: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        return x
-
-
 def test_learning_by_clusters_uses_anchors_of_the_common_network_and_no_views():
     network, training = Contrastive.of(SMALL.spec()), ContrastiveTraining(batch_size=16, model_weight=0.5, form="code")
     start, x = network.initial(rng(1)), torch.rand(40, 1, 8, 8, generator=rng(2))
@@ -136,16 +92,6 @@ def test_learning_by_clusters_uses_anchors_of_the_common_network_and_no_views():
     model, _ = network.learn_clusters(start, x, clusters, anchors, rng(7), moments, training)
     assert same_weights(model, expected)
     assert float(moments.steps) == 3
-
-
-def test_the_common_network_is_left_out_without_its_weight(monkeypatch: pytest.MonkeyPatch):
-    network = Contrastive.of(SMALL.spec())
-    calls = []
-    monkeypatch.setattr(ContrastiveNetwork, "forward", lambda self, x: calls.append(x))
-    start, x = network.initial(rng(1)), torch.rand(20, 1, 8, 8, generator=rng(2))
-    training = ContrastiveTraining(batch_size=10, model_weight=0.0)
-    network.learn_views(start, x, rng(), AdamMoments.new(network.parameters), Augmentation(), training)
-    assert not calls
 
 
 def test_a_single_sample_teaches_nothing():

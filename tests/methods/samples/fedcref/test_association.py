@@ -5,7 +5,6 @@ from fedkin.methods.samples.fedcref.association import (
     by_class,
     by_held_out_rule,
     by_threshold,
-    known_statistics,
     percentile_difference,
 )
 
@@ -21,11 +20,6 @@ def test_the_papers_rule_needs_both_directions_and_joins_components():
     assert graph.communities == [[0, 2, 3]]
     assert graph.unmatched == [1, 4]
     assert graph.clusters() == {0: [0, 1], 1: [0], 2: [0, 2]}
-
-
-def test_a_clients_own_clusters_and_unknown_pairs_are_never_linked():
-    assert by_threshold(NODES, torch.full((5, 5), torch.nan), 1.0).edges == []
-    assert [0, 1] not in by_threshold(NODES, torch.zeros(5, 5), 0.2).edges
 
 
 def test_the_upper_bound_links_equal_classes_of_different_clients():
@@ -46,25 +40,9 @@ def test_kinship_counts_every_pair_of_a_cluster():
     assert by_held_out_rule(NODES, shares, 0.4).communities == []
 
 
-def test_pairs_of_resting_clients_are_remembered_wherever_they_stand_now():
-    before = [[1, 0], [2, 0], [2, 1]]
-    statistics = torch.arange(9.0).reshape(3, 3)
-    known = known_statistics(before, statistics, NODES, trained={0})
-    assert known[2, 3] == statistics[0, 1]
-    assert known[4, 3] == statistics[2, 1]
-    assert known[:2].isnan().all()
-    assert known[:, :2].isnan().all()
-    assert known_statistics(before, statistics, NODES, trained={0, 2})[2, 3].isnan()
-
-
 def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
     generator = np.random.default_rng(0)
     own, foreign = generator.random(40), generator.random((3, 40))
     expected = [np.percentile((d - d.min()) / (d.max() - d.min()), 75) for d in np.abs(own - foreign)]
     ours = percentile_difference(torch.from_numpy(own), torch.from_numpy(foreign), 75.0)
     np.testing.assert_allclose(ours.numpy(), expected)
-
-
-def test_a_pair_without_any_difference_is_associated():
-    own = torch.rand(9)
-    assert percentile_difference(own, own[None], 75.0).tolist() == [0.0]

@@ -6,10 +6,8 @@ import torch
 from fedkin.core import Client
 from fedkin.core.payload import pack, unpack
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.fedcref import fedcref_state
-from fedkin.methods.samples.fedcref.association import by_scored_pairs
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, PairScores, candidate_pairs, profiles_of
+from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, candidate_pairs
 
 SWIFT = FedCRefMethod(rounds=1, min_steps=8, local_epochs=1, max_iterations=2, hidden=(4, 2), candidates=1)
 
@@ -32,56 +30,12 @@ def run(method, fed, state=None, steps=99):
     return state
 
 
-def test_a_profile_is_mean_and_standard_deviation():
-    x = torch.tensor([[0.0, 1.0], [2.0, 1.0], [5.0, 6.0]])
-    assert profiles_of(x, torch.tensor([0, 0, 1])).tolist() == [[1.0, 1.0, 1.0, 0.0], [5.0, 6.0, 0.0, 0.0]]
-
-
 def test_candidates_are_nearest_ones_and_those_at_doubling_ranks():
     line = torch.arange(20.0)[:, None]
     pairs = set(map(tuple, candidate_pairs(line, range(20), 2).tolist()))
     assert {b for a, b in pairs if a == 0} >= {1, 2, 4, 8, 16}
     assert (0, 12) not in pairs
     assert all(a < b for a, b in pairs)
-
-
-def test_a_clients_own_clusters_are_no_candidates():
-    clients = [0, 0, 0, 1]
-    assert candidate_pairs(torch.tensor([[0.0], [0.1], [0.2], [9.0]]), clients, 5).tolist() == [[0, 3], [1, 3], [2, 3]]
-    assert candidate_pairs(torch.zeros(3, 2), [0, 0, 0], 5).shape == (0, 2)
-    assert candidate_pairs(torch.zeros(0, 2), [], 5).shape == (0, 2)
-
-
-def test_their_number_grows_with_the_logarithm():
-    rng = torch.Generator().manual_seed(0)
-    per_cluster = [len(candidate_pairs(torch.rand(n, 3, generator=rng), range(n), 4)) / n for n in (100, 800)]
-    assert per_cluster[1] - per_cluster[0] < 4
-    assert per_cluster[1] < 16
-
-
-def test_only_pairs_scored_both_ways_count():
-    scores = PairScores(torch.tensor([[2, 0], [0, 1], [0, 2], [1, 2]]), torch.tensor([0.1, 0.2, 0.3, 0.4]))
-    pairs, statistics = scores.both_ways(3)
-    assert pairs.tolist() == [[0, 2]]
-    torch.testing.assert_close(statistics, torch.tensor([[0.3, 0.1]]))
-
-
-def test_scores_of_clients_that_rest_are_known_wherever_they_stand_now():
-    before, nodes = [[0, 0], [1, 0], [2, 0]], [[1, 0], [2, 0], [2, 1]]
-    scores = PairScores(torch.tensor([[0, 1], [1, 2], [2, 1]]), torch.tensor([0.1, 0.2, 0.3]))
-    known = scores.known(before, nodes, trained={3})
-    assert known.pairs.tolist() == [[0, 1], [1, 0]]
-    assert scores.known(before, nodes, trained={1}).pairs.tolist() == []
-    newer = known.and_then(torch.tensor([[1, 0], [0, 2]]), torch.tensor([0.9, 0.8]), 3)
-    assert dict(zip(map(tuple, newer.pairs.tolist()), newer.statistics.tolist(), strict=True)) == pytest.approx(
-        {(0, 1): 0.2, (0, 2): 0.8, (1, 0): 0.9}
-    )
-
-
-def test_the_papers_rule_needs_both_directions_of_a_pair():
-    nodes, pairs = [[0, 0], [1, 0], [2, 0]], torch.tensor([[0, 1], [1, 2]])
-    graph = by_scored_pairs(nodes, pairs, torch.tensor([[0.1, 0.2], [0.1, 0.3]]), None, threshold=0.2)
-    assert (graph.communities, graph.unmatched, graph.edges) == ([[0, 1]], [2], [[0, 1]])
 
 
 @pytest.mark.parametrize("rule", ["held-out", "paper"])
@@ -102,16 +56,6 @@ def test_clusters_are_found_and_clients_get_no_other_models(rule, monkeypatch):
     assert len(state.pairs) == len(state.pair_statistics) > 0
     if rule == "held-out":
         assert [len(members) for members in state.communities] == [8, 8, 8]
-
-
-def test_few_models_are_under_way_at_once(monkeypatch):
-    whole = run(SWIFT, LocalFederation(blobs(), seed=0), steps=1)
-    monkeypatch.setattr(fedcref_state, "UNDER_WAY", 1)
-    fed = LocalFederation(blobs(), seed=0)
-    parts = run(SWIFT, fed, steps=1)
-    assert fed.exchange > 10
-    assert torch.equal(whole.pairs, parts.pairs)
-    torch.testing.assert_close(whole.pair_statistics, parts.pair_statistics)
 
 
 def test_a_run_goes_on_from_its_state_alone():

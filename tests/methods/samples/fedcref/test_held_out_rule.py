@@ -37,15 +37,6 @@ def test_a_sample_is_never_judged_by_a_model_of_its_own_half():
         torch.testing.assert_close(errors[:, n], model.errors(pairs[:, 1 - halves[n]], x[n : n + 1])[:, 0])
 
 
-def test_held_out_rows_are_few_and_come_from_both_halves():
-    labels = torch.tensor([0] * 300 + [1] * 3)
-    halves = torch.arange(303) % 2
-    rows = association.held_out_rows(labels, halves)
-    assert (labels[rows] == 0).sum() == 100
-    assert (halves[rows][labels[rows] == 0] == 0).sum() == 50
-    assert (labels[rows] == 1).sum() == 3
-
-
 def test_shares_count_losses_and_half_of_ties():
     own, foreign = torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([[2.0, 2.0, 0.5, 1.0]])
     losses = association.loss_rates(own, foreign, torch.tensor([0, 0, 1, 1]), 2)
@@ -61,37 +52,6 @@ def test_planted_clusters_are_found_in_any_order(seed, order):
     shuffled, other_cut = association.match_by_linkage(losses[np.ix_(order, order)], clients[order].tolist())
     assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(clusters)
     assert cut == pytest.approx(other_cut)
-
-
-def test_clusters_largest_client_share_never_join():
-    clusters, _ = association.match_by_linkage(np.full((4, 4), 0.5), [0, 0, 1, 1])
-    assert all(len({[0, 0, 1, 1][a] for a in members}) == len(members) for members in clusters)
-    assert [len(members) for members in clusters] == [2, 2]
-    clusters, _ = association.match_by_linkage(np.full((300, 300), 0.5), [a // 100 for a in range(300)])
-    assert [len(members) for members in clusters] == [3] * 100
-
-
-def test_a_true_singleton_stays_alone():
-    kinds, clients = [0, 1, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]
-    clusters, _ = association.match_by_linkage(planted(kinds, clients, np.random.default_rng(0)), clients)
-    assert as_partition(clusters) == {frozenset({0, 2, 4}), frozenset({1, 5}), frozenset({3})}
-
-
-def test_one_cluster_only():
-    clusters, _ = association.match_by_linkage(planted([0] * 8, range(8), np.random.default_rng(0)), list(range(8)))
-    assert as_partition(clusters) == {frozenset(range(8))}
-
-
-def test_strangers_only():
-    clusters, _ = association.match_by_linkage(planted(range(8), range(8), np.random.default_rng(0)), list(range(8)))
-    assert all(len(members) == 1 for members in clusters)
-
-
-def test_pairs_nobody_could_ask_are_no_evidence_of_kinship():
-    clusters, _ = association.match_by_linkage(np.full((3, 3), np.nan), [0, 1, 2])
-    assert [len(members) for members in clusters] == [1, 1, 1]
-    assert association.match_by_linkage(np.zeros((1, 1)), [0])[0] == [[0]]
-    assert association.match_by_linkage(np.zeros((0, 0)), [])[0] == []
 
 
 @pytest.mark.parametrize(

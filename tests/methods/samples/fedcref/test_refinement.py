@@ -1,10 +1,8 @@
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.core import FedkinError
 from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, held_errors
 
 
@@ -60,23 +58,8 @@ def test_a_sample_that_is_left_goes_to_its_best_model_or_to_one_of_the_same_rank
     assert cluster_refine(errors, 2, renumbered=True)[0].tolist() == [0, 0, 0, 1, 1, 0]
 
 
-def test_samples_may_decide_the_number_of_clusters():
-    errors = torch.ones(4, 100)
-    for model, rows in enumerate([range(0, 50), range(50, 90), range(90, 98), range(98, 100)]):
-        errors[model, list(rows)] = 0.0
-    assert cluster_refine(errors, 4, min_fraction=0.5)[1] == [0, 1]
-    assert cluster_refine(errors, 2, min_fraction=0.1)[1] == [0, 1, 2]
-    assert cluster_refine(errors, 4)[1] == [0, 1, 2, 3]
-
-
 def test_a_held_sample_moves_only_for_a_much_lower_error():
     errors, labels = torch.tensor([[1.0, 1.0, 1.0], [0.8, 0.6, 2.0]]), torch.tensor([0, 0, 0])
     assert held_errors(errors, labels, [0], 0.3).argmin(0).tolist() == [0, 1, 0]
     assert torch.equal(held_errors(errors, labels, [0], 0.0), errors)
     assert held_errors(errors, torch.tensor([0, 1, 1]), [1, 0], 1.0).argmin(0).tolist() == [1, 0, 0]
-
-
-@pytest.mark.parametrize("current", [[], [2]])
-def test_a_local_cluster_without_a_model_is_refused(current):
-    with pytest.raises(FedkinError, match="not among those"):
-        held_errors(torch.ones(2, 3), torch.zeros(3, dtype=torch.int64), current, 0.3)

@@ -31,20 +31,6 @@ def test_few_pairs_find_what_all_pairs_find():
     assert sorted(map(tuple, found)) == sorted(tuple(np.flatnonzero(kinds == kind)) for kind in range(6))
 
 
-def test_a_single_low_pair_does_not_come_before_many_of_nearly_the_same():
-    """Cluster 3 is near the three of one community by all pairs, and nearer to 4 by one, which is of its client's."""
-    pairs = np.array([[0, 1], [0, 2], [1, 2], [0, 3], [1, 3], [2, 3], [3, 4], [4, 5]])
-    losses = np.array([0.5, 0.5, 0.5, 0.56, 0.56, 0.56, 0.54, 0.5])
-    found, _ = match_scored(pairs, losses, [0, 1, 2, 3, 4, 0], cut=0.7)
-    assert [0, 1, 2, 3] in found
-
-
-def test_clusters_of_one_client_never_join_and_those_without_a_pair_neither():
-    found, _ = match_scored(np.array([[0, 2], [1, 2]]), np.array([0.5, 0.51]), [0, 0, 1, 2])
-    assert found == [[0, 2], [1], [3]]
-    assert match_scored(np.zeros((0, 2), dtype=np.int64), np.zeros(0), [0])[0] == [[0]]
-
-
 def test_the_cut_may_be_given_or_lies_in_the_widest_gap():
     pairs, losses = np.array([[0, 1], [2, 3], [0, 2]]), np.array([0.5, 0.72, 0.9])
     assert match_scored(pairs, losses, [0, 1, 2, 3], cut=0.6)[0] == [[0, 1], [2], [3]]

@@ -186,26 +186,6 @@ def test_clusters_are_found_through_the_noise(server: bool, options: dict[str, A
     assert state.centroids.shape == (3, 4)
 
 
-def test_the_papers_mixture_costs_hardly_more_than_without_privacy():
-    """Ten clients, in 20 dimensions; as in the paper, a server with 20 samples of each cluster and 100 of none."""
-    rng = np.random.default_rng(1)
-    means = rng.random((10, 20)) * 2
-    truth = rng.integers(10, size=(10, 3000))
-    x = (means[truth] + 0.3 * rng.standard_normal((10, 3000, 20))).astype(np.float32)
-    server = np.concatenate([np.repeat(means, 20, 0) + 0.3 * rng.standard_normal((200, 20)), 2 * rng.random((100, 20))])
-    pooled = torch.from_numpy(x.reshape(-1, 20))
-    best = np.square(x - np.stack([x[truth == k].mean(0) for k in range(10)])[truth]).sum()
-
-    def cost(**options: Any) -> float:
-        method = FedDPKMeansMethod(n_clusters=10, bound=8.0, **options)
-        state, _, _ = run(method, [Client(i, torch.from_numpy(own)) for i, own in enumerate(x)])
-        return float(torch.cdist(pooled, state.centroids).min(1).values.square().sum()) / best
-
-    given = {"server_data": "given", "read": lambda source: torch.from_numpy(server).float()}
-    assert cost(epsilon=2.0, **given) < 1.05
-    assert cost(epsilon=2.0) > 1.1
-
-
 def test_only_a_shape_and_noisy_sums_leave_a_client(monkeypatch: pytest.MonkeyPatch):
     replies: list[tuple[str, Payload]] = []
     deliver = LocalFederation.deliver
@@ -255,22 +235,3 @@ def test_the_servers_samples_are_prepared_as_the_clients_are(tmp_path: Path):
         for at, more in enumerate([[], ["method.server_data=wine"]])
     ]
     assert [one.records[0]["values"]["points"] for one in runs] == [90, 178]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (np.ones((5, 3)), "3"),
-        (np.full((5, 4), np.nan), "finite|NaN|nan"),
-        ("no-such-file.csv", "no-such-file"),
-    ],
-)
-def test_samples_that_the_server_cannot_use_are_refused(given: Any, said: str):
-    clients = [client.x.numpy() for client in blobs(n=50)[0]]
-    with pytest.raises(FedkinError, match=said):
-        fedkin.FedDPKMeans(n_clusters=3).fit(clients, server_data=given)
-
-
-def test_too_many_features_are_refused():
-    with pytest.raises(FedkinError, match="at most 4,096 features, and samples have 5,000"):
-        FedDPKMeansMethod().init(LocalFederation([Client(0, torch.rand(3, 5000))]))

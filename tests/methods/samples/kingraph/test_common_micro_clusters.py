@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,11 +9,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin import KinGraph
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.features.pca import moments_of
 from fedkin.methods.samples.kingraph.common_micro_clusters import (
     common_micro_clusters,
     send_cell_moments,
@@ -75,18 +72,6 @@ def test_all_samples_are_in_micro_clusters_of_at_least_the_minimum(n: int, d: in
     assert not len(counts) or counts.min() >= least
 
 
-def test_means_are_those_of_their_samples():
-    x = blobs()
-    centroids, counts = found(x, 3)
-    assert torch.allclose((counts[:, None] * centroids).sum(0), x.sum(0), rtol=1e-4)
-
-
-def test_equal_samples_are_one_micro_cluster():
-    centroids, counts = found(torch.full((40, 2), 7.0), 3)
-    assert centroids.tolist() == [[7.0, 7.0]]
-    assert counts.tolist() == [40]
-
-
 @pytest.mark.parametrize("centres", [3, 700])
 def test_scatter_is_the_same_by_pairs_and_by_centres(centres: int):
     """Few centres are summed one by one, many a pair of components at a time, very many along the axes alone."""
@@ -103,18 +88,6 @@ def test_scatter_is_the_same_by_pairs_and_by_centres(centres: int):
     assert reply["counts"].tolist() == labels.bincount(minlength=centres).tolist()
 
 
-@pytest.mark.parametrize("scale", [1e-7, 1.0, 1e6])
-@pytest.mark.parametrize("clients", [2, 3])
-def test_moments_of_all_are_those_of_the_pool(clients: int, scale: float):
-    x = scale * (blobs() + 5)
-    pooled = moments_of(x)
-    summed = summed_moments(ClientSums(LocalFederation(partitioned(x, clients), 0)), raw(3), 3)
-    assert summed is not None
-    assert summed.count == 300
-    assert torch.allclose(summed.total / scale, pooled.total / scale, rtol=1e-4)
-    assert torch.allclose(summed.scatter / scale**2, pooled.scatter / scale**2, rtol=1e-3)
-
-
 def test_the_server_sees_sums_alone_where_three_take_part():
     fed, seen = Elsewhere(partitioned(blobs(), 3), 0), set()
     stream = fed.stream
@@ -127,15 +100,6 @@ def test_the_server_sees_sums_alone_where_three_take_part():
     fed.stream = watched  # type: ignore[method-assign]
     assert common_micro_clusters(ClientSums(fed), raw(3), 5, 100) is not None
     assert seen == {"key", "publics", "shares", "masked", "own", "pairs"}
-
-
-def test_few_neighbours_say_nothing():
-    few, enough = Client(0, blobs(9)), Client(1, blobs(10))
-    none, some = send_neighbour_scatter.run([few, enough], [{"space": raw(3), "seed": 0}] * 2)
-    assert none["samples"].item() == 0
-    assert not none["scatter"].any()
-    assert some["samples"].item() == 10
-    assert some["scatter"].trace() > 0
 
 
 def digits(clients: int) -> tuple[list[Client], torch.Tensor]:
@@ -154,16 +118,6 @@ def run(clients: list[Client], hidden: bool = False, **options: Any) -> tuple[li
         state, record = method.step(fed, state)
         records.append(record)
     return records, torch.cat([client.state["clusters"] for client in clients])
-
-
-def test_many_clients_with_few_samples_are_clustered_as_few_with_many():
-    for count in (3, 20):
-        clients, truth = digits(count)
-        records, clusters = run(clients)
-        assert adjusted_rand_score(truth, clusters) > 0.74
-        assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
-        assert records[2].values["sums"] == "plain"
-        assert records[2].values["exchanges"] < 30
 
 
 def test_with_secure_sums_the_run_is_the_same():
@@ -197,33 +151,11 @@ def test_hidden_and_plain_sums_are_the_same_number(clients: int):
         assert all(torch.equal(one[name], other[name]) for name in wanted)
 
 
-@pytest.mark.parametrize("count", [70, 100, 300])
-def test_many_small_clients_find_the_clusters_of_few(count: int):
-    rng = np.random.default_rng(0)
-    truth = [rng.integers(0, 3, 20) for _ in range(count)]
-    clients = [rng.normal(size=(20, 2)) + labels[:, None] * 9 for labels in truth]
-    found = KinGraph().fit(clients)
-    assert found.n_clusters_ == 3
-    assert adjusted_rand_score(np.concatenate(truth), np.concatenate(found.labels_)) > 0.99
-
-
 def test_a_client_whose_numbers_are_beyond_a_sum_is_named():
     sums = ClientSums(LocalFederation([*partitioned(blobs(), 3), Client(3, torch.full((9, 3), 1e30))], 0))
     assert sums.ask(send_cell_sums, {"space": raw(3), "centres": torch.zeros(1, 3)}, {"sums": (1, 3)}) is not None
     assert sums.answered == [0, 1, 2]
     assert "beyond" in sums.missing[3]
-
-
-def test_lost_clients_are_named_and_the_others_clustered():
-    clients, truth = digits(6)
-    records, clusters = run(clients, drop_rate=0.05)
-    assert any(record.missing for record in records)
-    assert adjusted_rand_score(truth, clusters) > 0.6
-
-
-def test_too_few_samples_are_refused():
-    with pytest.raises(FedkinError, match="All clients have 4 samples together, and method"):
-        run(partitioned(blobs(4), 4))
 
 
 @pytest.mark.parametrize("task", [send_counts, send_cell_sums, send_cell_moments])
@@ -275,12 +207,6 @@ def test_with_two_of_three_left_the_clients_own_micro_clusters_are_used_and_it_i
     assert not state.common
     assert sum("Fewer than 3 clients answered" in record.values.get("warning", "") for record in records) == 1
     assert adjusted_rand_score(truth[599:], torch.cat([client.state["clusters"] for client in clients[1:]])) > 0.5
-
-
-def test_common_micro_clusters_are_chosen_where_clients_have_few_samples():
-    for count, least, common in ((3, 5, False), (3, 20, True), (2, 20, False), (20, 5, True), (70, 2, True)):
-        clients, _ = digits(count)
-        assert KinGraphMethod(min_members=least).init(LocalFederation(clients, 0)).common is common
 
 
 def test_a_clients_own_minimum_holds_for_its_part() -> None:

@@ -7,7 +7,7 @@ import torch
 
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand, pooled
-from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated, downweighting_matrix
+from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated
 
 
 def clients(agreement, seed=0, categories=1, clear=True):
@@ -35,22 +35,6 @@ def test_a_category_does_not_outweigh_two_numbers_with_clusters(agreement, numbe
     assert (again == torch.as_tensor(model.labels_[0])).double().mean() > 0.95
     assert model.records_[-1]["categories_downweighted"] is True
     assert model.cut(3).n_clusters_ == 3
-
-
-def test_categories_that_show_clusters_beside_random_numbers_stay():
-    tables, truth = clients(0.9, categories=4, clear=False)
-    model = fedkin.KinGraph(random_state=0).fit(tables)
-    assert agreement_of(model, truth) > 0.85
-    assert "categories_downweighted" not in model.records_[-1]
-
-
-def test_the_categories_downweighted_makes_only_directions_smaller_that_others_leave_unexplained():
-    scatter = torch.diag(torch.tensor([1.0, 1.0, 0.1], dtype=torch.float64))
-    left = torch.diag(torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64))
-    matrix = downweighting_matrix(scatter, left, 10**9, 1.0, False)
-    ratio = matrix.diagonal() / matrix[0, 0]
-    torch.testing.assert_close(ratio, torch.tensor([1.0, 1.0, 0.1**0.5]))
-    assert not len(downweighting_matrix(scatter, 0.05 * left, 10**9, 1.0, False))  # neighbours differ by more
 
 
 def test_unstable_single_and_worse_clusters_are_not_taken():

@@ -8,13 +8,12 @@ import torch
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand, pooled
 from fedkin.core import Client, FedkinError
-from fedkin.data.blocks import common_blocks
 from fedkin.data.encoding import PreparingOptions
 from fedkin.data.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_space import client_features, client_points, described, send_columns
+from fedkin.methods.samples.kingraph.kingraph_space import client_features, client_points, described
 
 
 def blocks_of(frames, **options):
@@ -62,37 +61,6 @@ def test_a_client_with_few_rows_cannot_tell():
     assert blocks_of([one, other[:4]])["stage"] != [-1]
 
 
-def test_empty_cells_are_no_value_and_their_indicator_is_discrete():
-    one = table(80)
-    one.loc[::7, "stage"] = np.nan
-    one.loc[::9, "length"] = np.nan
-    found = blocks_of([one, table(60, 1)], indicator=True)
-    assert found["stage"][0] >= 0
-    assert found["length"][0] == -1
-    assert found["length"][1] >= 0
-
-
-def test_columns_of_arrays_are_looked_at_too():
-    rng = np.random.default_rng(0)
-    x = torch.from_numpy(np.column_stack([rng.normal(size=50), rng.integers(0, 2, 50)])).float()
-    assert send_columns.run([Client(0, x)], [{}])[0]["blocks"].tolist() == [-1, 1]
-
-
-def test_a_client_without_rows_cannot_tell():
-    assert send_columns.run([Client(0, torch.zeros(0, 3))], [{}])[0]["blocks"].tolist() == [-2, -2, -2]
-
-
-def test_indicators_in_arrays_are_one_column():
-    rng = np.random.default_rng(0)
-    kinds = np.eye(4)[np.r_[rng.integers(0, 3, 50), rng.integers(0, 4, 50)]]  # a client lacks the fourth
-    x = np.column_stack([rng.integers(0, 2, 100), rng.normal(size=100), (kinds - kinds.mean(0)) / 0.3, kinds[:, :2]])
-    clients = [Client(at, part) for at, part in enumerate(torch.from_numpy(x).float().split(50))]
-    assert described(LocalFederation(clients, seed=0), private=False).blocks.tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
-    own = [send_columns.run([client], [{}])[0]["blocks"] for client in clients]
-    of_another_width = torch.zeros(3, dtype=torch.int64)
-    assert common_blocks([*own, of_another_width], 8).tolist() == [0, -1, 2, 2, 2, 2, 6, 7]
-
-
 def latent(rows, columns, numbers, seed, classes=4):
     """Rows of four classes, whose categories depend on the class alone."""
     rng = np.random.default_rng(seed)
@@ -116,23 +84,6 @@ def test_clusters_of_many_rows_are_not_cut_by_category(columns, numbers, common)
     found = np.concatenate(model.labels_)
     assert adjusted_rand(np.concatenate([truth[at::3] for at in range(3)]), found) > 0.85
     assert np.array_equal(model.predict(parts[0]), model.labels_[0])
-
-
-def test_random_categories_are_one_cluster():
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({f"c{at}": rng.choice(list("abcd"), 1_200) for at in range(8)})
-    model = fedkin.KinGraph(random_state=0).fit([frame[at::3].reset_index(drop=True) for at in range(3)])
-    assert model.n_clusters_ == 1
-
-
-def test_a_random_category_beside_numbers_changes_nothing():
-    frame, _ = latent(600, 0, 6, seed=1)
-    parts = [frame[at::3].reset_index(drop=True) for at in range(3)]
-    alone = np.concatenate(fedkin.KinGraph(random_state=0).fit(parts).labels_)
-    rng = np.random.default_rng(0)
-    more = [part.assign(colour=rng.choice(list("rgb"), len(part))) for part in parts]
-    beside = np.concatenate(fedkin.KinGraph(random_state=0).fit(more).labels_)
-    assert adjusted_rand(alone, beside) > 0.98
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -166,23 +117,6 @@ def test_clients_with_few_samples_have_no_say(samples: int, least: int, whitened
         if state.whitened and not before.whitened:
             assert torch.equal(state.directions, before.directions) is not whitened
     assert state.counts.sum() == 12 * samples
-
-
-@pytest.mark.parametrize(("number", "right"), [("auto", 3), (3, 4)])
-def test_a_random_column_hides_no_clusters_of_small_clients(number: int | str, right: int):
-    """Without differences between neighbours it cuts three clouds into six."""
-    found = []
-    for seed in range(4):
-        rng, truth = generator(seed), torch.arange(150) % 3
-        clouds = torch.tensor([[0.0, 0], [8, 0], [0, 8]])[truth] + torch.randn(150, 2, generator=rng)
-        x = torch.cat([clouds, torch.rand(150, 1, generator=rng)], dim=1)
-        clients = [Client(i, part) for i, part in enumerate(((x - x.mean(0)) / x.std(0)).split(50))]
-        method, fed = KinGraphMethod(n_clusters=number), LocalFederation(clients, 0)
-        state = method.init(fed)
-        while not state.finished:
-            state, _ = method.step(fed, state)
-        found.append(adjusted_rand(truth, pooled([client.state["clusters"] for client in clients])))
-    assert sum(index > 0.95 for index in found) >= right
 
 
 @pytest.mark.parametrize("levels", [2, 4])

@@ -272,17 +272,6 @@ def test_only_shapes_and_noisy_sums_leave_a_client(monkeypatch: pytest.MonkeyPat
     assert all(not pack(reply)[0] for name, reply in replies if name == "send_shape")
 
 
-def test_too_few_samples_drown_and_that_is_said():
-    clients, _ = blobs(n=20)
-    with pytest.raises(FedkinError, match="noise hides"):
-        run(KinGraphMethod(epsilon=0.01), clients)
-
-
-def test_shapes_must_agree():
-    with pytest.raises(FedkinError, match="all clients need the same"):
-        KinGraphMethod(epsilon=1.0).init(LocalFederation([Client(0, torch.rand(9, 3)), Client(1, torch.rand(9, 4))]))
-
-
 def test_lost_centres_are_drawn_near_others():
     centres = torch.tensor([[0.0, 0.0], [9.0, 9.0], [50.0, 50.0]])
     alive, counts = torch.tensor([True, True, False]), torch.tensor([1.0, 1e6, 3.0])
