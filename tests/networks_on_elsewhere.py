@@ -149,13 +149,16 @@ def jobs(module: str, shape: tuple[int, ...], descent: LocalTraining) -> list[Jo
 
 @pytest.mark.parametrize(
     "descent",
-    [
-        LocalTraining(epochs=2, batch_size=8),
-        LocalTraining(epochs=2, batch_size=8, momentum=0.9, proximal=0.1),
-        LocalTraining(epochs=2, batch_size=8, optimizer="adam", weight_decay=0.1),
-        LocalTraining(steps=5, batch_size=8),
-    ],
-    ids=["plain", "momentum", "Adam", "steps"],
+    second_device.some(
+        [
+            LocalTraining(epochs=2, batch_size=8),
+            LocalTraining(epochs=2, batch_size=8, momentum=0.9, proximal=0.1),
+            LocalTraining(epochs=2, batch_size=8, optimizer="adam", weight_decay=0.1),
+            LocalTraining(steps=5, batch_size=8),
+        ],
+        2,
+    ),
+    ids=second_device.some(["plain", "momentum", "Adam", "steps"], 2),
 )
 @pytest.mark.parametrize(("module", "shape"), [("lenet5", IMAGES), ("perceptron", VECTORS), (NORMED, COLOURS)])
 def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], descent: LocalTraining) -> None:
@@ -266,24 +269,27 @@ def test_dropout_and_recipes_train_alone() -> None:
 
 @pytest.mark.parametrize(
     "made",
-    [
-        pytest.param(lambda: contrastive(IMAGES), id="contrastive, grey"),
-        pytest.param(lambda: contrastive(COLOURS, "convolutions"), id="contrastive, colour"),
-        pytest.param(lambda: contrastive(VECTORS), id="contrastive, vectors"),
-        pytest.param(lambda: classifier("lenet5", IMAGES), id="gradient descent"),
-        pytest.param(lambda: classifier("lenet5", IMAGES, momentum=0.9, proximal=0.1), id="momentum"),
-        pytest.param(lambda: classifier("lenet5", IMAGES, optimizer="adam", weight_decay=0.1), id="Adam"),
-        pytest.param(lambda: classifier("ocfl-cnn", IMAGES), id="dropout"),
-        pytest.param(lambda: classifier("resnet18", LARGER, samples=8), id="residual blocks"),
-        pytest.param(lambda: classifier("perceptron", VECTORS), id="perceptron"),
-        pytest.param(encoder, id="encoder"),
-        pytest.param(adversaries, id="adversaries"),
-        pytest.param(flow, id="flow"),
-        pytest.param(deep_clustering, id="deep clustering"),
-        pytest.param(stack, id="stacked autoencoders"),
-        pytest.param(few_at_once, id="stacked autoencoders, one at a time"),
-        pytest.param(embedded_clustering, id="deep embedded clustering"),
-    ],
+    second_device.some(
+        [
+            pytest.param(lambda: contrastive(IMAGES), id="contrastive, grey"),
+            pytest.param(lambda: contrastive(COLOURS, "convolutions"), id="contrastive, colour"),
+            pytest.param(lambda: contrastive(VECTORS), id="contrastive, vectors"),
+            pytest.param(lambda: classifier("lenet5", IMAGES), id="gradient descent"),
+            pytest.param(lambda: classifier("lenet5", IMAGES, momentum=0.9, proximal=0.1), id="momentum"),
+            pytest.param(lambda: classifier("lenet5", IMAGES, optimizer="adam", weight_decay=0.1), id="Adam"),
+            pytest.param(lambda: classifier("ocfl-cnn", IMAGES), id="dropout"),
+            pytest.param(lambda: classifier("resnet18", LARGER, samples=8), id="residual blocks"),
+            pytest.param(lambda: classifier("perceptron", VECTORS), id="perceptron"),
+            pytest.param(encoder, id="encoder"),
+            pytest.param(adversaries, id="adversaries"),
+            pytest.param(flow, id="flow"),
+            pytest.param(deep_clustering, id="deep clustering"),
+            pytest.param(stack, id="stacked autoencoders"),
+            pytest.param(few_at_once, id="stacked autoencoders, one at a time"),
+            pytest.param(embedded_clustering, id="deep embedded clustering"),
+        ],
+        2,
+    ),
 )
 def test_training_is_the_same(made: Callable[[], list[Tensor]]) -> None:
     ours = made()

@@ -104,13 +104,16 @@ def test_large_searches_are_the_same(memory: int, turns: Turns, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"smoothing": 10},
-        {"broadcast_nodes": False},
-        {"common_micro_clusters": True},
-        {"max_nodes": 100},
-        {"epsilon": 50.0},
-    ],
+    second_device.some(
+        [
+            {"smoothing": 10},
+            {"broadcast_nodes": False},
+            {"common_micro_clusters": True},
+            {"max_nodes": 100},
+            {"epsilon": 50.0},
+        ],
+        2,
+    ),
     ids=lambda options: next(iter(options)),
 )
 def test_kin_graph_finds_the_same(options: dict[str, Any], turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,18 +136,27 @@ NETWORKS = {"synthetic_samples": 20, "epochs": 1, "min_steps": 2, "capacity": 0.
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("CCFC", {**CONTRAST, "cluster_rounds": 1, "n_clusters": 3}),
-        ("SCFC", {**CONTRAST, "n_clusters": 3}),
-        (
-            "FedCRef",
-            {"initial": "kmeans", "n_clusters": 2, "local_epochs": 2, "min_steps": 4, "max_iterations": 2, "rounds": 1},
-        ),
-        ("DEC", {"n_clusters": 2, "hidden": [16], "pretrain_steps": 5, "max_refreshes": 2}),
-        ("SDAFC", {**NETWORKS, "n_clusters": 3}),
-        ("PPFCGAN", {**NETWORKS, "n_clusters": 3, "pretrain_epochs": 1, "cluster_epochs": 1}),
-        ("UIFCA", {"cluster_rounds": 1, "rounds": 1, "local_steps": 2, "width": 8, "depth": 1, "couplings": 2}),
-    ],
+    second_device.some(
+        [
+            ("CCFC", {**CONTRAST, "cluster_rounds": 1, "n_clusters": 3}),
+            ("SCFC", {**CONTRAST, "n_clusters": 3}),
+            (
+                "FedCRef",
+                {
+                    "initial": "kmeans",
+                    "n_clusters": 2,
+                    "local_epochs": 2,
+                    "min_steps": 4,
+                    "max_iterations": 2,
+                    "rounds": 1,
+                },
+            ),
+            ("DEC", {"n_clusters": 2, "hidden": [16], "pretrain_steps": 5, "max_refreshes": 2}),
+            ("SDAFC", {**NETWORKS, "n_clusters": 3}),
+            ("PPFCGAN", {**NETWORKS, "n_clusters": 3, "pretrain_epochs": 1, "cluster_epochs": 1}),
+            ("UIFCA", {"cluster_rounds": 1, "rounds": 1, "local_steps": 2, "width": 8, "depth": 1, "couplings": 2}),
+        ]
+    ),
 )
 @pytest.mark.filterwarnings("ignore:.* clusters were asked for:fedkin.core.errors.FedkinWarning")  # so small a fit
 def test_samples_are_clustered_alike(name: str, options: dict[str, Any]) -> None:
@@ -158,26 +170,28 @@ def test_samples_are_clustered_alike(name: str, options: dict[str, Any]) -> None
 @pytest.mark.filterwarnings("ignore:.* clusters were asked for")  # so short a run may end in one
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("FedAvg", {}),
-        ("FedOpt", {}),
-        ("Local", {}),
-        ("IFCA", {"n_clusters": 2}),
-        ("GradientLoss", {"n_clusters": 2}),
-        ("OCFL", {}),
-        ("Sattler", {}),
-        ("Hierarchical", {"clustering_round": 1}),
-        ("Embedding", {"pretraining_epochs": 1, "pretraining_steps": 2}),
-        ("LADD", {"n_clusters": 3}),
-        ("PACFL", {}),
-        ("FLUX", {"warm_up": 1}),
-        ("FedDrift", {"period": 1}),
-        ("FedRC", {"n_clusters": 2}),
-        ("CLoVE", {"n_clusters": 2}),
-        ("CFLGP", {"n_clusters": 2}),
-        ("FeSEM", {"n_clusters": 2}),
-        ("FedGroup", {"n_clusters": 2}),
-    ],
+    second_device.some(
+        [
+            ("FedAvg", {}),
+            ("FedOpt", {}),
+            ("Local", {}),
+            ("IFCA", {"n_clusters": 2}),
+            ("GradientLoss", {"n_clusters": 2}),
+            ("OCFL", {}),
+            ("Sattler", {}),
+            ("Hierarchical", {"clustering_round": 1}),
+            ("Embedding", {"pretraining_epochs": 1, "pretraining_steps": 2}),
+            ("LADD", {"n_clusters": 3}),
+            ("PACFL", {}),
+            ("FLUX", {"warm_up": 1}),
+            ("FedDrift", {"period": 1}),
+            ("FedRC", {"n_clusters": 2}),
+            ("CLoVE", {"n_clusters": 2}),
+            ("CFLGP", {"n_clusters": 2}),
+            ("FeSEM", {"n_clusters": 2}),
+            ("FedGroup", {"n_clusters": 2}),
+        ]
+    ),
 )
 def test_clients_are_clustered_alike(name: str, options: dict[str, Any]) -> None:
     rng, x = drawn((16, 16), 24)
@@ -281,13 +295,15 @@ class Stopped(Callback):
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [
-        ("ccfc", [*WINE, *CONTRASTED, "scenario.fraction=0.5"]),
-        ("fedcref", [*WINE, *MATCHED, "method.max_iterations=3", "method.rounds=2"]),
-        ("uifca", [*WINE, *FLOWS, "method.rounds=2"]),
-        ("ifca", ["data.source=digits", "evaluation.map=none", "method.rounds=3", "method.module=perceptron"]),
-        ("kin-graph", ["data.source=digits", "evaluation.map=none"]),
-    ],
+    second_device.some(
+        [
+            ("ccfc", [*WINE, *CONTRASTED, "scenario.fraction=0.5"]),
+            ("fedcref", [*WINE, *MATCHED, "method.max_iterations=3", "method.rounds=2"]),
+            ("uifca", [*WINE, *FLOWS, "method.rounds=2"]),
+            ("ifca", ["data.source=digits", "evaluation.map=none", "method.rounds=3", "method.module=perceptron"]),
+            ("kin-graph", ["data.source=digits", "evaluation.map=none"]),
+        ]
+    ),
 )
 def test_a_run_resumes_on_another_device_and_back(
     method: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """The device that tests compare with the processor: a real one that `$FEDKIN_DEVICE` names, or else a stand-in."""
 
 import os
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,3 +26,8 @@ def drawn(shape: tuple[int, ...], count: int) -> tuple[torch.Generator, Tensor]:
     """Random samples, the same each time, and the generator that has drawn them."""
     rng = torch.Generator().manual_seed(0)
     return rng, torch.rand(count, *shape, generator=rng)
+
+
+def some(cases: list[Any], every: int = 3) -> list[Any]:
+    """All cases on a real device; every third for a stand-in, which shows forgotten tensors and computes slowly."""
+    return cases if REAL else cases[::every]
