@@ -21,6 +21,8 @@ from fedkin.core.seeds import draw_seed
 _CHUNK = 512
 _WORTH_A_DEVICE = 1 << 20
 """Products of points, columns and clusters from which an accelerator is asked."""
+_SPARE_DIRECTIONS, _PASSES = 10, 4
+"""Dimensions beyond those wanted, and passes over the points, of the search for leading directions."""
 _ENOUGH = 4
 """Among so many points per cluster to find, there are nearly always as many different ones as there are clusters."""
 
@@ -159,3 +161,38 @@ def _at_most(count: int, points: Tensor) -> int:
     if len(drop_duplicates(points[: _ENOUGH * count])) >= count:
         return count
     return len(farthest_points(points[:1], points, count))
+
+
+def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partition:
+    """Cluster one client's points ``(n, width)`` (Awasthi and Sheffet 2012).
+
+    Points are projected on their leading singular vectors, where k-means++ draws seeds. Points at least three times
+    nearer to one seed than to any other are averaged, and Lloyd's algorithm on all points starts from the averages.
+    There are fewer clusters than `count` if there are fewer distinct points.
+    """
+    directions = leading_directions(points, min(count, *points.shape), rng)
+    projected = points @ directions
+    seeds = kmeans_plusplus_seeds(projected, count, rng)
+    near, at = pairwise_distances(projected, seeds).topk(min(2, len(seeds)), largest=False)
+    clear = 3 * near[:, 0] <= near[:, -1] if len(seeds) > 1 else torch.ones(len(points), dtype=torch.bool)
+    start = seeds.clone()
+    for r in range(len(seeds)):
+        members = clear & (at[:, 0] == r)
+        if bool(members.any()):
+            start[r] = projected[members].mean(0)
+    return lloyd(points, start @ directions.T)
+
+
+def leading_directions(points: Tensor, rank: int, rng: torch.Generator) -> Tensor:
+    """Return the leading right singular vectors of `points` ``(n, width)``: orthonormal columns ``(width, rank)``.
+
+    They are computed by iteration on a random subspace with ten more dimensions (Halko, Martinsson, Tropp 2011).
+    """
+    wide = min(rank + _SPARE_DIRECTIONS, *points.shape)
+    basis = torch.randn(points.shape[1], wide, generator=rng)
+    for _ in range(_PASSES):
+        basis = torch.linalg.qr(points.T @ (points @ basis)).Q
+    projected = points @ basis
+    _, vectors = torch.linalg.eigh(projected.T @ projected)  # in ascending order
+    directions: Tensor = basis @ vectors.flip(1)[:, :rank]
+    return directions

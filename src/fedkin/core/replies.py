@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -251,6 +252,35 @@ def extremes(tensor: Tensor) -> tuple[float, float]:
     """Return the minimum and maximum of a tensor; NaN if any element is. Unlike `torch.isfinite` it needs no memory."""
     lowest, highest = tensor.aminmax()
     return float(lowest), float(highest)
+
+
+def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Check that the samples of all clients have the same shape; clients are named as the beginning of a sentence.
+
+    Raises FedkinError, naming the first client whose shape is not the most common one.
+    """
+    if not shapes:
+        return
+    usual, _ = Counter(shapes.values()).most_common(1)[0]
+    for client, shape in shapes.items():
+        if shape != usual:
+            raise FedkinError(
+                f"{client} has {_words(shape)} where others have {_words(usual)}; all clients need the same."
+            )
+
+
+def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
+    """Return the shape of a sample, which all clients must have in common, from their replies' ``shape``.
+
+    Raises FedkinError if a client differs.
+    """
+    shapes = {f"Client {client}": tuple(reply["shape"]) for client, reply in replies.items()}
+    check_same_shape(shapes)
+    return next(iter(shapes.values()))
+
+
+def _words(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} features" if len(shape) == 1 else f"images of {' x '.join(map(str, shape))}"
 
 
 # Validation of payloads and replies: the reasons for which they are refused.

@@ -16,6 +16,7 @@ from fedkin.core.replies import (
     Array,
     Expected,
     Nullable,
+    common_shape,
     doubles,
     is_flag,
     is_list,
@@ -28,7 +29,6 @@ from fedkin.core.table import MAX_CATEGORIES, Table
 from fedkin.data.checks import check_arrays, check_columns, check_names, column_moments
 from fedkin.data.encoding import Imputation, Mode, PreparingOptions, TableEncoding, fitted_encoding
 from fedkin.data.preparation import STATE, Preparation, remember, restore_preparation
-from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.cells import merged_wholes
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.dataset import Dataset

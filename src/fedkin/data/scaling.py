@@ -19,9 +19,8 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.errors import FedkinError, listing
-from fedkin.core.replies import MAX_NUMBER, Optional, doubles
+from fedkin.core.replies import MAX_NUMBER, Optional, common_shape, doubles
 from fedkin.core.table import Kind
-from fedkin.data.reading.arrays import common_shape
 from fedkin.data.statistics import (
     BINS,
     UNITS,

@@ -19,7 +19,7 @@ from fedkin.core.files import make_private, read_tables, write_atomically
 from fedkin.core.options import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.preparation import restore_preparation
-from fedkin.data.reading.asked_columns import lines_lacking
+from fedkin.data.reading.asked_columns import check_asked
 from fedkin.data.reading.dataset_names import HUB, expanded
 from fedkin.data.reading.label_columns import note_on_many_classes
 from fedkin.data.reading.sources import load
@@ -104,7 +104,9 @@ class SiteFile(BaseModel):
             reading=table,
             key=here / KEY if (here / KEY).exists() else None,
             listed=listed,
-            lacks=partial(lines_lacking, table=read.table, options=table, named=self.label, taken=read.label),
+            check_asked=partial(
+                check_asked, site=self.name, table=read.table, options=table, named=self.label, taken=read.label
+            ),
             packages=tuple(dict.fromkeys(["fedkin", *self.packages])),
             device=device,
             min_members=self.min_members or 0,

@@ -28,7 +28,6 @@ from fedkin.core.replies import failure_of, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Table
 from fedkin.core.tasks import Task, known_task, trusted_packages
-from fedkin.data.reading.asked_columns import check_asked
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
 
@@ -240,8 +239,8 @@ class Site:
     privacy budget: called with a run's token and mu, whether the run may spend it, see `Client.reserve`; the site then
     refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
     site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; if
-    empty, any site. `lacks` is called with what an experiment says of columns, and returns lines that the site's own
-    file lacks to agree with it, see `fedkin.data.reading.asked_columns.lines_lacking`. `min_members` is as in `Client`.
+    empty, any site. `check_asked` is called with what an experiment says of columns, and refuses it where the site's
+    own file lacks lines to agree with it. `min_members` is as in `Client`.
     """
 
     name: str
@@ -260,7 +259,7 @@ class Site:
     reading: TableOptions = field(default_factory=TableOptions)
     key: Path | None = None
     listed: Mapping[str, str] = field(default_factory=dict)
-    lacks: Callable[[Mapping[str, Any]], list[str]] = lambda asked: []
+    check_asked: Callable[[Mapping[str, Any]], None] = lambda asked: None
     min_members: int = 0
 
     @property
@@ -285,7 +284,7 @@ class Site:
         experiment says of columns; it never changes how the site reads them. Raises FedkinError if the site's own file
         is ignorant of it.
         """
-        check_asked(self.lacks(asked or {}), self.name)
+        self.check_asked(asked or {})
         return {
             "name": self.name,
             "identity": self.identity,

@@ -10,8 +10,10 @@ from typing import Any, get_args, get_type_hints
 from pydantic import BaseModel, Field, ValidationError, create_model
 
 from fedkin.core.errors import FedkinError
+from fedkin.core.method import BeginsWithClusters
 from fedkin.core.options import Option, is_function, meanings_of, validation_sentence
 from fedkin.experiment.own_options import FROM_DATA, check_defaults, check_options
+from fedkin.experiment.registry import resolve
 from fedkin.experiment.sections import STRICT
 
 
@@ -37,8 +39,14 @@ def model_of(made: type[Any], name: str) -> type[BaseModel]:
 
 
 def built(made: type[Any], options: BaseModel, **more: Any) -> Any:
-    """Build an instance of the dataclass `made` from checked options and `more` fields."""
-    return made(**{**{name: value for name, value in options if name != "name"}, **more})
+    """Build an instance of the dataclass `made` from checked options and `more` fields.
+
+    A method that begins with another's clusters is given the class of the other.
+    """
+    instance = made(**{**{name: value for name, value in options if name != "name"}, **more})
+    if isinstance(instance, BeginsWithClusters) and (name := instance.first_method()):
+        return instance.with_first(resolve("method", name))
+    return instance
 
 
 def with_none(tables: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:

@@ -1,12 +1,17 @@
 """How sites introduce themselves to the server, and which are refused."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from flwr.app import Context, Message
 
+from fedkin.data.reading.asked_columns import check_asked
+from fedkin.data.reading.table_options import NO_OPTIONS
+from fedkin.data.reading.tables import frame_to_table
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.flower_engine.transport import content
 from nodes import nodes_of
@@ -63,12 +68,14 @@ def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(chang
 def test_a_site_that_does_not_know_what_the_experiment_says_of_columns_is_refused(tmp_path: Path) -> None:
     reports: list[str] = []
     ignorant = site(tmp_path / "a", "a", 2, ("x", "bought"))
-    knowing = replace(ignorant, lacks=lambda asked: [f"label = {asked['label']!r}"] if asked else [])
+    table = frame_to_table(pd.DataFrame({"x": [1, 2], "bought": ["a", "b"]}), "here")
+    read = {"table": table, "options": NO_OPTIONS, "named": None, "taken": None}
+    knowing = replace(ignorant, check_asked=partial(check_asked, site="a", **read))
     nodes = nodes_of([knowing, site(tmp_path / "b", "b", 1, ("x",))])
     roster = Roster(nodes, report=reports.append, columns={"label": "bought", "ordinal": {"pain": ["no", "some"]}})
     assert [member.name for member in roster.gather(1, 5)] == ["b"]
     assert reports[0] == (
         f"Refused: Node {nodes.node(0)}: Site 'a' has columns otherwise than the experiment says; its site.toml lacks "
-        "label = 'bought'."
+        'label = "bought".'
     )
     assert len(Roster(nodes).gather(2, 5)) == 2

@@ -4,11 +4,11 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin.clustering.k_means import farthest_points
+from fedkin.clustering.k_means import awasthi_sheffet, farthest_points
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.kfed import KFedMethod, awasthi_sheffet
+from fedkin.methods.samples.kfed import KFedMethod
 
 CENTRES = 12 * torch.eye(6, 20)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from fedkin.core import Payload
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.files import check_room
 from fedkin.core.table import Table
@@ -191,31 +189,6 @@ def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, wher
     return y, classes
 
 
-def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that the samples of all clients have the same shape; clients are named as the beginning of a sentence.
-
-    Raises FedkinError, naming the first client whose shape is not the most common one.
-    """
-    if not shapes:
-        return
-    usual, _ = Counter(shapes.values()).most_common(1)[0]
-    for client, shape in shapes.items():
-        if shape != usual:
-            raise FedkinError(
-                f"{client} has {_words(shape)} where others have {_words(usual)}; all clients need the same."
-            )
-
-
-def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
-    """Return the shape of a sample, which all clients must have in common, from their replies' ``shape``.
-
-    Raises FedkinError if a client differs.
-    """
-    shapes = {f"Client {client}": tuple(reply["shape"]) for client, reply in replies.items()}
-    check_same_shape(shapes)
-    return next(iter(shapes.values()))
-
-
 def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
     if isinstance(value, Tensor):
         try:
@@ -258,7 +231,3 @@ def unmasked(value: Any) -> Any:
         return value
     array = np.ma.array(value)
     return np.ma.filled(array.astype(np.float64), np.nan) if np.ma.getmaskarray(array).any() else array.data
-
-
-def _words(shape: tuple[int, ...]) -> str:
-    return f"{shape[0]} features" if len(shape) == 1 else f"images of {' x '.join(map(str, shape))}"

@@ -50,9 +50,12 @@ def lines_lacking(
     return lines
 
 
-def check_asked(lines: list[str], site: str) -> None:
-    """Refuse to take part if lines are lacking in a site's file; raise FedkinError with them."""
-    if lines:
+def check_asked(asked: Mapping[str, Any], site: str, **read: Any) -> None:
+    """Refuse to take part if lines are lacking in a site's file; raise FedkinError with them.
+
+    `read` is what `lines_lacking` takes besides what is `asked`.
+    """
+    if lines := lines_lacking(asked, **read):
         raise FedkinError(
             f"Site '{site}' has columns otherwise than the experiment says; its site.toml lacks {'; '.join(lines)}.",
             public=True,

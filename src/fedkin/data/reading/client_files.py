@@ -11,8 +11,9 @@ from typing import Any
 
 from fedkin.core.errors import FedkinError, listing, raised_by
 from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
+from fedkin.core.replies import check_same_shape
 from fedkin.data.reading.alike_clients import said_once
-from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
+from fedkin.data.reading.arrays import as_dataset, read_npz
 from fedkin.data.reading.dataset import Dataset, in_order
 from fedkin.data.reading.dataset_names import EMBEDDED, HUB, expanded, missing
 from fedkin.data.reading.huggingface import IMAGES, decode_images

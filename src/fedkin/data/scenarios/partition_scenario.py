@@ -14,10 +14,10 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
+from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells
 from fedkin.data.population import Population
-from fedkin.data.reading.arrays import check_same_shape
 from fedkin.data.reading.client_files import READERS, holds_clients
 from fedkin.data.reading.common_columns import united
 from fedkin.data.reading.dataset import Dataset, SplitError, in_order

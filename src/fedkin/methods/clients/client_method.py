@@ -18,9 +18,8 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task, task
 from fedkin.core.contract import check_labels
 from fedkin.core.method import Count, Positive, Traits, display_name, refuse_unused
-from fedkin.core.replies import candidates, is_amount, is_classes, is_number, is_shape, reals, updates
+from fedkin.core.replies import candidates, common_shape, is_amount, is_classes, is_number, is_shape, reals, updates
 from fedkin.core.seeds import uniform
-from fedkin.data.reading.arrays import common_shape
 from fedkin.nn import choose
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.client_stack import Job, descend_all

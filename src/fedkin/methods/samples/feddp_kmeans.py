@@ -27,9 +27,17 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.method import Fraction, Positive, ServerData
-from fedkin.core.replies import MAX_SAMPLE, Expected, Optional, counts_to, doubles, positive, reals, within
-from fedkin.data.reading.arrays import common_shape
-from fedkin.data.reading.sources import load
+from fedkin.core.replies import (
+    MAX_SAMPLE,
+    Expected,
+    Optional,
+    common_shape,
+    counts_to,
+    doubles,
+    positive,
+    reals,
+    within,
+)
 from fedkin.features.extractors import extract, width_of
 from fedkin.features.kept_features import cached_features
 from fedkin.features.pca import symmetric
@@ -309,7 +317,9 @@ class FedDPKMeansMethod(CentroidMethod):
         """Return features of at most 1,000 samples of the server: ``(m, width)``."""
         if self.server_data is None:
             return torch.zeros(0, width_of(name, shape))
-        x = load(self.server_data).x.float() if self.read is None else self.read(self.server_data)
+        if self.read is None:
+            raise FedkinError("method.server_data is read by a run; give a method without one `read`, too.")
+        x = self.read(self.server_data)
         if x.shape[1:] != shape:
             raise FedkinError(
                 f"A sample of method.server_data has the shape {tuple(x.shape[1:])}, the clients' have {shape}."

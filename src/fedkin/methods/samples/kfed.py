@@ -18,8 +18,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.clustering.k_means import Partition, farthest_points, k_means, kmeans_plusplus_seeds, lloyd
-from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
+from fedkin.clustering.k_means import awasthi_sheffet, farthest_points, k_means
+from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, State, Task, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
@@ -35,8 +35,6 @@ from fedkin.methods.samples.centroid_method import (
 )
 from fedkin.methods.samples.sample_method import broadcast, checked_result
 from fedkin.nn.network_forms import MANY
-
-_SPARE_DIRECTIONS, _PASSES = 10, 4
 
 
 @client_task(
@@ -133,38 +131,3 @@ class KFedMethod(KeptPointsMethod):
         result, unknown = checked_result(self, state, assign_by_local_cluster), torch.zeros(0, dtype=torch.int64)
         payloads = {i: {"result": result, "clusters": state.clusters.get(str(i), unknown)} for i in fed.present}
         return broadcast(fed, assign_by_local_cluster, payloads)
-
-
-def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partition:
-    """Cluster one client's points ``(n, width)`` (Awasthi and Sheffet 2012).
-
-    Points are projected on their leading singular vectors, where k-means++ draws seeds. Points at least three times
-    nearer to one seed than to any other are averaged, and Lloyd's algorithm on all points starts from the averages.
-    There are fewer clusters than `count` if there are fewer distinct points.
-    """
-    directions = leading_directions(points, min(count, *points.shape), rng)
-    projected = points @ directions
-    seeds = kmeans_plusplus_seeds(projected, count, rng)
-    near, at = pairwise_distances(projected, seeds).topk(min(2, len(seeds)), largest=False)
-    clear = 3 * near[:, 0] <= near[:, -1] if len(seeds) > 1 else torch.ones(len(points), dtype=torch.bool)
-    start = seeds.clone()
-    for r in range(len(seeds)):
-        members = clear & (at[:, 0] == r)
-        if bool(members.any()):
-            start[r] = projected[members].mean(0)
-    return lloyd(points, start @ directions.T)
-
-
-def leading_directions(points: Tensor, rank: int, rng: torch.Generator) -> Tensor:
-    """Return the leading right singular vectors of `points` ``(n, width)``: orthonormal columns ``(width, rank)``.
-
-    They are computed by iteration on a random subspace with ten more dimensions (Halko, Martinsson, Tropp 2011).
-    """
-    wide = min(rank + _SPARE_DIRECTIONS, *points.shape)
-    basis = torch.randn(points.shape[1], wide, generator=rng)
-    for _ in range(_PASSES):
-        basis = torch.linalg.qr(points.T @ (points @ basis)).Q
-    projected = points @ basis
-    _, vectors = torch.linalg.eigh(projected.T @ projected)  # in ascending order
-    directions: Tensor = basis @ vectors.flip(1)[:, :rank]
-    return directions

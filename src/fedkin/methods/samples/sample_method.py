@@ -13,8 +13,7 @@ from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record
 from fedkin.core.contract import check_result
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Traits
-from fedkin.core.replies import is_count, is_number, is_shape, objection
-from fedkin.data.reading.arrays import common_shape
+from fedkin.core.replies import common_shape, is_count, is_number, is_shape, objection
 from fedkin.features.encoders import is_encoder
 
 FINAL_ATTEMPTS = 5
@@ -124,6 +123,45 @@ def describe_clients(fed: Federation) -> Facts:
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:
     """Send the last `task` of a run with `payloads`; clients that do not reply are asked up to five times."""
     fed.ask_again(task, payloads, FINAL_ATTEMPTS)
+
+
+def checked_first(method: Any, **parameters: Any) -> Method[Any]:
+    """Return the method with whose clusters `method` begins; raise FedkinError if nobody gave its class."""
+    if method.first is None:
+        name = type(method).__name__
+        raise FedkinError(f"{name} begins with clusters of {method.first_method()}; give its class as 'first'.")
+    made: Method[Any] = method.first(**parameters)
+    return made
+
+
+def cluster_first(fed: Federation, method: Method[Any]) -> int:
+    """Cluster the samples of all clients by another `method`; clients keep the clusters as ``first_clusters``.
+
+    Returns
+    -------
+    int
+        Number of clusters.
+
+    Raises
+    ------
+    FedkinError
+        If a client cannot be reached.
+    """
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    fed.ask_until_all_reply(keep_first_clusters, {})
+    return int(method.result(state)["n_clusters"])
+
+
+@client_task(takes={})
+def keep_first_clusters(client: Client, payload: Payload) -> Payload:
+    """Keep the clusters just found as ``first_clusters``, as they are not the final result."""
+    if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
+        client.state["first_clusters"] = client.state.pop("clusters")
+    if "first_clusters" not in client.state:
+        raise FedkinError(f"Client {client.id} did not receive its first clusters.", public=True)
+    return {}
 
 
 def checked_result(method: Method[Any], state: Any, task: Task) -> dict[str, Any]:

@@ -24,15 +24,26 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from fedkin.clustering.k_means import k_means
+from fedkin.clustering.k_means import awasthi_sheffet, k_means
 from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import Expected, Nullable, Optional, int64, is_count, is_name, one_of, reals, updates, within
+from fedkin.core.replies import (
+    Expected,
+    Nullable,
+    Optional,
+    counts_to,
+    int64,
+    is_count,
+    is_name,
+    one_of,
+    reals,
+    updates,
+    within,
+)
 from fedkin.features.extractors import width_of
-from fedkin.features.kept_features import drop
+from fedkin.features.kept_features import cached_features, drop
 from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
-from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
 from fedkin.methods.samples.sample_method import (
     Facts,
     SampleMethod,
@@ -44,7 +55,7 @@ from fedkin.methods.samples.sample_method import (
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.flow import Flow, spread_levels
-from fedkin.nn.network_forms import DESCENT, FLOW, are_models
+from fedkin.nn.network_forms import DESCENT, FLOW, MANY, are_models
 
 
 @dataclass(frozen=True)
@@ -208,10 +219,10 @@ class UIFCAMethod(SampleMethod):
 
     def _centroids(self, fed: Federation, facts: Facts) -> dict[str, Any]:
         """Return k-means centroids, with many starts, of the clients' centroids; k-FED's single start often fails."""
-        features = KFedMethod().space(facts.shape)
+        features = "unit" if len(facts.shape) == 3 else "raw"
         expected = {"centres": ("centres", width_of(features, facts.shape))}
         replies = fed.ask_until_all_reply(
-            cluster_locally, {"features": features, "local_clusters": self.n_clusters}, expected=expected
+            send_centres, {"features": features, "n_clusters": self.n_clusters}, expected=expected
         )
         pooled = torch.cat([reply["centres"] for reply in replies.values()])
         centroids = k_means(pooled.double(), self.n_clusters, fed.rng("start")).centres
@@ -234,6 +245,13 @@ class UIFCAMethod(SampleMethod):
 
 
 _FLOWS: Expected = {"flow": FLOW, "alpha": Nullable(within(0, 0.5))}
+
+
+@client_task(takes={"features": is_name, "n_clusters": counts_to(MANY)}, holds={"centres": reals("centres", None)})
+def send_centres(client: Client, payload: Payload) -> Payload:
+    """Send the centres of the client's own clusters."""
+    points = cached_features(payload["features"], client.x)
+    return {"centres": awasthi_sheffet(points, payload["n_clusters"], client.rng).centres}
 
 
 def _counts_of(clusters: int) -> Callable[[Any], bool]:

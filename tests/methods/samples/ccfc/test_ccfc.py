@@ -13,6 +13,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, initial_model
 from fedkin.methods.samples.ccfc.contrastive import Contrastive
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 TINY: dict[str, Any] = {
     "n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 8, "latent": 6, "restarts": 2
@@ -159,8 +160,10 @@ def test_clusters_of_kin_graph_guide_what_is_learned(monkeypatch):
 
     monkeypatch.setattr(Contrastive, "learn_clusters", listen)
     clients, truth = make_clients((90, 80, 100))
-    states, _, _ = run(CCFCMethod(**TINY | {"guide": "kin-graph", "pretrain_rounds": 1}), clients)
-    guides = [client.state["kingraph_clusters"] for client in clients]
+    states, _, _ = run(
+        CCFCMethod(**TINY | {"guide": "kin-graph", "first": KinGraphMethod, "pretrain_rounds": 1}), clients
+    )
+    guides = [client.state["first_clusters"] for client in clients]
     assert clustering_accuracy(torch.cat(truth), torch.cat(guides)) > 0.95
     assert sorted(learned) == sorted(2 * [own.tolist() for own in guides])
     assert states[-1].finished

@@ -5,12 +5,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.core import Federation
+from fedkin.core import Federation, FedkinError
 from fedkin.core.payload import pack
 from fedkin.data.scenarios.label_skew import LabelSkew
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 QUICK = FedCRefMethod(rounds=2, min_steps=60, max_iterations=3)
 SWIFT = FedCRefMethod(rounds=1, min_steps=8, local_epochs=1, max_iterations=3)
@@ -155,20 +156,29 @@ def test_new_samples_go_to_the_cluster_that_knows_them():
 
 def test_kin_graph_may_make_the_first_clusters():
     people = LabelSkew(clients=6, samples_per_class=60).build(0)  # it takes more samples than the other tests have
-    fed, state, records = run(dataclasses.replace(QUICK, initial="kin-graph", max_iterations=1), people)
+    fed, state, records = run(
+        dataclasses.replace(QUICK, initial="kin-graph", first=KinGraphMethod, max_iterations=1), people
+    )
     metrics = evaluate_associations(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.85
     assert records[0].values["local_clusters"] <= sum(
-        len(client.state["kingraph_clusters"].unique()) for client in people.clients
+        len(client.state["first_clusters"].unique()) for client in people.clients
     )
     assert all(int(client.state["labels"].min()) == 0 for client in people.clients)
 
 
+def test_first_clusters_are_those_of_a_method_that_is_given():
+    with pytest.raises(FedkinError, match="give its class as 'first'"):
+        dataclasses.replace(QUICK, initial="kin-graph").init(LocalFederation(population("method", clients=3).clients))
+
+
 def test_kin_graph_may_associate_clusters():
     people = population("true", clients=4)
-    method = dataclasses.replace(QUICK, initial="auto", associations="kin-graph", max_iterations=1)
+    method = dataclasses.replace(
+        QUICK, initial="auto", associations="kin-graph", first=KinGraphMethod, max_iterations=1
+    )
     _, state, _ = run(method, people)
-    own = [client.state["kingraph_clusters"] for client in people.clients]
+    own = [client.state["first_clusters"] for client in people.clients]
     most = {
         (client.id, cluster): int(kin[client.state["previous"] == cluster].mode().values)
         for client, kin in zip(people.clients, own, strict=True)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from annotated_types import Ge
@@ -34,7 +34,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
-from fedkin.core.method import Count, Positive
+from fedkin.core.method import Count, FirstMethod, Positive
 from fedkin.core.replies import (
     Expected,
     ListOf,
@@ -59,12 +59,13 @@ from fedkin.methods.samples.ccfc.contrastive import (
     Normalization,
     Precision,
 )
-from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, cluster_first
 from fedkin.methods.samples.sample_method import (
     FINAL_ATTEMPTS,
     SampleMethod,
     assign_samples,
     broadcast,
+    checked_first,
+    cluster_first,
     describe_clients,
 )
 from fedkin.nn.aggregation import Aggregation, Means
@@ -93,7 +94,7 @@ class CCFCState(State):
 # Tasks of CCFC's clients: one function per exchange of the algorithm in `ccfc`.
 #
 # The state of a client holds Adam's moments, ``adam_mean``, ``adam_square`` and ``adam_steps``, during a phase;
-# ``phase``, 0 for views and 1 for clusters; ``kingraph_clusters`` ``(n,)``, if the second phase learns from them; and
+# ``phase``, 0 for views and 1 for clusters; ``first_clusters`` ``(n,)``, if the second phase learns from them; and
 # at the end ``clusters`` ``(n,)``.
 
 
@@ -148,7 +149,7 @@ def learn_clusters(client: Client, payload: Payload) -> Payload:
 
 def _clusters(client: Client, latents: Tensor, payload: Payload) -> Tensor:
     """Return the clusters that a client learns from, int64 ``(n,)``."""
-    guides = client.state.get("kingraph_clusters")
+    guides = client.state.get("first_clusters")
     if payload["guided"] and guides is not None:
         return guides
     nearest: Tensor = (latents @ payload["centroids"].T).argmax(1)
@@ -288,6 +289,8 @@ class CCFCMethod(SampleMethod):
     aggregation : {"mean", "median", "trimmed-mean"}
         How the clients' models are combined: by their mean weighted by samples, or by the coordinate-wise median or
         trimmed mean, without a fifth of the values at either end, in which clients count equally.
+    first : callable, optional
+        Class of kin-graph with ``guide="kin-graph"``; set by the run.
     """
 
     n_clusters: Count = 10
@@ -311,6 +314,7 @@ class CCFCMethod(SampleMethod):
     standalone: bool = False
     precision: Precision = "float32"
     aggregation: Aggregation = "mean"
+    first: FirstMethod | None = None
 
     traits = SampleMethod.traits.replace(
         sends="its trained network, the number of its samples, and centroids of latents", has_device=True
@@ -328,9 +332,15 @@ class CCFCMethod(SampleMethod):
             augmentation_for(facts.shape, facts.unit, self.views)  # raises at once if the samples do not suit
         units = (self.latent, self.projector_units, self.predictor_units)
         network = Contrastive.of(Design(facts.shape, self.backbone, *units, self.normalization).decided().spec())
-        if self.guide == "kin-graph" and self.cluster_rounds:
-            cluster_first(fed, KinGraphMethod(n_clusters=self.n_clusters))
+        if self.first_method():
+            cluster_first(fed, checked_first(self, n_clusters=self.n_clusters))
         return CCFCState(network=network.spec(), unit=facts.unit)
+
+    def first_method(self) -> str:
+        return "kin-graph" if self.guide == "kin-graph" and self.cluster_rounds else ""
+
+    def with_first(self, first: FirstMethod) -> Self:
+        return dataclasses.replace(self, first=first)
 
     def step(self, fed: Federation, state: CCFCState) -> tuple[CCFCState, Record]:
         """Do one round, of learning by views or by clusters."""

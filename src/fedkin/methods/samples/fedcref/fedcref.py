@@ -32,13 +32,12 @@ from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State
-from fedkin.core.method import Count, Fraction, Oracle, Positive
+from fedkin.core.method import Count, FirstMethod, Fraction, Oracle, Positive
 from fedkin.core.replies import Expected, below, features, int64, is_list, reals, updates
 from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, Iteration
-from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, cluster_first
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, checked_first, cluster_first, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 
@@ -125,6 +124,8 @@ class FedCRefParameters(SampleMethod):
         equally.
     oracle : callable, optional
         Only with ``associations="perfect"``.
+    first : callable, optional
+        Class of kin-graph, where it makes the first clusters or associates them; set by the run.
     """
 
     initial: Literal["auto", "given", "kmeans", "embedding", "dec", "kin-graph"] = "auto"
@@ -155,6 +156,7 @@ class FedCRefParameters(SampleMethod):
     max_iterations: Count = 10
     aggregation: Aggregation = "mean"
     oracle: Oracle | None = None
+    first: FirstMethod | None = None
 
     def start_options(self, total: int = 0) -> Payload:
         """Return the settings by which clients find first local clusters; `total` is kin-graph's number of clusters."""
@@ -275,7 +277,7 @@ class FedCRefMethod(FedCRefParameters):
         """Have every client find its first local clusters (line 3), and return the first state."""
         facts = describe_clients(fed)
         width = math.prod(facts.shape)
-        total = cluster_first(fed, KinGraphMethod()) if "kin-graph" in (self.initial, self.associations) else 0
+        total = cluster_first(fed, checked_first(self)) if self.first_method() else 0
         started = fed.ask(fedcref_tasks.start, fed.all(**self.start_options(total)))
         return FedCRefState(
             total=total,
@@ -330,6 +332,12 @@ class FedCRefMethod(FedCRefParameters):
             "communities": communities,
             "models": state.cluster_models,
         }
+
+    def first_method(self) -> str:
+        return "kin-graph" if "kin-graph" in (self.initial, self.associations) else ""
+
+    def with_first(self, first: FirstMethod) -> Self:
+        return replace(self, first=first)
 
     def with_oracle(self, oracle: Oracle) -> Self:
         return replace(self, oracle=oracle) if self.associations == "perfect" else self

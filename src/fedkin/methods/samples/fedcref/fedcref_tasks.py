@@ -177,7 +177,7 @@ def score(client: Client, payload: Payload) -> Payload:
 @client_task(takes={}, holds={"clusters": int64(None)})
 def tally(client: Client, payload: Payload) -> Payload:
     """Send the kin-graph cluster of most samples of each local cluster."""
-    clusters, labels = client.state["kingraph_clusters"], client.state["labels"]
+    clusters, labels = client.state["first_clusters"], client.state["labels"]
     return {"clusters": torch.stack([clusters[labels == q].mode().values for q in range(_n_clusters(client))])}
 
 
@@ -279,7 +279,7 @@ def _begin(client: Client, payload: Payload) -> None:
         return
     count = None if wanted == "auto" else own_count(client, wanted, "n_clusters")
     if how == "kin-graph":
-        x, clusters, minimum = client.x.flatten(1), client.state["kingraph_clusters"], payload["min_fraction"]
+        x, clusters, minimum = client.x.flatten(1), client.state["first_clusters"], payload["min_fraction"]
         labels = _without_small(x, clusters, minimum)
         holds_most = payload["hold"] > 0 and int(labels.max()) + 1 >= _MOST_FRACTION * payload["total"]
         client.state["labels"] = _without_small(x, clusters, minimum * _SMALLER) if holds_most else labels

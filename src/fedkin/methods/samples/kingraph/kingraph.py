@@ -20,7 +20,7 @@ from torch import Tensor
 from fedkin.clustering.graph.node_clusters import more_than_nodes, node_clusters
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import fewest_samples
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
+from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
@@ -326,33 +326,3 @@ class KinGraphMethod(SampleMethod):
         self.conclude(fed, after)
         answered = [client for client in fed.present if client not in fed.missing]
         return after.next(), Record(answered, dict(fed.missing), values)
-
-
-def cluster_first(fed: Federation, method: KinGraphMethod) -> int:
-    """Cluster the samples of all clients by kin-graph; clients keep the clusters as ``kingraph_clusters``.
-
-    Returns
-    -------
-    int
-        Number of clusters.
-
-    Raises
-    ------
-    FedkinError
-        If a client cannot be reached.
-    """
-    state = method.init(fed)
-    while not state.finished:
-        state, _ = method.step(fed, state)
-    fed.ask_until_all_reply(keep_kingraph_clusters, {})
-    return int(state.clusters.max()) + 1
-
-
-@client_task(takes={})
-def keep_kingraph_clusters(client: Client, payload: Payload) -> Payload:
-    """Move the clusters found by kin-graph to ``kingraph_clusters``, as they are not the final result."""
-    if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
-        client.state["kingraph_clusters"] = client.state.pop("clusters")
-    if "kingraph_clusters" not in client.state:
-        raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.", public=True)
-    return {}

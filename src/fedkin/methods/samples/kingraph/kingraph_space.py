@@ -21,6 +21,7 @@ from fedkin.core.replies import (
     Expected,
     Nullable,
     Optional,
+    common_shape,
     counts_to,
     int64,
     is_count,
@@ -32,7 +33,6 @@ from fedkin.core.replies import (
     reals,
 )
 from fedkin.data.blocks import UNKNOWN, blocks_of, common_blocks
-from fedkin.data.reading.arrays import common_shape
 from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images
 from fedkin.features.kept_features import drop, kept_or_computed
