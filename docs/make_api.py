@@ -42,7 +42,7 @@ def _page(name: str) -> str:
         [
             f"# {name}",
             "",
-            f"The method [{method}](../../methods/{method}.md): when to take it, what it sends, what was measured.",
+            f"[{method}](../../methods/{method}.md) says when to take it.",
             "",
             "```{eval-rst}",
             f".. autoclass:: fedkin.{name}",

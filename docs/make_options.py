@@ -92,7 +92,7 @@ def filled_scenarios() -> str:
     made = {name: registry.resolve("scenario", name) for name in registry.SCENARIOS}
     times = Counter(_looks(option) for one in made.values() for option in _own(one))
     common = {_looks(option): option for one in made.values() for option in _own(one) if times[_looks(option)] > 1}
-    parts = [f"## Options of several\n\n{_listed([*common.values()], default=False)}"]
+    parts = [f"## Options of several\n\n{_listed([*common.values()], default=False, short=True)}"]
     for name, one in made.items():
         shared = [f"`{o.name} = {o.default_text}`" for o in _own(one) if _looks(o) in common]
         rest = [option for option in _own(one) if _looks(option) not in common]
@@ -100,7 +100,7 @@ def filled_scenarios() -> str:
         if shared:
             parts.append(f"Options of several: {', '.join(shared)}.")
         if rest:
-            parts.append(_listed(rest))
+            parts.append(_listed(rest, short=True))
     return _with_lists(SCENARIOS, "\n\n".join(parts))
 
 
@@ -111,7 +111,7 @@ def filled_experiments() -> str:
         section = getattr(sections, f"{name.capitalize()}Section")
         about = _as_markdown(first_sentences(section)).partition(": ")[2]
         text = f"{about[0].upper()}{about[1:].partition(', see')[0].partition('; see')[0].rstrip('.')}."
-        parts.append(f"## {name}\n\n{text}\n\n{_listed(options_of_section(section))}")
+        parts.append(f"## {name}\n\n{text}\n\n{_listed(options_of_section(section), short=True)}")
     return _with_lists(EXPERIMENTS, "\n\n".join(parts))
 
 
