@@ -51,13 +51,15 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         tensors[path] = value.detach().contiguous()
         return {_TENSOR: path}
-    if isinstance(value, Mapping):
-        return {_name(key, path): _packed(item, f"{path}/{_escaped(key)}", tensors) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple):  # before mappings, whose check is slow, as wide tables are lists of lists
+        if _PLAIN.issuperset(map(type, value)):
+            return value
         return [
             item if type(item) in _PLAIN else _packed(item, f"{path}/{index}", tensors)
             for index, item in enumerate(value)
         ]
+    if isinstance(value, Mapping):
+        return {_name(key, path): _packed(item, f"{path}/{_escaped(key)}", tensors) for key, item in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may be sent.")
@@ -67,6 +69,11 @@ def find_unsupported(tree: Any, path: str = "") -> str | None:
     """Return where a tree holds what `pack` does not take, and what it is, in words; ``None`` if it takes all of it."""
     if isinstance(tree, Tensor) or type(tree) in _PLAIN:
         return None
+    if isinstance(tree, list | tuple):
+        if _PLAIN.issuperset(map(type, tree)):
+            return None
+        items = (find_unsupported(item, f"{path}/{at}") for at, item in enumerate(tree) if type(item) not in _PLAIN)
+        return next((found for found in items if found is not None), None)
     if isinstance(tree, Mapping):
         for key, item in tree.items():
             if not isinstance(key, str) or key == _TENSOR:
@@ -74,9 +81,6 @@ def find_unsupported(tree: Any, path: str = "") -> str | None:
             if (found := find_unsupported(item, f"{path}/{key}" if path else key)) is not None:
                 return found
         return None
-    if isinstance(tree, list | tuple):
-        items = (find_unsupported(item, f"{path}/{at}") for at, item in enumerate(tree) if type(item) not in _PLAIN)
-        return next((found for found in items if found is not None), None)
     if isinstance(tree, bool | int | float | str):
         return None
     advice = " (torch.from_numpy makes a tensor of it)" if isinstance(tree, np.ndarray) else ""
@@ -87,12 +91,14 @@ def detached(tree: Any) -> Any:
     """Return a tree whose tensors require no gradient, as `pack` sends them: the same one if none does."""
     if isinstance(tree, Tensor):
         return tree.detach() if tree.requires_grad else tree
+    if isinstance(tree, list | tuple):
+        if _PLAIN.issuperset(map(type, tree)):
+            return tree
+        each = [item if type(item) in _PLAIN else detached(item) for item in tree]
+        return each if any(new is not old for new, old in zip(each, tree, strict=True)) else tree
     if isinstance(tree, Mapping):
         items = {key: detached(item) for key, item in tree.items()}
         return items if any(items[key] is not tree[key] for key in items) else tree
-    if isinstance(tree, list | tuple):
-        each = [item if type(item) in _PLAIN else detached(item) for item in tree]
-        return each if any(new is not old for new, old in zip(each, tree, strict=True)) else tree
     return tree
 
 
@@ -121,6 +127,8 @@ def _unpacked(value: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
             return tensors[value[_TENSOR]]
         return {key: _unpacked(item, tensors, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
+        if _PLAIN.issuperset(map(type, value)):
+            return value
         return [item if type(item) in _PLAIN else _unpacked(item, tensors, depth + 1) for item in value]
     return value
 

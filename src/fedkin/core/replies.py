@@ -443,14 +443,17 @@ def _generally_wrong(value: Any) -> str | None:
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
+    if isinstance(value, Tensor | int | float | str):
+        yield path, value
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            if type(item) in (str, bool, int, float):  # without a generator for each
+                yield f"{path}/{index}", item
+            else:
+                yield from _leaves(item, f"{path}/{index}")
+    elif isinstance(value, Mapping):
         for key, item in value.items():
             name = key if is_text(key) else "?"
             if name == "?":
                 yield path or "?", str(key)[: MAX_TEXT + 1] + "\ud800"
             yield from _leaves(item, f"{path}/{name}" if path else name)
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}/{index}")
-    elif isinstance(value, Tensor | int | float | str):
-        yield path, value

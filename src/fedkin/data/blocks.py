@@ -53,27 +53,30 @@ def blocks_of(client: Client) -> Tensor:
     columns = encoding.schema.columns
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
     blocks = torch.empty(client.x.shape[1], dtype=torch.int64)
-    for at, (column, (_, start, end)) in enumerate(zip(columns, encoding.blocks, strict=True)):
+    looks = _looks_discrete(values).tolist()
+    for column, look, (_, start, end) in zip(columns, looks, encoding.blocks, strict=True):
         blocks[start:end] = start
         if column.kind not in ("category", "boolean"):
-            blocks[start] = _block_of(values[:, at], start)
+            blocks[start] = look or start
             blocks[start + 1 : end] = start + 1  # an indicator of empty cells
     return blocks
 
 
-def _block_of(values: Tensor, number: int) -> int:
-    """Return `number` if a column of numbers is discrete; empty cells are NaN."""
-    values = values[~values.isnan()]
-    if len(values) < _MIN_ROWS:
-        return UNKNOWN
-    return number if len(values[:: max(1, len(values) // _LOOKED_AT)].unique()) <= _FEW_VALUES else CONTINUOUS
+def _looks_discrete(values: Tensor) -> Tensor:
+    """Return for each column of numbers 0 if it is discrete, else `CONTINUOUS` or `UNKNOWN`; empty cells are NaN."""
+    rows = (~values.isnan()).sum(0)
+    ordered = values[:: max(1, len(values) // _LOOKED_AT)].sort(0).values  # NaN comes last
+    changes = ((ordered[1:] != ordered[:-1]) & ~ordered[1:].isnan()).sum(0)
+    looks = torch.where(changes < _FEW_VALUES, 0, CONTINUOUS)
+    return torch.where(rows < _MIN_ROWS, UNKNOWN, looks)
 
 
 def _blocks_of_array(x: Tensor) -> Tensor:
     """Return the blocks of an array, in which categories may be indicators already."""
     if not len(x) or x.shape[1] > _WIDEST:
         return torch.full((x.shape[1],), UNKNOWN)
-    blocks = torch.tensor([_block_of(own, at) for at, own in enumerate(x.T)])
+    looks = _looks_discrete(x)
+    blocks = torch.where(looks == 0, torch.arange(x.shape[1]), looks)
     low, high = x.amin(0), x.amax(0)
     ones = (x == high) & (high > low)
     may_be = (blocks >= 0) & (ones | (x == low)).all(0)

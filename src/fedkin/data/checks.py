@@ -354,20 +354,20 @@ def _divided(known: Mapping[str, Moments], has_unit: bool) -> tuple[list[str], l
     order = sorted(known, key=lambda client: known[client].mean)
     gaps = [known[after].mean - known[before].mean for before, after in pairwise(order)]
     cut = 1 + gaps.index(max(gaps))
-    low, high = (_pooled([known[client] for client in part]) for part in (order[:cut], order[cut:]))
-    scatter = _pooled([*known.values()]).deviation
-    if max(gaps) > max(_FAR * scatter, _EXACT * abs(high.mean)):
-        return order[:cut], order[cut:], high.mean / low.mean if positive else 0.0
+    if max(gaps) > _FAR * _pooled([*known.values()]).deviation:
+        low, high = (_pooled([known[client] for client in part]) for part in (order[:cut], order[cut:]))
+        if max(gaps) > _EXACT * abs(high.mean):
+            return order[:cut], order[cut:], high.mean / low.mean if positive else 0.0
     sizes = {client: own.mean if positive else own.deviation for client, own in known.items()}
     if not has_unit or not all(own.deviation > 0 for own in known.values()):
         return None
     order = sorted(known, key=sizes.__getitem__)
     ratios = [sizes[after] / sizes[before] for before, after in pairwise(order)]
+    if max(ratios) < _TIMES:
+        return None
     cut = 1 + ratios.index(max(ratios))
     low, high = (_pooled([known[client] for client in part]) for part in (order[:cut], order[cut:]))
     large = [known[client] for client in order[cut:]]
-    if max(ratios) < _TIMES:
-        return None
     if positive:
         ratio = high.mean / low.mean
         same = 1 / _AGREE <= high.deviation / low.deviation / ratio <= _AGREE

@@ -6,6 +6,7 @@ united; what contradicts is one list. Clients keep their own names, and look for
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter, defaultdict
@@ -153,8 +154,10 @@ def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
     """
     if not filled or 2 * filled < len(values) or column.kind not in ("category", "number"):
         return False
+    if column.kind == "number" and not is_called_number(column.name):
+        return False
     own = values[~values.isnan()]
-    if column.kind == "number" and not (is_called_number(column.name) and bool((own == own.round()).all())):
+    if column.kind == "number" and not bool((own == own.round()).all()):
         return False
     threshold, distinct = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1, len(own.unique())
     if is_called_whose(column.name) and distinct >= (3 if filled < _FEW_ROWS else _MIN_ROWS):
@@ -196,8 +199,13 @@ def spelt_alike(names: Iterable[str]) -> list[list[str]]:
     """
     same: dict[str, list[str]] = {}
     for name in names:
-        same.setdefault(_MARKS.sub("", name.casefold().translate(_ALIKE)), []).append(name)
+        same.setdefault(_without_marks(name), []).append(name)
     return [own for own in same.values() if len(own) > 1]
+
+
+@functools.lru_cache(maxsize=2**16)  # a wide table's names come from every client
+def _without_marks(name: str) -> str:
+    return _MARKS.sub("", name.casefold().translate(_ALIKE))
 
 
 def spelt_as(name: str, others: Iterable[str]) -> str | None:

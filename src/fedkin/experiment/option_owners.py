@@ -8,6 +8,7 @@ from typing import Any
 from fedkin.core.errors import FedkinError, listing, nearest
 from fedkin.core.options import options_of
 from fedkin.experiment import registry
+from fedkin.experiment.outlines import is_declared
 
 _NAMED = 4
 
@@ -22,7 +23,7 @@ def check_owners(kind: registry.Kind, default: str, tables: Mapping[str, Any], p
     name = str(section.get("name", default))
     own = _options(kind, name)
     for key in section:
-        if key in own or nearest(key, own):
+        if key in own or nearest(key, own) or not is_declared(key):
             continue
         names = registry.METHODS if kind == "method" else registry.SCENARIOS
         if owners := [f"'{other}'" for other in names if key in _options(kind, other)]:

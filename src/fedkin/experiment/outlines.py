@@ -10,6 +10,7 @@ import ast
 import builtins
 import dataclasses
 import functools
+import re
 import types
 from collections.abc import Iterator
 from importlib import import_module
@@ -73,6 +74,13 @@ def _bindings(module: str) -> dict[str, ast.stmt]:
 def _file(module: str) -> Path:
     path = Path(fedkin.__path__[0]).joinpath(*module.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")
+
+
+@functools.cache
+def is_declared(field: str) -> bool:
+    """Return whether any class of fedkin may declare a field of this name: parsing all that might takes 0.2 s."""
+    line = re.compile(rf"^    {re.escape(field)}: ", re.MULTILINE)
+    return any(line.search(path.read_text(encoding="utf-8")) for path in Path(fedkin.__path__[0]).rglob("*.py"))
 
 
 class _Names(dict[str, Any]):

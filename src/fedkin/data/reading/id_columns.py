@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _ID_NAME = re.compile(
@@ -24,16 +25,23 @@ _WHICH_NAME = re.compile(r"(?i:[^\W_][_\W](no|nr|key))$|[a-z](No|Nr|Key)$")
 """Names of ids of things, such as stores, which are hardly those of rows; ``no`` alone may be a gas."""
 
 
+_cached = functools.lru_cache(maxsize=2**16)
+"""Each client and step asks again about the names of a wide table."""
+
+
+@_cached
 def is_called_id(name: str) -> bool:
     """Return whether the name of a column is like that of an id, such as ``patient_id``."""
     return _ID_NAME.search(name) is not None
 
 
+@_cached
 def is_called_whose(name: str) -> bool:
     """Return whether the name of a column is like that of the id of a person, such as ``patient_id``."""
     return _WHOSE_NAME.search(name) is not None
 
 
+@_cached
 def is_called_number(name: str) -> bool:
     """Return whether the name of a column is like that of an id, or of a number to call somebody by, as ``phone``."""
     return is_called_id(name) or _NUMBER_NAME.search(name) is not None
