@@ -73,3 +73,15 @@ def test_of_many_points_some_are_the_neighbours_of_all(rounds: int, monkeypatch:
         expected[drawn] = moved[drawn]
     expected = (expected + expected[near].sum(1)) / 4
     torch.testing.assert_close(smoothed(x, 3, rounds, generator(5)), expected)
+
+
+def test_micro_clusters_at_the_same_place_are_one_node():
+    """Rows that come again at several clients, whose means differ by rounding alone."""
+    places = points(20)
+    shuffled = torch.randperm(60, generator=generator(1)) % 20
+    rounded = places[shuffled] * (1 + 2.0**-23 * (torch.arange(60) % 2)[:, None])
+    nodes = merged_nodes(rounded, torch.full((60,), 5), 100, generator())
+    assert nodes.counts.tolist() == [15] * 20
+    torch.testing.assert_close(nodes.centroids[nodes.labels], places[shuffled])
+    assert len(merged_nodes(places, torch.full((20,), 5), 100, generator()).counts) == 20
+    assert len(merged_nodes(rounded, torch.full((60,), 5), 8, generator()).counts) <= 8

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from fedkin.clustering.k_means import weighted_lloyd
@@ -17,6 +21,9 @@ _FITTED = 100
 
 _SAME = 1e-12
 """Scatter of points along a direction, relative to their squared lengths, that is rounding."""
+
+_ROUNDING = 8 * torch.finfo(torch.float32).eps
+"""Distance, relative to the largest coordinate, up to which means of the same points lie apart by rounding."""
 
 SEARCHED = 10_000
 """Maximum number of points among which neighbours are searched."""
@@ -158,17 +165,38 @@ def merged(points: Tensor, labels: Tensor, minimum: int) -> Summary:
 
 
 def merged_nodes(centroids: Tensor, counts: Tensor, maximum: int, rng: torch.Generator) -> Summary:
-    """Merge micro-clusters to at most `maximum` nodes, weighted means with added counts.
+    """Merge micro-clusters at the same place, and more if above `maximum` nodes: weighted means with added counts.
 
-    `centroids` are float32 ``(m, d)``, and `counts`, int64 ``(m,)``, their weights; `maximum` is at least 1. `rng`
-    draws the first centres among the centroids. The `labels` of the result are the node of each of the m
-    micro-clusters.
+    The same rows at several clients are one node, or its copies would be each other's nearest neighbours. `centroids`
+    are float32 ``(m, d)``, and `counts`, int64 ``(m,)``, their weights; `maximum` is at least 1. `rng` draws the first
+    centres among the centroids. The `labels` of the result are the node of each of the m micro-clusters.
     """
+    labels = _places(centroids)
+    if int(labels.max()) + 1 < len(centroids):
+        together = _together(centroids, counts, labels)
+        nodes = merged_nodes(together.centroids, together.counts, maximum, rng)
+        return nodes._replace(labels=nodes.labels[labels])
     if len(centroids) <= maximum:
         return Summary(centroids, counts, torch.arange(len(centroids)))
     start = centroids[torch.randperm(len(centroids), generator=rng)[:maximum]]
     centres = weighted_lloyd(centroids, counts.float(), start, _FEW_ITERATIONS)
-    labels = nearest_centroids(centroids, centres).unique(return_inverse=True)[1]
+    return _together(centroids, counts, nearest_centroids(centroids, centres).unique(return_inverse=True)[1])
+
+
+def _places(points: Tensor) -> Tensor:
+    """Number the places of points ``(m, d)``, int64 ``(m,)``; means of the same points differ by rounding."""
+    if not points.shape[1]:
+        return torch.arange(len(points))
+    near = _ROUNDING * float(points.abs().max())
+    along, order = points[:, 0].sort()
+    close = along.diff() <= near
+    maybe = order[torch.nn.functional.pad(close, (0, 1)) | torch.nn.functional.pad(close, (1, 0))].numpy()
+    pairs = maybe[cKDTree(points.numpy()[maybe]).query_pairs(near, output_type="ndarray")]
+    links = coo_array((np.ones(len(pairs)), pairs.T), shape=(len(points), len(points)))
+    return torch.from_numpy(connected_components(links, directed=False)[1]).long()
+
+
+def _together(centroids: Tensor, counts: Tensor, labels: Tensor) -> Summary:
     together = torch.zeros(int(labels.max()) + 1, dtype=torch.int64).index_add_(0, labels, counts)
     sums = centroids.new_zeros(len(together), centroids.shape[1]).index_add_(0, labels, centroids * counts[:, None])
     return Summary(sums / together[:, None], together, labels)

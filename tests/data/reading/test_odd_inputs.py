@@ -79,7 +79,9 @@ def test_what_unpacks_beyond_the_memory_is_refused(kind: str, tmp_path: Path, mo
         load(str(path))
 
 
-@pytest.mark.parametrize("cell", [["x"], {"a": 1}, {1}, np.zeros(2)], ids=["list", "dict", "set", "array"])
+@pytest.mark.parametrize(
+    "cell", [["x"], {"a": 1}, {1}, np.zeros(2), (1, 2)], ids=["list", "dict", "set", "array", "tuple"]
+)
 def test_a_cell_that_is_no_single_value_is_refused_unless_dropped(cell: Any) -> None:
     frame = pd.DataFrame({"a": range(9), "t": pd.Series([cell] * 9, dtype=object)})
     with pytest.raises(FedkinError):

@@ -188,18 +188,21 @@ def _distinct(cells: pd.Series, here: str) -> tuple[Codes, Words]:
         return codes, np.asarray(distinct, dtype=object)
     except TypeError as error:  # what cannot be hashed
         example = next(value for value in cells if not isinstance(value, str | int | float))
-        kind = type(example).__name__
-        raise FedkinError(
-            f"{here} holds values of type {kind}, but a cell needs a number, text or date; write their parts "
-            "into columns, or name it in drop.",
-            public=True,
-        ) from error
+        raise _no_cell(here, example) from error
+
+
+def _no_cell(here: str, value: object) -> FedkinError:
+    return FedkinError(
+        f"{here} holds values of type {type(value).__name__}, but a cell needs a number, text or date; write their "
+        "parts into columns, or name it in drop.",
+        public=True,
+    )
 
 
 def as_text(value: Any, here: str = "The column") -> str:
     """Return a value as text; floats that are integers have no decimals."""
     if not isinstance(value, _NAMES) and not any(hasattr(value, attribute) for attribute in _NAMED_BY):
-        raise FedkinError(f"{here} holds values of type {type(value).__name__}, which is not supported.", public=True)
+        raise _no_cell(here, value)
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
