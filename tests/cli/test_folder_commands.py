@@ -43,26 +43,6 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
         assert shown.err.count("\n") == 1
 
 
-def test_a_run_is_cut_again_into_a_folder_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--set", "scenario.fraction=0.1", "--set", "evaluation.map=pca", "--out", "run"]
-    assert fedkin("run", "kin-graph", *small) == 0
-    assert fedkin("cut", "run", "--clusters", "4") == 0
-    assert "Clusters found" in capsys.readouterr().out
-    assert Path("run-4-clusters/report.html").is_file()
-    assert fedkin("cut", "run", "--resolution", "1.5", "--out", "fine") == 0
-    assert Path("fine/labels").is_dir()
-    capsys.readouterr()
-    for arguments, sentence in (
-        (["run"], "Give either a number of clusters, as --clusters 5, or a resolution, as --resolution 0.5."),
-        (["run", "--clusters", "4"], "run-4-clusters is not an empty folder; give another --out."),
-        (["run", "--clusters", "0"], "'method.n_clusters' is 0 on the command line"),
-        (["nowhere", "--clusters", "2"], "'nowhere' does not exist"),
-    ):
-        assert fedkin("cut", *arguments) == 2
-        assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
-    assert sorted(path.name for path in Path().iterdir()) == ["fine", "run", "run-4-clusters"]
-
-
 def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--set", "scenario.fraction=0.1", "--set", "evaluation.map=none", "--out", "run", "--quiet"]
     assert fedkin("run", "kfed", *small) == 0

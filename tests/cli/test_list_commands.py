@@ -1,7 +1,6 @@
 """Lists of names, and options of one method or scenario."""
 
 import json
-import re
 
 import pytest
 
@@ -19,22 +18,6 @@ def test_lists_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
     assert fedkin("list", "wine") == 0
     assert capsys.readouterr().out.startswith("wine: chemistry of 178 wines")
-
-
-def test_list_shows_the_options_of_one_method(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    assert fedkin("list", "kfed") == 0
-    first, second, *lines = capsys.readouterr().out.splitlines()
-    assert first == "kfed: k-means at every client, and again over the clients' centroids; one round."
-    assert second == "Clusters samples; their number is given; samples stay at the clients."
-    at = lines.index("  n_clusters = 10          int >= 1")
-    assert lines[at + 1] == "      Clusters to find."
-    assert '  server = "until-stable"  "until-stable" or "one-round"' in lines
-    names = [line.split()[0] for line in lines if re.match(r"  \w", line)]
-    assert names == ["n_clusters", "features", "local_clusters", "start", "server", "assign"]
-    assert max(map(len, lines)) <= 100
 
 
 def test_preview_shows_who_holds_what(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

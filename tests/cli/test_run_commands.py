@@ -6,14 +6,13 @@ import shlex
 import shutil
 import signal
 import time
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import forked
-from fedkin.experiment.config import config_of, load_config
+from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
 from shell import fedkin
 
@@ -35,7 +34,6 @@ def test_a_run_for_programs_and_a_quiet_one(capsys: pytest.CaptureFixture[str], 
 
 
 def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from fedkin.experiment.config import load_config
 
     assert fedkin("run", "kfed", "--clusters", "7", "--dry-run") == 0
     shown = capsys.readouterr().out
@@ -53,61 +51,6 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
         assert fedkin("run", "kfed", "--dry-run", *words.split()) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}"), words
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_a_dry_run_says_how_the_data_were_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for name, rows, last in (("north", 200, "smoker"), ("south", 90, "place")):
-        lines = [f"{name}{at},{at % 50 or ''},{'ab'[at % 2]},2024-01-{at % 28 + 1:02},{at % 3}" for at in range(rows)]
-        (tmp_path / "sites").mkdir(exist_ok=True)
-        (tmp_path / "sites" / f"{name}.csv").write_text("\n".join([f"pid,age,ward,born,{last}", *lines, ""]))
-    assert fedkin("run", "kin-graph", "sites", "--dry-run") == 0
-    shown = capsys.readouterr()
-    table = shown.out[shown.out.index("# Data") :]
-    assert [line.removeprefix("# ") for line in table.splitlines()] == [
-        "Data: 2 clients, 290 samples.",
-        "#",
-        "client     samples",
-        "north.csv      200",
-        "south.csv       90",
-        "#",
-        "column  kind      empty  clients  values",
-        "pid     id            0   2 of 2",
-        "age     number        6   2 of 2  1 to 49",
-        "ward    category      0   2 of 2  a, b",
-        "born    date          0   2 of 2  2024-01-01 to 2024-01-28",
-        "smoker  left out      0   1 of 2",
-        "place   left out      0   1 of 2",
-    ]
-    assert "6 of 870 cells are empty ('age' 6)" in shown.err
-    config = load_config("kin-graph", ["data.source=sites"])
-    assert config_of(tomllib.loads(shown.out)).tables == config.tables
-    assert '[data]\nsource = "sites"\n# as by default\n' in shown.out
-    assert fedkin("run", "kin-graph", "sites", "--out", "run") == 0
-    assert capsys.readouterr().err == shown.err
-    assert fedkin("run", "kin-graph", "sites", "--out", "quiet", "-q") == 0
-    assert capsys.readouterr() == ("", "")
-    assert "6 of 870 cells are empty" in (tmp_path / "quiet" / "report.html").read_text()
-
-
-@pytest.mark.parametrize("engine", ["local", "flower"])
-def test_a_dry_run_refuses_tables_that_a_run_refuses(
-    engine: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    folder = tmp_path / "sites"
-    folder.mkdir()
-    (folder / "a.csv").write_text("x,since\n" + "".join(f"{at},{at % 9}\n" for at in range(40)))
-    (folder / "b.csv").write_text("x,since\n" + "".join(f"{at},year {at % 3}\n" for at in range(40)))
-    said = []
-    for dry in ([], ["--dry-run"]):
-        assert fedkin("run", "kin-graph", str(folder), "--set", f"engine.name={engine if dry else 'local'}", *dry) == 2
-        shown = capsys.readouterr()
-        assert shown.out == ""
-        said.append(shown.err.splitlines()[-1])
-    assert said[0] == said[1]
-    assert said[0].startswith("fedkin: Column 'since' differs in kind")
-    (folder / "b.csv").write_text((folder / "a.csv").read_text())
-    assert fedkin("run", "kin-graph", str(folder), "--dry-run") == 0
-    assert not (tmp_path / "runs").exists()
 
 
 def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -209,18 +152,6 @@ def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(
     assert fedkin(*words.split(), "--out", str(out), "--device", "abacus") == 2
     assert capsys.readouterr().err.startswith("fedkin: '--device' is 'abacus'; it should be auto or a device of this")
     assert not out.exists()
-
-
-def test_interrupted_while_reading_nothing_is_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("toy.Blobs.build", interrupt)
-    assert fedkin("run", "toy", "--scenario", "toy") == 130
-    assert capsys.readouterr().err == "fedkin: Interrupted before anything was written.\n"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_control_c_reaches_a_run(tmp_path: Path) -> None:

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fedkin.clustering.k_means import k_means, lloyd
+from fedkin.clustering.k_means_on_device import _lloyd, best_of_starts
+from fedkin.clustering.margins import distance_margin
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -76,3 +80,41 @@ def test_sums_are_taken_on_one_thread(monkeypatch):
     with threadpool_limits(2, user_api="openmp"):
         k_means(torch.randn(50, 3, generator=generator()), 3, generator())
     assert set(threads) == {1}
+
+
+def drawn(n: int, width: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(n, width, generator=torch.Generator().manual_seed(seed))
+
+
+def test_it_is_scikit_learns_to_rounding() -> None:
+    for seed in range(3):
+        x = drawn(400, 5, seed)
+        theirs = KMeans(6, n_init=4, random_state=seed, algorithm="lloyd").fit(x.numpy())
+        centres, labels, iterations = best_of_starts(x, 6, 4, 300, seed)
+        assert np.array_equal(labels.numpy(), theirs.labels_)
+        assert np.allclose(centres.numpy(), theirs.cluster_centers_, atol=1e-5)
+        assert iterations == theirs.n_iter_
+
+
+def test_a_cluster_that_loses_its_points_gets_the_farthest_one() -> None:
+    x = torch.tensor([[0.0], [0.1], [0.2], [10.0], [10.1], [30.0]])
+    with_empty = torch.tensor([[[0.1], [10.0], [-500.0]]])  # nothing is nearest to the last
+    centres, labels, _ = _lloyd(x, with_empty, 300)
+    assert labels.tolist() == [[0, 0, 0, 1, 1, 2]]
+    assert torch.allclose(centres[0, :, 0], torch.tensor([0.1, 10.05, 30.0]))
+
+
+def test_a_point_at_its_cluster_is_sure_and_one_halfway_is_not():
+    distances = torch.tensor([[0.0, 2.0, 5.0], [1.0, 1.0, 5.0], [3.0, 1.0, 2.0], [0.0, 0.0, 1.0]])
+    assert distance_margin(distances).tolist() == [1.0, 0.0, 0.5, 0.0]
+    assert distance_margin(distances, torch.tensor([0, 0, 0, 2])).tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+@given(
+    st.lists(st.lists(st.just(0.0) | st.floats(1e-3, 1e6), min_size=3, max_size=3), min_size=1), st.floats(1e-3, 1e3)
+)
+def test_margins_do_not_depend_on_the_unit(rows, unit):
+    distances = torch.tensor(rows, dtype=torch.float64)
+    margin = distance_margin(distances)
+    assert ((margin >= 0) & (margin <= 1)).all()
+    assert torch.allclose(distance_margin(distances * unit), margin, atol=1e-5)

@@ -2,11 +2,15 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedkin.clustering.nearest import (
-    nearest_centroids,
-)
+from fedkin.clustering import micro_clusters
+from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
+from fedkin.clustering.nearest import nearest_centroids
+from fedkin.clustering.node_votes import counted, nearest_nodes, node_margins
 from fedkin.clustering.search_device import WORTH_A_DEVICE, place_of_search, rows_at_once
+from fedkin.clustering.whitening import fewest_samples, local_scatter, whitened
 from fedkin.core.device import on
 
 
@@ -41,3 +45,150 @@ def test_a_search_goes_to_the_device_if_it_is_large_enough_and_fits(monkeypatch:
             assert rows_at_once(1 << 20, torch.zeros(0)) == 1
     finally:
         torch.set_float32_matmul_precision(precision)
+
+
+def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():
+    centroids = torch.tensor([[0.0, 0.0], [3.0, 0.0], [-3.0, 0.0], [0.0, 3.0], [0.0, -3.0], [1.0, 9.0]])
+    result = {"n_clusters": 2, "clusters": torch.tensor([0, 1, 1, 1, 1, 0])}
+    points = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.4, 1.2], [1.0, 9.0]])
+    assert counted(nearest_nodes(centroids, points), result).tolist() == [0, 0, 1, 0]
+    alone = counted(nearest_nodes(centroids[:1], points), {**result, "clusters": torch.tensor([1])})
+    assert alone.tolist() == [1] * 4
+    assert counted(nearest_nodes(centroids, points[:0]), result).shape == (0,)
+
+
+def test_a_cluster_of_one_or_two_nodes_among_many_keeps_the_points_that_are_nearest_to_it():
+    centroids = torch.eye(8)  # as in many dimensions: all about equally far
+    for few in ([0], [0, 1]):
+        clusters = torch.zeros(8, dtype=torch.int64).index_fill_(0, torch.tensor(few), 1)
+        points = torch.full((1, 8), 0.1).index_fill_(1, torch.tensor(few), 0.13)
+        votes = nearest_nodes(centroids, torch.cat([points, points.flip(1)]))
+        assert counted(votes, {"n_clusters": 2, "clusters": clusters}).tolist() == [1, 0], few
+
+
+def test_a_margin_compares_distances_from_the_nearest_nodes_of_two_clusters():
+    centroids = torch.tensor([[0.0], [2.0], [10.0], [50.0]])
+    result = {"n_clusters": 3, "centroids": centroids, "clusters": torch.tensor([0, 0, 1, 2])}
+    margins = node_margins(result, torch.tensor([[1.0], [10.0], [8.0], [5.5]]), torch.tensor([0, 1, 0, 1]))
+    assert margins[:2].tolist() == pytest.approx([1 - 1 / 9, 1])
+    assert margins[2] == 0, "the other cluster is nearer"
+    assert margins[3] == pytest.approx(1 - 4.5 / ((5.5**2 + 3.5**2) / 2) ** 0.5)
+    assert node_margins(result, centroids[:0], torch.zeros(0, dtype=torch.int64)).shape == (0,)
+    alone = {"n_clusters": 1, "centroids": centroids, "clusters": torch.zeros(4, dtype=torch.int64)}
+    assert node_margins(alone, centroids, alone["clusters"]).tolist() == [1] * 4
+    many = {**result, "centroids": torch.arange(40.0)[:, None], "clusters": torch.arange(40) // 20}
+    assert node_margins(many, torch.tensor([[0.0]]), torch.tensor([0])) == pytest.approx(1 - (285 / 6085) ** 0.5)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def points(n: int = 400, d: int = 3) -> torch.Tensor:
+    return torch.randn(n, d, generator=generator())
+
+
+@pytest.mark.parametrize(("clusters", "least"), [(40, 1), (40, 5), (80, 5), (400, 1), (3, 100), (1, 1)])
+def test_each_is_the_mean_of_its_members_and_none_is_too_small(clusters: int, least: int):
+    x = points()
+    found = summarise(x, clusters, least, generator())
+    assert 1 <= len(found.counts) <= clusters
+    assert found.counts.min() >= least
+    assert torch.equal(found.labels.bincount(), found.counts)
+    for i, centroid in enumerate(found.centroids):
+        torch.testing.assert_close(centroid, x[found.labels == i].mean(0), atol=1e-5, rtol=1e-4)
+
+
+def test_micro_clusters_are_pure_where_points_are_apart():
+    truth = torch.arange(200) % 4
+    x = 20 * torch.eye(4)[truth] + torch.randn(200, 4, generator=generator())
+    found = summarise(x, 40, 5, generator(3))
+    for i in range(len(found.counts)):
+        assert len(truth[found.labels == i].unique()) == 1
+
+
+def test_too_many_micro_clusters_become_fewer_by_weight():
+    x, counts = points(), torch.arange(1, 401)
+    found = merged_nodes(x, counts, 50, generator())
+    assert 25 < len(found.counts) <= 50
+    assert found.counts.sum() == counts.sum()
+    for i, centroid in enumerate(found.centroids):
+        inside = found.labels == i
+        mean = (x[inside] * counts[inside, None]).sum(0) / counts[inside].sum()
+        torch.testing.assert_close(centroid, mean, atol=1e-5, rtol=1e-4)
+    same = merged_nodes(x, counts, 400, generator())
+    assert torch.equal(same.centroids, x)
+    assert torch.equal(same.labels, torch.arange(400))
+
+
+def test_points_move_to_the_mean_of_their_neighbours():
+    x = points(600)
+    order = torch.cdist(x, x).argsort(1)[:, :4]
+    once = x[order].mean(1)
+    torch.testing.assert_close(smoothed(x, 3, 1, generator()), once)
+    torch.testing.assert_close(smoothed(x, 3, 2, generator()), once[order].mean(1))
+    assert torch.equal(smoothed(x, 0, 3, generator()), x)
+    assert torch.equal(smoothed(x[:255], 5, 3, generator()), x[:255])
+    torch.testing.assert_close(smoothed(x[:256], 5, 1, generator()), smoothed(x[:256], 2, 1, generator()))
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_of_many_points_some_are_the_neighbours_of_all(rounds: int, monkeypatch: pytest.MonkeyPatch):
+    x = points(600)
+    monkeypatch.setattr(micro_clusters, "SEARCHED", 20)
+    drawn = torch.randperm(600, generator=generator(5))[:20].sort().values
+    apart = torch.cdist(x, x[drawn])
+    apart[drawn, torch.arange(20)] = torch.inf
+    near = drawn[apart.topk(3, largest=False).indices]
+    expected = x.clone()
+    for _ in range(rounds - 1):
+        moved = (expected + expected[near].sum(1)) / 4
+        expected[drawn] = moved[drawn]
+    expected = (expected + expected[near].sum(1)) / 4
+    torch.testing.assert_close(smoothed(x, 3, rounds, generator(5)), expected)
+
+
+@pytest.mark.parametrize(("dimensions", "samples"), [(1, 10), (10, 10), (30, 30), (60, 60), (128, 64)])
+def test_as_many_samples_as_dimensions_suffice(dimensions: int, samples: int):
+    assert fewest_samples(dimensions) == samples
+
+
+@pytest.mark.parametrize(("n", "neighbours"), [(2, 1), (8, 2), (63, 3), (64, 4), (216, 6)])
+def test_points_are_compared_with_as_many_neighbours_as_the_cube_root_of_their_number(n: int, neighbours: int):
+    x = torch.randn(n, 3, generator=generator())
+    apart = torch.cdist(x, x).fill_diagonal_(torch.inf)
+    near = apart.topk(neighbours, largest=False).indices
+    differences = (x[:, None] - x[near]).reshape(-1, 3).double()
+    expected = differences.T @ differences / len(differences)
+    torch.testing.assert_close(local_scatter(x, generator(1)), expected)
+
+
+@given(st.integers(1, 6), st.integers(0, 1000))
+def test_full_power_makes_neighbours_differ_alike_in_all_directions(d: int, seed: int):
+    root = torch.randn(d, d, generator=generator(seed), dtype=torch.float64) + 3 * torch.eye(d, dtype=torch.float64)
+    scatter = root @ root.T
+    directions = torch.linalg.qr(torch.randn(d + 2, d, generator=generator(seed + 1)))[0]
+    scaled = whitened(directions, scatter, 10**12, 1.0)
+    by = (directions.T @ scaled).double()
+    alike = scatter.trace() / d * torch.eye(d, dtype=torch.float64)
+    torch.testing.assert_close(by.T @ scatter @ by, alike, rtol=1e-3, atol=1e-3 * float(scatter.max()))
+
+
+def test_with_ties_no_direction_grows_without_end():
+    scatter, directions = torch.diag(torch.tensor([1e-6, 1.0, 1.0], dtype=torch.float64)), torch.eye(3)
+    free, tied = (whitened(directions, scatter, 10_000, 1.0, ties).diagonal() for ties in (False, True))
+    torch.testing.assert_close(tied[1:], free[1:])
+    assert free[0] > 20
+    assert float(tied[0]) == pytest.approx(5**0.5)
+
+
+def test_micro_clusters_at_the_same_place_are_one_node():
+    """Rows that come again at several clients, whose means differ by rounding alone."""
+    places = points(20)
+    shuffled = torch.randperm(60, generator=generator(1)) % 20
+    rounded = places[shuffled] * (1 + 2.0**-23 * (torch.arange(60) % 2)[:, None])
+    nodes = merged_nodes(rounded, torch.full((60,), 5), 100, generator())
+    assert nodes.counts.tolist() == [15] * 20
+    torch.testing.assert_close(nodes.centroids[nodes.labels], places[shuffled])
+    assert len(merged_nodes(places, torch.full((20,), 5), 100, generator()).counts) == 20
+    assert len(merged_nodes(rounded, torch.full((60,), 5), 8, generator()).counts) <= 8

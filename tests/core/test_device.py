@@ -9,7 +9,7 @@ import torch
 import fedkin
 import forked
 from fedkin.core import FedkinError
-from fedkin.core.device import check_compiler, device, device_named, on
+from fedkin.core.device import device, device_named, on
 
 TESTS = Path(__file__).parents[1]
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -27,21 +27,6 @@ def test_a_device_is_named_for_a_while() -> None:
     with pytest.raises(ZeroDivisionError), on(META):
         raise ZeroDivisionError
     assert device() == CPU
-
-
-@pytest.mark.parametrize(
-    ("where", "words"),
-    [
-        ("cpu", "needs a C\\+\\+ compiler on a processor"),
-        ("cuda", "needs Triton on an NVIDIA GPU"),
-        ("meta", "is for an NVIDIA GPU and for processors, not for 'meta'"),
-    ],
-)
-def test_what_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch, where: str, words: str) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("fedkin.core.device.find_spec", lambda name: None)
-    with pytest.raises(FedkinError, match=f"^'engine.compile' {words}"):
-        check_compiler(torch.device(where))
 
 
 @pytest.fixture

@@ -83,25 +83,6 @@ def test_a_stream_is_fetched_as_it_is_read_and_knows_the_missing_at_its_end():
     assert fed.exchange == 1
 
 
-def test_a_stream_counts_what_is_sent_to_the_lost_and_what_is_refused_once_each():
-    refused = {"x": torch.zeros(50)}
-    fed = Scripted({0: refused, 1: "broken", 2: FINE})
-    payload = {"add": torch.zeros(100)}
-    assert [client for client, _ in fed.stream(double, fed.all(**payload), {"x": (2,)})] == [2]
-    assert fed.traffic.sent == 3 * payload_bytes(payload)
-    assert fed.traffic.received == payload_bytes(refused) + payload_bytes(FINE)
-
-
-def test_ask_until_all_reply_asks_only_those_without_a_reply():
-    nan = {"x": torch.tensor(torch.nan)}
-    fed = Scripted({0: FINE, 1: nan, 2: "broken"}, {2: FINE}, {1: {"x": torch.ones(1)}})
-    replies = fed.ask_until_all_reply(double, {})
-    assert list(replies) == [0, 1, 2]
-    assert replies[1]["x"] == 1.0
-    assert fed.asked == [[0, 1, 2], [1, 2], [1]]
-    assert fed.missing == {}
-
-
 NEVER = Failure("refused", "never")
 
 

@@ -1,7 +1,7 @@
 """A class that cannot be used as a method is refused in a sentence, before anything runs."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -121,23 +121,5 @@ def test_a_record_has_clients_by_id() -> None:
 
 
 def test_a_result_without_what_predict_reads_is_named() -> None:
-    with pytest.raises(
-        FedkinError, match=r"^KFedMethod.predict needs 'features', which is not in its result; KFedMeth"
-    ):
+    with pytest.raises(FedkinError, match=r"^KFedMethod.predict needs 'features', which is not in its"):
         predicted_clusters(KFedMethod, {"n_clusters": 2}, torch.zeros(3, 2))
-
-
-@pytest.mark.parametrize(
-    ("labels", "was"),
-    [
-        (torch.zeros(3), r"float32 \(3,\)"),
-        (torch.zeros(2, dtype=torch.int64), r"int64 \(2,\)"),
-        ([0, 0, 0], "a list"),
-    ],
-)
-def test_labels_of_clients_are_a_whole_number_for_each(labels: Any, was: str) -> None:
-    fed = LocalFederation([Client(i, torch.rand(4, 2), torch.tensor([0, 1, 0, 1])) for i in range(3)])
-    method = FedAvgMethod(rounds=1)
-    state = replace(begin(method, fed), labels=labels)
-    with pytest.raises(FedkinError, match=rf"^FedAvgMethod has {was} as its state's labels; .* int64 \(3,\)\.$"):
-        method.step(fed, state)

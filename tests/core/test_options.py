@@ -8,7 +8,7 @@ import pytest
 from annotated_types import Ge, Interval, Lt
 
 from fedkin.core.method import Count
-from fedkin.core.options import first_sentences, options_of, toml_text
+from fedkin.core.options import first_sentences, options_of
 from fedkin.experiment import registry
 
 
@@ -72,16 +72,6 @@ def test_fields_of_a_class_and_its_bases() -> None:
     ]
     assert options_of(Derived)[2].allowed_in(repr) == "float > 0 and <= 1 or None"
     assert first_sentences(Derived) == "One thing; over two lines."
-
-
-def test_values_as_toml() -> None:
-    assert [toml_text(value) for value in (None, True, "x", 1e-5, (1, 2))] == [
-        '"none"',
-        "true",
-        '"x"',
-        "1e-05",
-        "[1, 2]",
-    ]
 
 
 @pytest.mark.parametrize("kind", ["method", "scenario"])

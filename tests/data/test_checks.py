@@ -111,15 +111,6 @@ def test_clean_tables_have_no_finding(data):
     assert not cells(*(own.drop(columns="target") for own in parts), labels=[own["target"].tolist() for own in parts])
 
 
-def test_codes_for_one_thing_that_are_not_the_same_are_found():
-    codes = [{"smoker": [0, 1] * 20, "x": draw(seed)} for seed in (0, 1)]
-    [(check, sentence)] = questions(*codes, {"smoker": [1, 2] * 20, "x": draw(2)})
-    assert check == "spelling"
-    assert sentence.startswith("Column 'smoker' holds 0 and 1 at clients a, b, 1 and 2 at client c; write these")
-    rare = {"smoker": [*[1] * 38, 2, 2], "x": draw(2)}
-    assert not any(check == "spelling" for check, _ in questions(*codes, rare))
-
-
 def test_a_column_with_one_value_at_a_client_is_found_and_of_a_rare_value_it_is_chance():
     others = [{"x": draw(seed, rows=200), "s": ["u", "v"] * 100, "y": draw(seed + 9, rows=200)} for seed in (0, 1)]
     [(check, sentence)] = questions(*others, {"x": [50.0] * 200, "s": ["u"] * 200, "y": draw(5, rows=200)})
@@ -127,14 +118,6 @@ def test_a_column_with_one_value_at_a_client_is_found_and_of_a_rare_value_it_is_
     assert sentence.startswith("Columns 'x', 's' have one value at client c, and others elsewhere; set drop = ")
     rare = [*[0] * 37, 1, 1, 1]
     assert not questions(*({"x": rare, "y": draw(seed)} for seed in (0, 1)), {"x": [0] * ROWS, "y": draw(2)})
-
-
-def test_numbers_called_like_ids_are_found():
-    names = ["patient_id", "store_no", "no", "humid"]
-    shops = table(*(number(name, *[31 + at, 12, 57, 90] * 15) for at, name in enumerate(names)))
-    [(check, sentence)] = [(one.check, str(one)) for one in prepare(federation(shops, shops)).questions]
-    assert check == "identifier"
-    assert sentence.startswith("Columns 'patient_id', 'store_no' are called like ids and count as numbers; set drop")
 
 
 @pytest.mark.parametrize(("code", "place"), [(9999, "above"), (-99, "below"), (0, "below")])
@@ -170,14 +153,6 @@ def test_a_feature_that_says_what_the_labels_say_is_found():
     assert not [one for one in cells(frame, frame, labels=[labels, labels[::-1]]) if one[0] == "leak"]
 
 
-def test_clients_of_few_rows_beside_others_are_found():
-    few = {"x": [1.0, 2.0]}
-    [(check, sentence)] = cells({"x": draw(0)}, few)
-    assert check == "few rows"
-    assert 'set engine.forgotten = ["b"]' in sentence
-    assert not cells(few, few)
-
-
 def test_no_finding_shows_a_value_that_few_rows_share():
     secret = 31_337.25
     rows = {"x": [secret, *draw(0, rows=39)], "s": ["Xylander", *["u", "v"] * 19, "u"], "y": draw(1)}
@@ -205,9 +180,7 @@ def test_arrays_many_times_as_large_as_those_of_other_clients_or_of_fit_are_foun
         0,
     ]
     pixels = np.random.default_rng(0).integers(0, 256, (80, 6)).astype(np.float32)
-    with pytest.warns(
-        fedkin.FedkinWarning, match="The largest values at client 1 are about .*, and those of all others"
-    ):
+    with pytest.warns(fedkin.FedkinWarning, match="The largest values at client 1 are about .*, and"):
         fedkin.KMeans(n_clusters=2, random_state=0).fit([pixels[::3], pixels[1::3] / 255, pixels[2::3]])
     model = fedkin.KMeans(n_clusters=2, random_state=0).fit([pixels[::2], pixels[1::2]])
     with pytest.warns(fedkin.FedkinWarning, match="in another unit"):

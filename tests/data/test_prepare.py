@@ -1,9 +1,6 @@
 """Preparation of clients' data: encoding, imputation, newcomers, and new rows one by one."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,9 +13,9 @@ import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
-from fedkin.data.encoding import PreparingOptions, TableEncoding, from_neighbours
+from fedkin.data.encoding import PreparingOptions, from_neighbours
 from fedkin.data.preparation import Preparation, restore_preparation
-from fedkin.data.prepare import admit_joined_clients, arrange_columns, encode_table, prepare, prepare_newcomers
+from fedkin.data.prepare import admit_joined_clients, arrange_columns, encode_table, prepare
 from fedkin.data.scenarios.drift import Arrivals
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.schema import SchemaColumn
@@ -268,18 +265,6 @@ def test_ordinals_and_dates_are_one_column_each():
         prepare(federation(table(stage, day), table(other, day)))
 
 
-def test_very_many_categories_are_pooled_but_for_the_most_frequent():
-    rng = np.random.default_rng(0)
-    words = [f"w{int(code):03}" for code in np.minimum(rng.geometric(0.01, 6_000), 299)]
-    fed = federation(*[table(category("word", *words[at::3]), number("age", *range(2_000))) for at in range(3)])
-    found = prepare(fed)
-    column = found.encoding.schema.columns[0]
-    assert len(column.categories) == 50
-    assert fed.clients[0].x.shape == (2_000, 52)
-    assert any("Categories of 'word'" in note and "50 most frequent" in note for note in found.notes)
-    assert pooled(fed)[:, :51].var(0).sum() == pytest.approx(1, abs=1e-3)
-
-
 GROUPS = [[0.0, 10.0], [1.0, 11.0], [0.5, 10.5]] * 4 + [[90.0, 40.0], [91.0, 41.0], [90.5, 40.5]] * 4
 """Rows of two kinds, twelve of each."""
 
@@ -287,19 +272,6 @@ GROUPS = [[0.0, 10.0], [1.0, 11.0], [0.5, 10.5]] * 4 + [[90.0, 40.0], [91.0, 41.
 def gaps_at(*parts: list[list[float]]) -> LocalFederation:
     tables = [Table((Column("a"), Column("b")), torch.tensor(rows, dtype=torch.float64)) for rows in parts]
     return LocalFederation([Client(i, own.values, table=own) for i, own in enumerate(tables)], seed=0)
-
-
-def in_units(fed: LocalFederation, client: int, encoding: TableEncoding) -> torch.Tensor:
-    return fed.clients[client].x * encoding.scale.float() + encoding.mean.float()
-
-
-def test_an_empty_cell_takes_the_mean_of_similar_rows():
-    fed = gaps_at([*GROUPS, [0.6, NAN], [NAN, 40.6]])
-    encoding = prepare(fed, PreparingOptions(scaling="standard")).encoding
-    rows = in_units(fed, 0, encoding)
-    assert 10 <= float(rows[-2, 1]) <= 11
-    assert 90 <= float(rows[-1, 0]) <= 91
-    np.testing.assert_allclose(rows[:-2], GROUPS, atol=1e-4)
 
 
 def test_a_category_takes_the_shares_of_similar_rows():
@@ -372,16 +344,6 @@ def labelled():
     return Labelled("pictures", torch.rand(900, 1, 4, 4, generator=rng), y, [str(c) for c in range(10)])
 
 
-def test_newcomers_are_prepared_as_the_others():
-    own = table(number("a", *range(20)), category("b", *["x", "y"] * 10))
-    fed = federation(own, own.rows(torch.arange(5)))
-    fed.away = {1}
-    found = prepare(fed)
-    fed.away = set()
-    prepare_newcomers(fed, [fed.clients[1]], found)
-    assert torch.equal(fed.clients[1].x, fed.clients[0].x[:5])
-
-
 def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
     population = Arrivals(clients=12, step=5, changed_fraction=0.4).partition(labelled(), 0)
     raw = [client.x for client in population.clients]
@@ -406,7 +368,6 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
 
 
 GENERATOR = np.random.default_rng(0)
-IMAGES = [GENERATOR.integers(0, 17, (20, 4, 4)).astype(float) for _ in range(2)]
 
 
 def frame(rows: int = 30) -> pd.DataFrame:
@@ -431,41 +392,6 @@ def tables() -> fedkin.FedAvg:
 @pytest.fixture(scope="module")
 def numbers() -> fedkin.KMeans:
     return fedkin.KMeans(n_clusters=2, random_state=0).fit([own[["age", "dose"]] for own in FRAMES])
-
-
-@pytest.fixture(scope="module")
-def images() -> fedkin.FedAvg:
-    return fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit([(x, np.arange(20) % 2) for x in IMAGES])
-
-
-def test_a_file_is_prepared_as_its_data_frame(tables: fedkin.FedAvg, tmp_path: Path) -> None:
-    FRAMES[0].to_csv(tmp_path / "own.csv", index=False)
-    expected = tables.preparation_.apply(FRAMES[0])
-    assert torch.equal(tables.preparation_.apply(tmp_path / "own.csv"), expected)
-    assert torch.equal(tables.preparation_.read(str(tmp_path / "own.csv")), expected)
-
-
-@pytest.mark.parametrize("form", [np.asarray, torch.from_numpy, lambda x: x[:, None], lambda x: (x, np.zeros(len(x)))])
-def test_images_are_prepared_in_any_form(form: Callable[[Any], Any], images: fedkin.FedAvg) -> None:
-    x = IMAGES[0]
-    samples = images.preparation_.apply(form(x))
-    assert samples.shape == (20, 1, 4, 4)
-    with torch.no_grad():
-        found = images.models_[0](samples).softmax(1).numpy()
-    np.testing.assert_allclose(found, images.predict_proba(x, cluster=0), atol=1e-6)
-
-
-def test_ends_of_the_clients_values_are_kept_in_files_and_sent_to_no_client(tables: fedkin.FedAvg) -> None:
-    made = tables.preparation_
-    again = Preparation.from_tree(made.tree())
-    assert made.reach is not None
-    assert again.reach is not None
-    assert torch.equal(again.reach, made.reach)
-    sent = made.for_clients()
-    assert (sent.reach, sent.notes, sent.questions) == (None, [], ())
-    assert Preparation.from_tree(sent.tree()).reach is None
-    assert sent.encoding is not None
-    assert "reach" not in sent.encoding.tree()
 
 
 RNG = np.random.default_rng(0)

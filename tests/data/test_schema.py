@@ -10,8 +10,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import RefusalError
 from fedkin.core.table import Column, Table
 from fedkin.data.encoding import PreparingOptions
-from fedkin.data.prepare import load_agreeing_clients, prepare
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.prepare import prepare
 from fedkin.data.reading.tables import frame_to_table
 from fedkin.data.schema import in_common_spelling, reports_of, too_long, with_names
 from fedkin.data.statistics import moments, table_columns
@@ -36,26 +35,6 @@ def unique(name, values, kind="number"):
     column = Column(name, kind, tuple(f"P{at}" for at in range(len(values))) if kind == "category" else ())
     table = Table((column,), torch.tensor(values, dtype=torch.float64)[:, None])
     return reports_of(table, 1)["columns"][0][2]
-
-
-def test_a_client_of_few_rows_does_not_make_an_id_a_feature() -> None:
-    assert unique("patient_id", range(5, 8))
-    assert unique("patient", range(3), "category")
-    assert unique("patient_id", [7])
-    assert not unique("patient_id", [1, 1, 2])
-    assert not unique("age", [3, 1, 2])
-
-
-def test_ids_of_persons_may_come_again() -> None:
-    for name in ("patient_id", "Subject", "participant", "person_id", "StudyNo", "subjectID"):
-        assert unique(name, [at // 8 for at in range(400)]), name
-        assert unique(name, [at // 4 for at in range(400)], "category"), name
-        assert unique(name, [at // 4 for at in range(12)]), name  # of a client with few rows
-        assert not unique(name, [at % 5 for at in range(400)]), name
-        assert not unique(name, [at // 8 + 0.5 for at in range(400)]), name
-    assert not unique("patient", [0, 1] * 8, "category")  # in or out
-    for name in ("age", "code", "number", "key"):
-        assert not unique(name, [at // 4 for at in range(400)]), name
 
 
 def test_ids_are_recognised_by_what_they_are_called() -> None:
@@ -200,39 +179,6 @@ def test_levels_that_another_client_has_in_the_same_order_are_those_of_both(secu
         assert torch.equal(own.reach, same.reach)
 
 
-def test_levels_in_no_common_order_are_refused():
-    with pytest.raises(FedkinError, match="has levels 8, 6, 4 at one client and 4, 5, 6, 8 at another; name them in"):
-        prepared_levels(["8", "6", "4"])
-
-
-SAID = (
-    "Column 'hospital' has one value at each client and another at every other, so it says where a row comes from and "
-    "is left out; name it in categorical to keep it."
-)
-
-
-def frames(**columns):
-    """Three clients of thirty rows, with a number and what is given by client."""
-    rng = np.random.default_rng(0)
-    made = [pd.DataFrame({"age": rng.normal(50, 9, 30)}) for _ in range(3)]
-    return [own.assign(**{name: values[at] for name, values in columns.items()}) for at, own in enumerate(made)]
-
-
-def prepared(tables, secure=False, **options):
-    read = [frame_to_table(own, f"Client {at}", options=TableOptions(**options)) for at, own in enumerate(tables)]
-    fed = federation(*read)
-    fed.secure_sums = secure
-    return prepare(fed, PreparingOptions(scaling="standard"))
-
-
-@pytest.mark.parametrize("secure", [False, True])
-def test_the_name_of_a_hospital_is_left_out(secure):
-    found = prepared(frames(hospital=["Ulm", "Bonn", "Kiel"]), secure)
-    assert [column.name for column in found.encoding.schema.columns] == ["age"]
-    assert SAID in found.notes
-    assert not found.questions
-
-
 def boolean(name, *values):
     return Column(name, "boolean", ("n", "y")), values
 
@@ -240,37 +186,6 @@ def boolean(name, *values):
 def many(bad: object = None) -> list[object]:
     """Thirty numbers, of which one may be something else."""
     return [bad if bad is not None and at == 3 else 7 * at % 30 + 0.5 for at in range(30)]
-
-
-def problems(source: object, **options: object) -> list[str]:
-    with pytest.raises(FedkinError) as error:
-        load_agreeing_clients(source, options=TableOptions(**options))
-    return str(error.value).splitlines()
-
-
-def test_values_kinds_shapes_options_and_files_are_one_list(tmp_path):
-    def write(name, **columns):
-        pd.DataFrame(columns).to_csv(tmp_path / name, index=False)
-
-    write("a.csv", age=many("old"), sex=["f", "m"] * 15, dose=many(), seen=["u", "v", "w"] * 10)
-    write("b.csv", age=many(), sex=[1.5, 2.5] * 15, dose=many(float("inf")), seen=["2024-01-31"] * 30)
-    (tmp_path / "c.csv").write_text("sex,dose,dose,age,seen\n" + "f,1,2,31,u\n" * 30)
-    (tmp_path / "d.csv").write_text("")
-    (tmp_path / "e.csv").write_text("sex,age\n")
-    a, b, c, d, e = (f"'{tmp_path}/{name}.csv'" for name in "abcde")
-    found = problems(str(tmp_path))
-    assert found[0].startswith(f"Column 'age' of {a} holds numbers, but a word in row 4; ")
-    assert found[1].startswith(f"Column 'dose' of {b} has 1 infinite values in 30 rows")
-    assert found[2].startswith(f"{c} has more than one column 'dose'")
-    assert found[3:] == [
-        f"{d} cannot be read as .csv (the file is empty).",
-        f"{e} is empty (0 rows, 2 columns of features).",
-        "Column 'sex' differs in kind: category such as 'f' at clients a.csv, c.csv; number at client b.csv. Write it "
-        "in one way, as numbers if its values have an order; name it in categorical only if its numbers are codes, or "
-        "in drop.",
-        "Column 'seen' differs in kind: category such as 'u' at clients a.csv, c.csv; date at client b.csv. Write it "
-        "in one way, or name it in categorical, or in drop.",
-    ]
 
 
 def test_every_door_lists_all_problems():

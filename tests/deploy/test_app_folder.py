@@ -155,48 +155,6 @@ def test_a_site_that_was_stopped_while_its_key_was_made_makes_another(
     assert private.public_key() == load_ssh_public_key((tmp_path / "site.key.pub").read_bytes())
 
 
-def stubbed(folder: Path, **scripts: str) -> dict[str, str]:
-    """Environment in which programs, such as Flower's, are scripts of ours."""
-    (folder / "bin").mkdir()
-    for name, script in scripts.items():
-        (folder / "bin" / name.replace("_", "-")).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / "bin" / name.replace("_", "-")).chmod(0o755)
-    return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "CDPATH": str(folder)}
-
-
-def test_the_servers_command_is_called_from_anywhere(tmp_path: Path) -> None:
-    init(tmp_path / "app", "kfed", 3, [], "127.0.0.1", 8000, False)
-    (tmp_path / "keys").mkdir()
-    (tmp_path / "keys" / "site.key.pub").touch()
-    command = ["app/flwr.sh", "run", ".", "keys/site.key.pub", "keys", "-c", 'out="a b"']
-    ended = subprocess.run(
-        command, cwd=tmp_path, env=stubbed(tmp_path, flwr='pwd; printf "%s\\n" "$@"'), text=True,
-        capture_output=True, check=True,
-    )  # fmt: skip
-    where, *words = ended.stdout.splitlines()
-    key = str(tmp_path / "keys" / "site.key.pub")
-    assert (where, words) == (str(tmp_path / "app"), ["run", ".", key, "keys", "-c", 'out="a b"'])
-    assert (
-        f'root-certificates = "{tmp_path}/app/certificates/ca.crt"'
-        in (tmp_path / "app" / "flower" / "config.toml").read_text()
-    )
-
-
-@pytest.mark.parametrize("insecure", [True, False])
-def test_a_site_says_which_server_did_not_let_it_in(insecure: bool, tmp_path: Path) -> None:
-    init(tmp_path / "app", "kfed", 3, [], "fed.example.org", 8443, insecure)
-    (tmp_path / "site.toml").write_text('name = "a"\ndata = "a.csv"\nfolder = "private"\n')
-    make_key(tmp_path / "site.key")
-    stubs = stubbed(tmp_path, flower_supernode="exit 1", sleep="kill $PPID")  # before it tries again
-    for server in ("fed.example.org:8443", "10.0.0.7:99"):
-        env = {**stubs, **({} if "example" in server else {"SUPERLINK": server})}
-        ended = subprocess.run(
-            ["app/start-site.sh", "site.toml"], cwd=tmp_path, env=env, text=True, capture_output=True, check=False,
-            timeout=60,
-        )  # fmt: skip
-        assert ended.stderr.startswith(f"fedkin: The server {server} did not let this site in: it is not there, ")
-
-
 @pytest.mark.parametrize("given", [[], ["nowhere.toml"]])
 def test_a_site_without_its_file_is_not_started(given: list[str], tmp_path: Path) -> None:
     init(tmp_path / "app", "kfed", 3, [], "127.0.0.1", 8000, False)

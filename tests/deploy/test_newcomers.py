@@ -13,7 +13,7 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.data.preparation import restore_preparation
 from fedkin.deploy.server_app import serve
-from fedkin.deploy.site_app import keep, read_site
+from fedkin.deploy.site_app import keep
 from fedkin.engines.flower_engine.transport import TASK, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
@@ -190,22 +190,3 @@ def test_columns_of_newcomers_are_encoded_as_everyones(tmp_path):
     serve(nodes, config("ifca", 3, 1), tmp_path / "out")
     assert 3 in records(tmp_path / "out")[-1]["answered"]
     assert np.isfinite(records(tmp_path / "out")[-1]["values"]["loss"])
-
-
-def test_a_newcomer_whose_table_lacks_a_column_is_left_out_and_the_log_says_why(tmp_path, capsys):
-    sites = []
-    for number in range(4):
-        columns = ["a", "b", "label"] if number < 3 else ["a", "label"]
-        rows = [f"{row * number % 7},{row % 5},{CLASSES[row % 2]}".split(",") for row in range(20)]
-        rows = [row if number < 3 else row[1:] for row in rows]
-        (tmp_path / f"{number}.csv").write_text("\n".join(map(",".join, [columns, *rows])))
-        file = tmp_path / f"{number}.toml"
-        file.write_text(f'name = "site-{number}"\ndata = "{number}.csv"\nfolder = "site-{number}"')
-        sites.append(read_site(file).site(file))
-    nodes = nodes_of(sites, keep)
-    Comings(nodes, {0: {3}, 2: set()})
-    serve(nodes, config("fedavg", 3, 1), tmp_path / "out")
-    why = "The client's table has no column 'b', which the clients' tables have."
-    assert f"Client site-3 is left out of the run: {why}" in capsys.readouterr().out
-    found = json.loads((tmp_path / "out" / "sites.json").read_text())["sites"]["site-3"]
-    assert (found["now"], found["why"]) == ("left out", why)

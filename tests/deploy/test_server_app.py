@@ -1,11 +1,8 @@
 """A run on sites that answer in this process: begun, gone on with, refused, and what its sites keep."""
 
 import json
-import shutil
-import time
 from html import unescape
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,6 @@ from four_sites import OPTIONS, config, grid
 import planted
 from fedkin.core import FedkinError
 from fedkin.data.preparation import restore_preparation
-from fedkin.deploy import server_app
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, read_site
 from fedkin.engines.flower_engine.transport import HELLO, TASK, content, read
@@ -29,7 +25,7 @@ from fedkin.experiment.forgetting_plan import plan_forgetting
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
-from fedkin.experiment.run_folder import LEDGER, run_config, write_config
+from fedkin.experiment.run_folder import LEDGER, run_config
 from nodes import Nodes, nodes_of
 
 
@@ -68,22 +64,9 @@ def test_every_site_keeps_the_clusters_of_its_samples(data: Path, tmp_path: Path
         assert sorted(path.name for path in kept(tmp_path, site).iterdir()) == ["SHA256SUMS", "labels"]
         own = kept(tmp_path, site) / "labels" / f"site-{site}.csv"
         assert own.read_text() == (here / "labels" / f"site-{site}.csv").read_text()
-        with pytest.raises(
-            FedkinError, match=r"put result\.json and models\.safetensors of the server's folder beside"
-        ):
+        with pytest.raises(FedkinError, match=r"put result\.json and models\.safetensors of the server's"):
             predict(kept(tmp_path, site), str(data / f"site-{site}.npz"))
     assert not (tmp_path / "out" / "labels").exists()
-
-
-def test_sites_get_the_clusters_of_another_cut(data: Path, tmp_path: Path) -> None:
-    serve(grid(data, tmp_path), config("kin-graph"), tmp_path / "out")
-    assert cut(tmp_path / "out", tmp_path / "cut", 7) is None, "no site can be reached from here"
-    serve(grid(data, tmp_path), config("kin-graph", "method.n_clusters=7"), tmp_path / "cut")
-    local = [f"data.source={data}", "scenario.name=files", "method.n_clusters=7"]
-    here = execute(load_config("kin-graph", local), tmp_path / "here").folder
-    for site in range(4):
-        text = (here / "labels" / f"site-{site}.csv").read_text()
-        assert (kept(tmp_path, site) / "labels" / f"site-{site}.csv").read_text() == text
 
 
 def test_a_run_is_cut_and_forgets_more_than_once(tmp_path: Path) -> None:
@@ -122,10 +105,7 @@ def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path,
         return nodes_of(made, keep)
 
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")
-    with pytest.raises(
-        FedkinError,
-        match=r"'fedkin\.data\.statistics\.moments' is not .* with data\.scaling = 'none'",
-    ):
+    with pytest.raises(FedkinError, match=r"'fedkin\.data\.statistics\.moments' is not .* with"):
         serve(nodes(), asks, tmp_path / "scaled")
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2", "data.scaling=none")
     serve(nodes(), asks, tmp_path / "out")
@@ -218,14 +198,6 @@ def test_whoever_is_refused_is_in_the_record_and_the_run_goes_on(data: Path, tmp
     assert f"Refused: {sentence}" in unescape((out / "report.html").read_text())
 
 
-def test_those_who_are_listed_take_part_and_nobody_else(data: Path, tmp_path: Path, capsys) -> None:
-    listed = ["federation.clients=['site-0', 'site-1', 'site-3']", "engine.sites=none", "method.n_clusters=6"]
-    serve(grid(data, tmp_path), config("kfed", *listed), tmp_path / "out")
-    assert list(json.loads((tmp_path / "out" / LEDGER).read_text())["sites"]) == ["site-0", "site-1", "site-3"]
-    assert "Refused: Site 'site-2' is not among the clients that" in capsys.readouterr().out
-    assert not (tmp_path / "site-2" / "results").exists()
-
-
 def test_a_site_is_forgotten_at_the_server_and_the_others_are_sent_their_clusters(data: Path, tmp_path: Path) -> None:
     chosen = config("kfed", "method.n_clusters=6")
     first = serve(grid(data, tmp_path), chosen, tmp_path / "out")
@@ -249,20 +221,6 @@ def test_a_site_is_forgotten_at_the_server_and_the_others_are_sent_their_cluster
     assert json.loads((tmp_path / "without" / "sites.json").read_text())["sites"]["site-1"]["now"] == "forgotten"
 
 
-@pytest.mark.parametrize("said", [1, "site-1"])
-def test_a_forgotten_site_that_is_gone_is_not_waited_for(said: int | str, data: Path, tmp_path: Path, capsys) -> None:
-    serve(grid(data, tmp_path), chosen := config("kfed", "method.n_clusters=6"), tmp_path / "out")
-    shutil.copytree(tmp_path / "out", tmp_path / "without", ignore=shutil.ignore_patterns("checkpoint*", "*.jsonl"))
-    without = config("kfed", "method.n_clusters=6", f"engine.forgotten={json.dumps([said])}")
-    write_config(tmp_path / "without", without)
-    nodes, began = grid(data, tmp_path), time.monotonic()
-    nodes.away = {1}
-    again = serve(nodes, without, tmp_path / "without")
-    assert time.monotonic() - began < chosen.engine.patience / 10
-    assert again.records[-1]["answered"] == [0, 2, 3]
-    assert "fedkin: 3 of 3 sites are there: site-0, site-2, site-3\n" in capsys.readouterr().out
-
-
 def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: Path, capsys) -> None:
     once, out = config("fedavg", *OPTIONS, "method.rounds=1", "engine.patience=0.5"), tmp_path / "out"
     serve(grid(data, tmp_path), once, out)
@@ -273,36 +231,3 @@ def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: 
     serve(grid(data, tmp_path), once, out)
     assert "Refused: A node with another key says that it is site 'site-0'; the name stays" in capsys.readouterr().out
     assert json.loads((out / LEDGER).read_text())["keys"] == {"site-0": "ecdsa-sha2-nistp384 AAAA"}
-
-
-def test_who_could_not_keep_its_results_is_named(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "site-2").mkdir()
-    (tmp_path / "site-2" / "results").write_text("in the way")
-    serve(grid(data, tmp_path), config("kfed", "method.n_clusters=6"), tmp_path / "out")
-    printed = capsys.readouterr().out
-    assert "fedkin: Site 'site-2' has not kept its results: its site file, data or private folder " in printed
-    assert printed.endswith(f"fedkin: Done; results are in {tmp_path / 'out'}\n")
-
-
-def test_the_log_tells_who_is_lost_from_whose_sum_failed_for_it_and_goes_on_in_a_long_step(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(server_app, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    log, few = server_app._LogProgress(), "fewer than 3 clients to sum over"
-    log.names = ("a", "b", "c")
-    log.phase("Step 2")
-    for _ in range(5):
-        for done in (1, 2):
-            now[0] += 13
-            log.part(done, 3)
-    log.step({"step": 2, "missing": {"0": few, "1": "no reply", "2": few}}, {"seconds": 130})
-    assert capsys.readouterr().out.splitlines() == [
-        "fedkin: Step 2",
-        "fedkin: Request 3 of this step, 1 of 3 sites have replied after 65 s",
-        "fedkin: Request 5 of this step, 2 of 3 sites have replied after 130 s",
-        "fedkin: Step 2 in 130.0 s; site 'b' missing (no reply); too few were left for the sum of 'a' and 'c', so they "
-        "are asked again",
-    ]

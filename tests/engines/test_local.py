@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.core import Client, client_task, task
+from fedkin.core import Client, task
 from fedkin.core.device import device, on
 from fedkin.engines.local import LocalFederation
 
@@ -38,25 +38,6 @@ def replies(fed, exchanges=3):
 @given(st.integers(1, 9), st.integers(1, 4), st.permutations(range(7)))
 def test_chunks_workers_and_order_of_clients_change_nothing(chunk, workers, order):
     assert replies(LocalFederation(clients(order=order), 3, chunk, workers)) == replies(LocalFederation(clients(), 3))
-
-
-@client_task
-def describe(client, payload):
-    return {"id": client.id}
-
-
-def test_an_accelerator_gets_many_clients_at_once_if_their_models_train_together():
-    sizes = []
-    for made in (draw, describe):
-        with on(torch.device("meta")):
-            fed = LocalFederation(clients(200), workers=None)
-        chunk = fed._chunk(made)
-        sizes.append(chunk)
-        assert fed.workers <= 4
-    assert sizes == [128, 1]
-    assert LocalFederation(clients(200))._chunk(draw) is None
-    with on(torch.device("meta")):
-        assert LocalFederation(clients(200), chunk=7)._chunk(describe) == 7
 
 
 def test_tasks_compute_on_the_device_that_the_federation_was_made_on():
@@ -139,19 +120,6 @@ def test_after_a_bug_in_a_task_nothing_goes_on_behind_and_the_next_exchange_is_s
     found, expected = fed.ask(count, fed.all()), other.ask(count, other.all())
     assert list(found) == list(range(40))
     assert all(torch.equal(found[i]["x"], expected[i]["x"]) for i in expected)
-
-
-def test_a_stream_that_is_given_up_leaves_everything_in_order():
-    threads = torch.get_num_threads()
-    fed = LocalFederation(clients(40), chunk=1, workers=3)
-    replies = fed.stream(count, fed.all(seconds=0.005))
-    next(replies)
-    replies.close()
-    before = done(fed)
-    time.sleep(0.05)
-    assert done(fed) == before <= 1 + 2 * 3
-    assert torch.get_num_threads() == threads
-    assert len(fed.ask(count, fed.all())) == 40
 
 
 def test_who_is_away_does_nothing_and_changes_nothing_for_others():

@@ -16,7 +16,6 @@ IMAGES = X.reshape(-1, 8, 8) / 16
 CLIENTS = [(np.rot90(IMAGES[i::14], i % 2, (1, 2)).copy(), Y[i::14]) for i in range(14)]
 NEWCOMERS = CLIENTS[12:]
 CLIENTS = CLIENTS[:12]
-SAMPLES = [x for x, _ in CLIENTS]
 FOUND = [0, 1] * 6
 
 
@@ -32,11 +31,6 @@ def model() -> fedkin.Embedding:
     return quick().fit(CLIENTS)
 
 
-@pytest.fixture(scope="module")
-def unlabelled() -> fedkin.Embedding:
-    return quick(form="prototypes").fit(SAMPLES)
-
-
 def test_clusters_messages_and_their_price_are_reported(model: fedkin.Embedding) -> None:
     assert model.client_labels_.tolist() == FOUND
     assert (model.n_clusters_, len(model.models_), model.separable_) == (2, 2, True)
@@ -46,18 +40,11 @@ def test_clusters_messages_and_their_price_are_reported(model: fedkin.Embedding)
     assert [entry["phase"] for entry in model.records_] == ["pre-training"] * 4 + ["embedding"] + ["training"] * 2
 
 
-def test_embeddings_are_alike_within_clusters(model: fedkin.Embedding) -> None:
-    first, second = (model.embeddings_[np.array(FOUND) == cluster].mean(0) for cluster in (0, 1))
-    assert np.abs(first - second).mean() > 0.2
-
-
 def test_newcomers_are_placed_and_served(model: fedkin.Embedding) -> None:
     assert [model.assign(x, y) for x, y in NEWCOMERS] == [0, 1]
     x, y = NEWCOMERS[1]
     assert model.score(x, y, cluster=1) > model.score(x, y, cluster=0)
-    with pytest.raises(
-        FedkinError, match=r"^The data given has no labels, which a newcomer needs to find its cluster\.$"
-    ):
+    with pytest.raises(FedkinError, match=r"^The data given has no labels, which a newcomer needs to find"):
         model.assign(x)
 
 
@@ -66,26 +53,3 @@ def test_a_budget_is_kept_and_no_flips_cost_everything() -> None:
     bare = quick(flip=0.0, rounds=1).fit(CLIENTS)
     assert bare.epsilon_ == math.inf
     assert bare.client_labels_.tolist() == FOUND
-
-
-def test_clients_need_no_labels(unlabelled: fedkin.Embedding) -> None:
-    assert unlabelled.client_labels_.tolist() == FOUND
-    assert (unlabelled.models_, unlabelled.classes_.tolist(), unlabelled.n_clusters_) == ([], [], 2)
-    assert [unlabelled.assign(x) for x, _ in NEWCOMERS] == [0, 1]
-    assert [entry["phase"] for entry in unlabelled.records_] == ["pre-training"] * 4 + ["embedding"]
-
-
-@pytest.mark.parametrize("style", ["class", "client"])
-def test_ladd_clusters_by_brightness(style: str) -> None:
-    bright = [(np.clip(IMAGES[i::8] * 0.5 + 0.5 * (i < 3), 0, 1), Y[i::8]) for i in range(6)]
-    dark = (IMAGES[6::8] * 0.5, Y[6::8])
-    model = fedkin.LADD(module="perceptron", rounds=1, n_clusters=2, style=style, random_state=0).fit(bright)
-    labels = model.client_labels_
-    assert labels.tolist() == [labels[0]] * 3 + [labels[3]] * 3
-    assert labels[0] != labels[3]
-    assert model.assign(*dark) == labels[3]
-    if style == "client":
-        assert model.assign(dark[0]) == labels[3]
-    else:
-        with pytest.raises(FedkinError, match="has no labels, which a newcomer needs"):
-            model.assign(dark[0])

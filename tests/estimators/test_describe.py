@@ -36,12 +36,6 @@ def test_describe_has_a_row_per_cluster_in_original_units(model, wines):
     assert all(text.startswith(f"Cluster {cluster} (") for cluster, text in frame["sentence"].items())
 
 
-def test_new_rows_unlike_the_clients_are_warned_of(model, wines):
-    model.predict(wines["a"])
-    with pytest.warns(UserWarning, match=r"^Column 'town' of the data to predict holds 'Rom' in 5 of 5 rows"):
-        model.predict(wines["a"][:5].assign(town="Rom"))
-
-
 def test_confidence_is_high_in_the_middle_and_low_between(model, wines):
     values = model.confidence(wines["a"])
     assert values.shape == (len(wines["a"]),)
@@ -50,15 +44,6 @@ def test_confidence_is_high_in_the_middle_and_low_between(model, wines):
     near, between = kmeans.confidence(np.array([[0.05], [0.5]]))
     assert near > 0.9
     assert between < 0.1
-
-
-def test_representatives_are_nobodys_row(model, wines):
-    found = model.representatives()
-    assert list(found.columns) == ["rows", *model.describe().columns[2:]]
-    assert len(found) == model.n_clusters_
-    everyone = pd.concat(wines.values() if isinstance(wines, dict) else wines)
-    assert found["proline"].between(everyone["proline"].min(), everyone["proline"].max()).all()
-    assert (found["rows"] >= 5).all()
 
 
 def test_new_rows_may_be_files(model, wines, tmp_path):

@@ -1,6 +1,5 @@
 """The estimator as a scikit-learn user meets it: tiny blobs, two rounds, well under a second each."""
 
-import copy
 import warnings
 from typing import Any
 
@@ -9,11 +8,15 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_wine, make_blobs
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin
+from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
+from fedkin.data.inputs.federation_input import COLLECTIONS
+from fedkin.estimators import DEC, UIFCA
 
 QUICK = {
     "initial": "kmeans",
@@ -25,9 +28,16 @@ QUICK = {
     "random_state": 0,
 }
 
+
 X, Y = make_blobs([24, 24, 24], n_features=8, random_state=0)
+
+
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
+
+
 TRUTH = [Y[Y != 2], Y[Y != 0], Y[Y != 1]]
+
+
 NAMES = [f"f{i}" for i in range(8)]
 
 
@@ -60,6 +70,8 @@ class OneSite(fedkin.FedCRef):
 
 
 OUR_WORDS = "bad data get a sentence that names the client, not scikit-learn's own"
+
+
 OTHER_SENTENCES = {
     "check_n_features_in_after_fitting": OUR_WORDS,
     "check_complex_data": OUR_WORDS,
@@ -102,14 +114,6 @@ def test_fitting_again_gives_the_same_and_other_data_leave_no_trace(fitted: fedk
     assert len(model.records_) == len(fitted.records_)
 
 
-def test_a_failed_fit_leaves_the_model_as_it_was(fitted: fedkin.FedCRef) -> None:
-    model = copy.deepcopy(fitted)
-    with pytest.raises(FedkinError):
-        model.fit([x[:, :5] for x in SITES], initial_labels=[np.zeros(3, int)] * 3)
-    assert same(model, fitted)
-    assert model.n_features_in_ == 8
-
-
 @pytest.mark.parametrize(
     "kind",
     [
@@ -136,13 +140,6 @@ def test_the_callers_data_stay_as_they_are() -> None:
     assert all(labels.tolist() == [7, 3] * 24 for labels in given)
 
 
-def test_clients_in_another_order_are_clustered_alike(fitted: fedkin.FedCRef) -> None:
-    order = [2, 0, 1]
-    labels = quick().fit([SITES[i] for i in order]).labels_
-    expected = np.concatenate([fitted.labels_[i] for i in order])
-    assert adjusted_rand_score(expected, np.concatenate(labels)) == 1.0
-
-
 def test_new_samples_get_the_cluster_of_their_kind(fitted: fedkin.FedCRef) -> None:
     new, kinds = make_blobs([9, 9, 9], n_features=8, random_state=0)
     clusters = fitted.predict(new)
@@ -164,15 +161,6 @@ def test_columns_of_frames_are_remembered_and_compared() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(turned.labels_, model.labels_, strict=True))
     with pytest.raises(FedkinError, match="The data to predict has no column 'f3'"):
         model.predict(frames[0].drop(columns="f3"))
-
-
-def test_the_clients_own_clusters_are_where_it_starts() -> None:
-    named = [np.where(truth == truth.min(), 40, 9) for truth in TRUTH]
-    model = quick(initial="auto", n_clusters="auto", max_iterations=1).fit(SITES, initial_labels=named)
-    assert model.n_clusters_ == 3
-    assert all(adjusted_rand_score(a, b) == 1.0 for a, b in zip(named, model.labels_, strict=True))
-    frames = [pd.Series(own, index=range(100, 148)) for own in named]
-    assert same(quick(initial="given", max_iterations=1).fit(SITES, initial_labels=frames), model)
 
 
 def test_clients_with_numbers_for_names_are_called_by_texts_and_numbers_are_positions():
@@ -208,3 +196,130 @@ def test_rows_with_empty_cells_keep_their_clusters_in_predict_alone_and_together
     others = [found != labels for found, labels in zip(together, model.labels_, strict=True)]
     assert np.concatenate(others).mean() < 0.05
     assert [int(model.predict(clients[0][at : at + 1])[0]) for at in range(20)] == together[0][:20].tolist()
+
+
+@pytest.fixture
+def blobs():
+    x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    kept = [y != 2, y != 0, y != 1]
+    return [x[rows] for rows in kept], [y[rows] for rows in kept]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        UIFCA(cluster_rounds=2, rounds=1, local_steps=20, learning_rate=0.01, width=16, n_clusters=3, random_state=0),
+        DEC(n_clusters=3, pretrain_steps=150, random_state=0),
+    ],
+)
+def test_clusters_of_blobs_and_of_new_samples(blobs, estimator):
+    sites, truth = blobs
+    estimator.fit(sites)
+    assert adjusted_rand(np.concatenate(truth), np.concatenate(estimator.labels_)) > 0.95
+    assert all(np.array_equal(estimator.predict(x), own) for x, own in zip(sites, estimator.labels_, strict=True))
+    assert estimator.n_clusters_ == 3
+
+
+def test_clients_alone_share_no_cluster_and_have_none_for_others(blobs):
+    sites, _ = blobs
+    model = DEC(n_clusters=2, scope="client", pretrain_steps=100, random_state=0).fit(sites)
+    assert [set(labels.tolist()) for labels in model.labels_] == [{0, 1}, {2, 3}, {4, 5}]
+    with pytest.raises(FedkinError, match="new samples have no cluster"):
+        model.predict(sites[0])
+
+
+MEMBERSHIPS_X, MEMBERSHIPS_Y = make_blobs([40, 40, 40], n_features=4, random_state=0)
+
+
+CLIENTS = {"north": MEMBERSHIPS_X[::2], "south": MEMBERSHIPS_X[1::2]}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [fedkin.FFCM(n_clusters=3, rounds=2, random_state=0), fedkin.KinGraph(min_members=2, random_state=0)],
+)
+def test_parts_of_samples_sum_to_one(model) -> None:
+    model.fit(CLIENTS)
+    for name, x in CLIENTS.items():
+        parts = model.memberships_[name]
+        assert parts.shape == (60, model.n_clusters_)
+        assert np.allclose(parts.sum(1), 1, atol=1e-5)
+        assert np.mean(parts.argmax(1) == model.labels_[name]) > 0.95
+        assert np.allclose(model.predict_proba(x).sum(1), 1, atol=1e-5)
+    assert [len(parts) for parts in model.predict_proba(list(CLIENTS.values()))] == [60, 60]
+    model.forget("south", CLIENTS)
+    assert model.memberships_["south"].shape == (0, model.n_clusters_)
+
+
+TOPICS = [
+    "the engine oil pump brake wheel gear motor piston clutch",
+    "goal match team player referee league ball keeper pass",
+    "flour oven sugar butter bake dough yeast pastry cream",
+]
+
+
+def tickets(count: int, seed: int) -> tuple[list[str], list[int]]:
+    """Texts of eight words of a topic each."""
+    rng = np.random.default_rng(seed)
+    topics = rng.integers(len(TOPICS), size=count)
+    return [" ".join(rng.choice(TOPICS[topic].split(), 8)) for topic in topics], topics.tolist()
+
+
+def by_words(texts: list[str]) -> object:
+    return HashingVectorizer(n_features=64, norm="l2").fit_transform(texts)
+
+
+@pytest.mark.parametrize("form", [list, np.array, pd.Series])
+def test_lists_of_texts_are_clustered_by_an_encoder(form: type) -> None:
+    sites = {f"site {at}": tickets(80, at) for at in range(3)}
+    model = fedkin.KinGraph(n_clusters=3, features=by_words, random_state=0)
+    model.fit({name: form(texts) for name, (texts, _) in sites.items()})
+    topics = [topic for _, own in sites.values() for topic in own]
+    assert adjusted_rand_score(topics, np.concatenate(model.labels_)) > 0.9
+    new, topics = tickets(30, 7)
+    assert adjusted_rand_score(topics, model.predict(new)) > 0.9
+    assert model.score({"site 0": new}, {"site 0": topics}) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        ("auto", "give a function of a list of texts, or a network"),
+        (lambda texts: [1.0] * len(texts), r"into an array of shape \(40,\)"),
+        (lambda texts: texts, "should be numbers"),
+    ],
+)
+def test_texts_without_an_encoder_are_refused(features: object, words: str) -> None:
+    clients = [tickets(40, at)[0] for at in range(2)]
+    with pytest.raises(FedkinError, match=words):
+        fedkin.KinGraph(features=features).fit(clients)
+
+
+@pytest.mark.parametrize("form", [lambda x, y: (x, y), lambda x, y: {"x": x, "y": y}])
+def test_labels_that_are_texts_are_no_samples(form: object) -> None:
+    rng = np.random.default_rng(0)
+    clients = [form(rng.normal(size=(30, 3)), ["cat"] * 15 + ["dog"] * 15) for _ in range(2)]
+    model = fedkin.KMeans(n_clusters=2, random_state=0).fit(clients)
+    assert set(model.metrics_["metric"]) >= {"ari", "nmi"}
+    again = fedkin.KMeans(n_clusters=2, random_state=0).fit(clients, eval=clients)
+    assert [one.tolist() for one in again.labels_] == [one.tolist() for one in model.labels_]
+
+
+SINGLE = f"fit takes {COLLECTIONS}; got a single table."
+
+
+@pytest.mark.parametrize(
+    ("clients", "sentence"),
+    [
+        (X, SINGLE),
+        (pd.DataFrame(X), SINGLE.replace("table.", "DataFrame; table.groupby('hospital') divides it by a column.")),
+        ([X, Y], SINGLE),
+        ([], "The list of clients is empty; at least one is needed."),
+        ([X, X[:0]], "Client 1 is empty (shape (0, 8)); every client needs at least one sample and one feature."),
+        ([X, [[1, 2], [3]]], "Client 1 is no array: its rows differ in length or type."),
+    ],
+)
+def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) -> None:
+    with pytest.raises(FedkinError) as raised:
+        quick().fit(clients)
+    assert str(raised.value).startswith(sentence)

@@ -20,7 +20,7 @@ from fedkin.experiment.forgetting_plan import plan_forgetting
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished, run_config
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState
 from site_files import sites
@@ -34,7 +34,6 @@ CLIENTS = [
     "method.module=perceptron",
     "data.scaling=standard",
 ]
-LATE = [*CLIENTS, "method.rounds=4", "scenario.name=arrivals", "scenario.changed_fraction=0.4", "scenario.step=3"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -88,19 +87,6 @@ def test_exactly_forgotten_is_never_having_been_there(method: str, kfed: Path, t
     assert ours["clients"]["2"] == {}
     assert_a_whole_run(outcome.folder)
     assert predict(outcome.folder, "digits").count("\n") == 1798
-
-
-def test_a_forgotten_client_can_be_followed_by_another(kfed: Path, tmp_path: Path) -> None:
-    once = forget(plan_forgetting(kfed, [4]), tmp_path / "once").folder
-    twice = forget(plan_forgetting(once, [0]), tmp_path / "twice").folder
-    together = forget(plan_forgetting(kfed, [0, 4]), tmp_path / "together").folder
-    assert labels(twice) == labels(together)
-    assert (twice / "models.safetensors").read_bytes() == (together / "models.safetensors").read_bytes()
-    assert len(json.loads((twice / FORGOTTEN).read_text())) == 2
-    with pytest.raises(FedkinError, match=r"Client 4 of .* is forgotten already"):
-        forget(plan_forgetting(twice, [4]), tmp_path / "thrice")
-    with pytest.raises(FedkinError, match="has no other clients"):
-        forget(plan_forgetting(twice, [1, 2, 3]), tmp_path / "thrice")
 
 
 def test_a_graph_without_a_client_is_the_graph_of_what_others_have_sent(graph: Path, tmp_path: Path) -> None:
@@ -158,43 +144,6 @@ def test_retrained_it_has_the_bytes_of_a_run_without_the_client(
     assert_a_whole_run(outcome.folder)
 
 
-def test_who_came_late_is_forgotten_from_the_last_checkpoint_before(tmp_path: Path) -> None:
-    options = [*LATE, "engine.keep_checkpoints=1"]
-    run = execute(load_config("ifca", options), tmp_path / "run").folder
-    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == [f"{i}.safetensors" for i in range(1, 5)]
-    assert plan_forgetting(run, [0]).begins == 0
-    plan = plan_forgetting(run, [7])
-    assert (plan.way, plan.begins, plan.steps) == ("retrained", 2, 2)
-    assert "from step 3: 2 steps" in plan.sentence()
-    outcome = forget(plan_forgetting(run, [7]), tmp_path / "out")
-    never = execute(load_config("ifca", [*options, "engine.forgotten=[7]"]), tmp_path / "never")
-    ours, theirs = contents(outcome.folder), contents(never.folder)
-    scored = {"records.jsonl", "SHA256SUMS", "report.html"}  # its samples were in the common test of the steps before
-    assert {name for name in ours if ours[name] != theirs.get(name)} == {FORGOTTEN, "timing.jsonl", *scored}
-    assert outcome.records[2:] == never.records[2:]
-    assert theirs.keys() - ours.keys() == {"checkpoints/1.safetensors", "checkpoints/2.safetensors"}
-    assert certificate_of(outcome.folder)["kept_steps"] == 2
-
-
-def test_files_of_clients_are_forgotten_by_name_and_may_be_deleted(tmp_path: Path) -> None:
-    data = Path(sites(tmp_path / "data", labelled=False))
-    names = sorted(path.name for path in data.iterdir())
-    options = [f"data.source={str(data)!r}", "scenario.name=files", "method.n_clusters=2", "evaluation.map=none"]
-    run = execute(load_config("kfed", options), tmp_path / "run").folder
-    short = names[0].removesuffix(".npz")
-    outcome = forget(plan_forgetting(run, [short]), tmp_path / "out")
-    assert run_config(outcome.folder).engine.forgotten == [names[0]]
-    held = certificate_of(outcome.folder)["still_hold"]
-    assert any(entry["what"].startswith("how samples are scaled") for entry in held)
-    assert {"file": "result.json", "what": "its name"} in held
-    (data / names[0]).unlink()
-    assert_a_whole_run(outcome.folder)
-    again = execute(load_config("kfed", [*options, f"engine.forgotten=[{names[0]!r}]"]), tmp_path / "again").folder
-    assert labels(again).keys() == labels(outcome.folder).keys() == {"1.csv", "2.csv"}
-    with pytest.raises(FedkinError, match=r"'engine\.forgotten' names client 'zz\.npz', which is not there"):
-        execute(load_config("kfed", [*FEW, "engine.forgotten=['zz.npz']"]), tmp_path / "other")
-
-
 def test_two_that_write_to_one_folder_do_not_mix(kfed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_forgetting(kfed, ["2"], retrain=True)
     refusals: list[str] = []
@@ -211,18 +160,6 @@ def test_two_that_write_to_one_folder_do_not_mix(kfed: Path, tmp_path: Path, mon
     assert "Another process is at work" in refusals[0]
     assert is_finished(outcome.folder)
     assert [one["position"] for one in certificate_of(outcome.folder)["clients"]] == [2]
-
-
-def test_a_run_is_replaced_if_asked(tmp_path: Path) -> None:
-    run = execute(load_config("kfed", FEW), tmp_path / "run").folder
-    apart = forget(plan_forgetting(run, [1]), tmp_path / "out").folder
-    outcome = forget(plan_forgetting(run, [1]), None)
-    assert outcome.folder == run
-    assert labels(run) == labels(apart)
-    assert not any(text.startswith("the run ") for text in certificate_of(run)["not_covered"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
-    with pytest.raises(FedkinError, match="no client 9; allowed: 0 to 4"):
-        forget(plan_forgetting(run, [9]), None)
 
 
 def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Path) -> None:

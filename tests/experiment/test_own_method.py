@@ -77,26 +77,6 @@ def test_it_runs_resumes_and_predicts(tmp_path: Path) -> None:
     assert predict(tmp_path / "run", str(tmp_path / "new.npz")).count("\n") == 3
 
 
-def test_it_is_compared_with_others(forked_workers: None, tmp_path: Path) -> None:
-    command = ["compare", "iris", "--methods", f"{NAME},kfed", "--clusters", "3", "--seeds", "1"]
-    with pytest.raises(SystemExit) as ended:
-        main([*command, "--budget", "300s", "--out", str(tmp_path / "out")])
-    assert not ended.value.code
-    lines = json.loads((tmp_path / "out" / "comparison.json").read_text())["lines"]
-    assert {(line["method"], line["runs"]) for line in lines} == {(NAME, 1), ("kfed", 1)}
-
-
-def test_an_estimator_of_it_is_a_line() -> None:
-    class MyKFed(SampleClusterer, method=importlib.import_module("own_package.mine").Mine):
-        """k-FED of my own."""
-
-    x = np.concatenate([np.zeros((20, 2)), np.ones((20, 2))]) + np.random.default_rng(0).normal(0, 0.01, (40, 2))
-    fitted = MyKFed(n_clusters=2, random_state=0).fit([x[0::2], x[1::2]])
-    assert len(set(fitted.labels_[0][:10])) == 1
-    assert fitted.labels_[0][0] != fitted.labels_[0][-1]
-    assert "local_clusters" in fitted.get_params()
-
-
 def real_sites(folder: Path, packages: list[str]) -> FlowerFederation:
     """A federation of two sites whose files trust `packages`."""
     sites = []
@@ -119,16 +99,6 @@ def test_real_sites_run_it_if_their_own_file_allows_its_package(tmp_path: Path) 
     assert state is not None
     with pytest.raises(FedkinError, match=r"'own_package.mine' is not from fedkin, so this client does not run it"):
         method.init(real_sites(tmp_path / "2", ["fedkin"]))
-
-
-def test_the_file_of_a_site_trusts_its_package_and_the_readme_says_so(tmp_path: Path) -> None:
-    for name, lines in ((NAME, 1), ("kfed", 0)):
-        app = tmp_path / f"app-{lines}"
-        init(app, name, 2, ["method.n_clusters=2"], "127.0.0.1", 9092, insecure=True)
-        site, readme = (app / "site.example.toml").read_text(), (app / "README.md").read_text()
-        assert site.count('\npackages = ["own_package"]  # ') == lines
-        assert readme.count("needs code of `own_package`: install it at the server and at every site") == lines
-        assert "$" not in readme.replace("${", "")
 
 
 @pytest.mark.parametrize("command", ["predict", "assign"])

@@ -107,20 +107,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "sentence"),
     [
         ("Called", r"has an option called 'name', a name that fedkin uses itself; call it otherwise\.$"),
-        ("Data", r"has an option called 'data', a name that fedkin uses itself"),
         ("Complex", r"has an option 'z' of type complex, which a file cannot hold; options are numbers, .* of them\.$"),
-        ("Set", r"'z' of type frozenset, which a file cannot hold"),
         ("Tensors", r"'z' of type torch.Tensor \\| None, which a file cannot hold"),
-        ("NoneInside", r"'z' of type tuple, which a file cannot hold"),
         ("Nothing", r"Made' has an option 'z' whose default is None, but its type allows int; .* as in int \| None\.$"),
-        ("Zero", r"'z' whose default is 0, but its type allows int >= 1; give it another default, or another type\.$"),
         ("Word", r"""'z' whose default is 'c', but its type allows "a" or "b"; give it another default"""),
-        ("Soft", r"has an option called 'soft', which its base class uses otherwise; .* if the base's is meant\.$"),
         ("Predicts", r"has an option called 'predict', which its base class uses otherwise"),
-        (
-            "Half",
-            r"^'own_options_of_mine:Half' lacks predict and result and step, which its base class leaves",
-        ),
     ],
 )
 def test_what_no_experiment_can_have_is_refused_at_loading(name: str, sentence: str) -> None:

@@ -18,38 +18,6 @@ def rows_of(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))
 
 
-@pytest.mark.filterwarnings("ignore:.* cells are empty")
-def test_values_that_stand_for_empty_cells_do_so_in_new_rows(tmp_path: Path) -> None:
-    (tmp_path / "sites").mkdir()
-    for name in ("north", "south"):
-        rows = [f"{at % 2 * 10 + at / 100},{'-' * (at % 7 == 0) or at % 2 * 5 + at / 50}" for at in range(40)]
-        (tmp_path / "sites" / f"{name}.csv").write_text("a,b\n" + "\n".join(rows).replace(",-", ",-9") + "\n")
-    run = [f"data.source={tmp_path / 'sites'}", "scenario.name=files", "data.na_values=-9"]
-    execute(load_config("kin-graph", [*run, "method.n_clusters=2"]), tmp_path / "run")
-    (tmp_path / "new.csv").write_text("a,b\n0.1,-9\n10.1,-9\n")
-    (tmp_path / "empty.csv").write_text("a,b\n0.1,\n10.1,\n")
-    found = [prediction.predict(tmp_path / "run", str(tmp_path / f"{name}.csv")) for name in ("new", "empty")]
-    assert found[0] == found[1]
-    assert len({row.split(",")[1] for row in found[0].splitlines()[1:]}) == 2
-
-
-@pytest.mark.filterwarnings("ignore:.* cells are empty")
-def test_empty_cells_of_new_rows_take_the_values_of_the_nearest_cluster(tmp_path: Path) -> None:
-    (tmp_path / "sites").mkdir()
-    for shift, name in enumerate(("north", "south")):  # medians are in the larger cluster
-        rows = [
-            ",".join(f"{10 * (at % 4 == 0) + (at + shift) * column % 7 / 10}" for column in range(1, 6))
-            for at in range(40)
-        ]
-        (tmp_path / "sites" / f"{name}.csv").write_text("a,b,c,d,e\n" + "\n".join([*rows, "0.1,,,,"]) + "\n")
-    run = [f"data.source={tmp_path / 'sites'}", "scenario.name=files", "method.n_clusters=2"]
-    execute(load_config("kfed", run), tmp_path / "run")
-    (tmp_path / "new.csv").write_text("a,b,c,d,e\n10.1,,,,\n10.1,10.1,10.1,10.1,10.1\n0.1,,,,\n")
-    found = prediction.predict(tmp_path / "run", str(tmp_path / "new.csv")).splitlines()[1:]
-    small, also_small, large = (row.split(",")[1] for row in found)
-    assert small == also_small != large
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -2,9 +2,7 @@
 
 import csv
 import io
-import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +13,6 @@ from fedkin.data.reading.sources import load
 from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.methods.clients.embedding import embedding
-from fedkin.methods.clients.embedding.embedding import message_of
 
 OPTIONS = ["scenario.clients=6", "method.module=perceptron", "method.learning_rate=0.2", "method.rounds=6"]
 HELD = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
@@ -121,27 +117,6 @@ def unlabelled(turned: Path) -> Path:
     return turned / "run"
 
 
-@pytest.mark.parametrize("number", [12, 13])
-def test_a_new_client_without_labels_gets_its_cluster(number: int, unlabelled: Path, turned: Path) -> None:
-    clusters = [label for _, label, _ in rows_of((unlabelled / "clients.csv").read_text())[1:]]
-    assert clusters == ["0", "1"] * 6
-    assert prediction.assign(unlabelled, str(turned / f"{number}.npz")) == number % 2
-
-
-def test_a_new_clients_message_is_always_the_same(unlabelled: Path, turned: Path, monkeypatch: Any) -> None:
-    sent = []
-
-    def listened(*arguments: Any) -> Any:
-        message, remembered = message_of(*arguments)
-        sent.append(message)
-        return message, remembered
-
-    monkeypatch.setattr(embedding, "message_of", listened)
-    for _ in range(2):
-        prediction.assign(unlabelled, str(turned / "12.npz"))
-    assert torch.equal(*sent)
-
-
 @pytest.mark.parametrize("ask", [lambda folder: prediction.assign(folder, "digits"), outputs.load_found])
 @pytest.mark.parametrize("content", [None, "{", "{}"])
 def test_no_result_is_reported(ask, content: str | None, found: Path, tmp_path: Path) -> None:
@@ -156,17 +131,6 @@ def test_no_result_is_reported(ask, content: str | None, found: Path, tmp_path: 
     (tmp_path / "config.toml").touch()
     with pytest.raises(FedkinError, match=r"holds no result to predict with; `fedkin resume` may finish it\.$"):
         ask(tmp_path)
-
-
-def test_a_folder_above_results_names_the_newest(found: Path, tmp_path: Path) -> None:
-    for age, name in enumerate(("new", "old")):
-        folder = tmp_path / "site" / "results" / name
-        folder.mkdir(parents=True)
-        for file in ("result.json", "models.safetensors"):
-            (folder / file).write_bytes((found / file).read_bytes())
-        os.utime(folder / "result.json", (1e9 - age, 1e9 - age))
-    with pytest.raises(FedkinError, match=r"site holds no result to predict with; '.*/site/results/new' does\.$"):
-        prediction.predict(tmp_path / "site", "digits", client=0)
 
 
 def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) -> None:

@@ -102,9 +102,7 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path
     for config in ((path.parent / "config.toml").read_text(), "[method]\nname = 'toy'\nno_longer_there = 1\n"):
         (path.parent / "config.toml").write_text(config)
         for ask in (resume, report):
-            with pytest.raises(
-                FedkinError, match=r"run was written by another version of fedkin \(format 1; this version"
-            ):
+            with pytest.raises(FedkinError, match=r"run was written by another version of fedkin \(format"):
                 ask(tmp_path / "run")
 
 

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
-from fedkin.core import FedkinError
 from fedkin.experiment import run_loop
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_profile
@@ -95,22 +94,3 @@ def test_secure_sums_give_the_same_sentences(tables, tmp_path):
     assert profile is not None
     assert profile.members == {}
     assert int(profile.samples.sum()) > 150
-
-
-def test_clients_go_by_the_names_of_their_files_in_errors_and_commands(tables, tmp_path):
-    here = [f"data.source='{tables}'", "scenario.name=files", "evaluation.map=none", "method.rounds=1"]
-    with pytest.raises(FedkinError, match=r"^Clients north, south, west have no labels, which IFCA needs;"):
-        ran(load_config("ifca", here), tmp_path / "unlabelled")
-    lost = ["engine.failures=[[" + "],[".join(f"{at},{client}" for at in range(1, 80) for client in range(3)) + "]]"]
-    with pytest.raises(FedkinError, match=r"Client (north|south|west) "):
-        ran(config(tables, *lost), tmp_path / "lost")
-    for path in tables.iterdir():
-        frame = pd.read_csv(path)
-        frame.assign(label=np.where(frame.index % 2, "u", "v")).to_csv(path, index=False)
-    folder = ran(load_config("ifca", here), tmp_path / "labelled").folder
-    given = predict(folder, str(tables / "north.csv"), "label", client="north")
-    assert given == predict(folder, str(tables / "north.csv"), "label", client="north.csv")
-    with pytest.raises(
-        FedkinError, match=r"has no client nort; allowed: 0 to 2, or north, south, west; for a new client"
-    ):
-        predict(folder, str(tables / "north.csv"), "label", client="nort")

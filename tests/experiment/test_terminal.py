@@ -43,29 +43,6 @@ def test_warnings_are_shown_whether_or_not_anybody_watches(
     assert shown.out == ""
 
 
-def test_square_brackets_are_shown_as_they_are(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    with Bar() as bar:
-        bar.phase("Reading d[/x]/a.csv")
-        bar.display.refresh()
-        bar.step(LINE | {"values": {"phase": "pre[/x]"}}, {"seconds": 2.5})
-    shown = capsys.readouterr().err
-    assert "Reading d[/x]/a.csv" in shown
-    assert "Step 3 · pre[/x] · 2.5 s" in shown
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    config = load_config("fedcref", ["target.metric=accuracy[/x]", "target.reach=0.5"])
-    print_outcome(RunOutcome(Path("runs/x"), State(), [LINE], config))
-    assert "accuracy[/x] 0.5" in capsys.readouterr().out
-
-
-def test_what_a_method_warns_of_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [LINE, {**LINE, "values": {"warning": "Too few."}}, {**LINE, "values": {"warning": "Too few."}}]
-    print_outcome(RunOutcome(Path("runs/x"), State(), lines, load_config("fedcref")))
-    assert capsys.readouterr().out.endswith("\nNote: Too few.\nReport: runs/x/report.html\n")
-
-
 def test_privacy_says_what_the_noise_follows_from(capsys: pytest.CaptureFixture[str]) -> None:
     noise = {"epsilon": 4.0, "delta": 1e-5, "noise_source": "the run's seed"}
     lines = [{**LINE, "values": noise}, {**LINE, "values": {"epsilon": 4.0}}]

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from fedkin.features.pca import FeatureMoments, components, moments, moments_of
+from fedkin.features.shared_variation import shared_basis
 
 
 def rows(n: int = 300, width: int = 12, mean: float = 3.0) -> torch.Tensor:
@@ -57,3 +60,63 @@ def test_only_what_varies_is_kept():
     assert len(components(of_clients(x), 9).variances) == 3
     same = components(moments_of(torch.ones(4, 5)), 3)
     assert ((torch.ones(2, 5) - same.mean) @ same.directions).tolist() == [[0.0], [0.0]]
+
+
+def covariance(x):
+    return torch.from_numpy(np.atleast_2d(np.cov(x.T, bias=True)))
+
+
+def latent_classes(rng, rows, columns, numbers=0):
+    """Rows of three classes, truth values of 0 and 1 beside numbers, and which features are discrete."""
+    truth = rng.integers(0, 3, rows)
+    odds = rng.choice([0.05, 0.95], size=(3, columns))
+    binary = (rng.random((rows, columns)) < odds[truth]).astype(float)
+    x = np.column_stack([rng.normal(size=(rows, numbers)) + 3 * truth[:, None], binary])
+    return x, truth, torch.cat([torch.full((numbers,), -1), torch.arange(columns) + numbers])
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(50, 500), columns=st.integers(1, 6), numbers=st.integers(0, 3))
+def test_a_basis_has_the_numbers_and_is_finite(seed, rows, columns, numbers):
+    rng = np.random.default_rng(seed)
+    x, _, blocks = latent_classes(rng, rows, columns, numbers)
+    basis = shared_basis(covariance(x), rows, blocks)
+    assert basis.isfinite().all()
+    assert torch.equal(basis[:, :numbers], torch.eye(len(blocks), dtype=torch.float64)[:, :numbers])
+    assert max(numbers, 1) <= basis.shape[1] <= len(blocks)
+
+
+def test_the_directions_are_one_fewer_than_the_classes():
+    rng = np.random.default_rng(0)
+    odds = np.array([[0.1] * 8 + [0.9] * 4, [0.9] * 4 + [0.1] * 8, [0.1] * 4 + [0.9] * 4 + [0.1] * 4])
+    truth = rng.integers(0, 3, 900)
+    x = (rng.random((900, 12)) < odds[truth]).astype(float)
+    basis = shared_basis(covariance(x), 900, torch.arange(12))
+    assert basis.shape == (12, 2)
+    inside = np.concatenate([(x @ basis.numpy())[truth == own] for own in range(3)])
+    assert len(np.unique(inside.round(6), axis=0)) > len(np.unique(x, axis=0)) / 2
+
+
+@pytest.mark.parametrize("numbers", [0, 3])
+def test_independent_columns_share_nothing(numbers):
+    rng = np.random.default_rng(1)
+    x = np.column_stack([rng.normal(size=(1_000, numbers)), rng.integers(0, 2, (1_000, 8))])
+    blocks = torch.cat([torch.full((numbers,), -1), torch.arange(8)])
+    assert shared_basis(covariance(x), 1_000, blocks).shape[1] == max(numbers, 1)
+
+
+def test_indicators_of_one_column_do_not_count_as_shared():
+    rng = np.random.default_rng(2)
+    kinds = np.eye(4)[rng.integers(0, 4, 1_000)]
+    x = np.column_stack([rng.normal(size=(1_000, 2)), kinds])
+    blocks = torch.tensor([-1, -1, 2, 2, 2, 2])
+    assert shared_basis(covariance(x), 1_000, blocks).shape[1] == 2
+    apart = torch.tensor([-1, -1, 2, 3, 4, 5])  # each is told by the others
+    assert shared_basis(covariance(x), 1_000, apart).shape[1] > 2
+
+
+@pytest.mark.parametrize("blocks", [[0, 1, 2], [-1, -1, 2]])
+def test_columns_that_do_not_vary_are_no_obstacle(blocks):
+    basis = shared_basis(torch.zeros(3, 3, dtype=torch.float64), 10, torch.tensor(blocks))
+    assert basis.isfinite().all()
+    assert basis.shape[1] >= 1

@@ -1,13 +1,25 @@
 """Messages and their replies: whoever fails is named with a reason, and nobody waits for three seconds."""
 
+import gc
+import io
 import time
 
+import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Error, Message, RecordDict
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
 
 import app_nodes
+import planted
+from fedkin.core import FedkinError
+from fedkin.flower.array_layout import ArrayLayout, registered_model
 from fedkin.flower.grid_federation import RAISED, exchange
+from fedkin.nn.modules import Classifier
+from fedkin.nn.resident import vector_of
 
 
 @pytest.fixture
@@ -73,3 +85,144 @@ def test_of_an_error_in_a_simulation_the_apps_own_message_is_reported(grid):
     grid.troubles = lambda message, partition: Error(2, IN_RAY if partition == 0 else "\x1b[31mbad\x1b[0m")
     found = exchange(grid, messages(grid, ["a", "b"]), 5)
     assert found == {0: "error 2: No query function registered with name 'fedkin'", 1: "error 2: bad"}
+
+
+TYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 5))
+
+
+def record(**arrays: object) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
+
+
+def test_a_vector_is_in_the_order_of_every_architecture():
+    module = network().train()
+    module(torch.randn(8, 1, 3, 3))
+    layout = ArrayLayout.of(ArrayRecord(module.state_dict()))
+    assert torch.equal(layout.vector(ArrayRecord(module.state_dict())), vector_of(module))
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.sampled_from(TYPES), st.lists(st.integers(0, 3), max_size=3)), max_size=6),
+    st.integers(0, 99),
+)
+def test_names_shapes_types_and_values_come_back(parts, seed):
+    rng = np.random.default_rng(seed)
+    drawn = [rng.integers(0, 2 if kind == "bool" else 200, shape).astype(kind) for kind, shape in parts]
+    given_ = record(first=np.float32([0.5]), **{f"{at}": array for at, array in enumerate(drawn)})
+    layout = ArrayLayout.of(given_)
+    back = layout.record(layout.vector(given_))
+    assert list(back) == list(given_)
+    for name, array in given_.items():
+        assert back[name].numpy().dtype == array.numpy().dtype
+        assert np.array_equal(back[name].numpy(), array.numpy())
+        assert back[name].shape == array.shape
+
+
+def test_means_of_whole_numbers_are_rounded():
+    layout = ArrayLayout.of(record(weight=np.zeros(1, np.float32), count=np.int64(0)))
+    assert layout.record(torch.tensor([0.25, 2.9999]))["count"].numpy() == 3
+    assert layout.as_sent(torch.tensor([0.25, 2.4])).tolist() == [0.25, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"more": 1.0}, "array 'more' is unknown"),
+        ({"bias": None}, "array 'bias' is absent"),
+        ({"bias": np.zeros(3, np.float32)}, "array 'bias' is float32 of shape (3,) where (2,) was expected"),
+        ({"bias": np.zeros(2, np.complex64)}, "array 'bias' is complex64 of shape (2,)"),
+        ({"bias": np.array(["a", "b"])}, "array 'bias' is <U1 of shape (2,)"),
+    ],
+)
+def test_other_arrays_are_called_by_name(change, words):
+    base = {"weight": np.zeros((2, 2), np.float32), "bias": np.zeros(2, np.float32)}
+    layout = ArrayLayout.of(record(**base))
+    arrays = {name: value for name, value in {**base, **change}.items() if value is not None}
+    assert words in layout.vector(record(**arrays))
+
+
+def test_nothing_is_unpickled():
+    stream = torch.tensor([1.0])
+    layout = ArrayLayout.of(record(weight=stream.numpy()))
+    pickled = np.array([print], dtype=object).dumps()
+    evil = ArrayRecord({"weight": Array("float32", (1,), "numpy.ndarray", b"\x93NUMPY" + pickled)})
+    assert "holds something unreadable" in layout.vector(evil)
+    other = ArrayRecord({"weight": Array("float32", (1,), "pickle", pickled)})
+    assert "holds something unreadable" in layout.vector(other)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({}, "initial_arrays has 0 arrays, but none of floating numbers to train."),
+        ({"count": np.int64(1)}, "initial_arrays has 1 arrays, but none of floating numbers to train."),
+        ({"w": np.zeros(1, np.complex128)}, "Array 'w' of initial_arrays holds numbers of type complex128; "),
+    ],
+)
+def test_a_model_without_parameters_is_refused(arrays, sentence):
+    with pytest.raises(FedkinError) as refused:
+        ArrayLayout.of(record(**arrays))
+    assert str(refused.value).startswith(sentence)
+
+
+def test_methods_know_the_model_as_an_architecture():
+    module = network()
+    given_ = ArrayRecord(module.state_dict())
+    layout = ArrayLayout.of(given_)
+    with registered_model(layout, layout.vector(given_)) as name:
+        classifier = Classifier.of({"name": name, "shape": [1, 3, 3], "classes": 5})
+        assert classifier.parameters == sum(part.numel() for part in module.parameters())
+        assert classifier.size - classifier.floats == 1
+        assert classifier.floats - classifier.parameters == 6
+        assert classifier.leading(2) == 3 * 4 + 3
+        assert torch.equal(classifier.initial(torch.Generator()), vector_of(module))
+    del classifier
+    gc.collect()
+    with pytest.raises(FedkinError, match="is over, and the model gone"):
+        Classifier(name, (1, 3, 3), 5)
+
+
+def test_the_order_of_a_record_does_not_matter():
+    one = app_nodes.arrays(lambda: planted.normalised((6,), 6))
+    layout = ArrayLayout.of(one)
+    turned = ArrayRecord({name: one[name] for name in reversed(list(one))})
+    assert torch.equal(layout.vector(turned), layout.vector(one))
+
+
+def header(shape: str) -> bytes:
+    """An array's file that ends after its header."""
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+def zipped() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, weight=np.zeros(2, np.float32))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"PK\x03\x04garbage", zipped(), header("(4000000000000,)"), header("(2,"), header("(2,)"), b"", b"\x93NUMPY"],
+    ids=["no zip", "npz", "huge", "half a header", "no numbers", "nothing", "half a magic"],
+)
+def test_bytes_that_are_no_array_are_reported(data):
+    layout = ArrayLayout.of(record(weight=np.zeros(2, np.float32)))
+    found = layout.vector(ArrayRecord({"weight": Array("float32", (2,), "numpy.ndarray", data)}))
+    assert found.startswith("array 'weight' holds something ")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [("float32", (4000000000000,)), ("float32", (2, 1)), ("object", (2,)), ("(1,", (2,)), ("", (2,))],
+)
+def test_what_says_itself_that_it_is_another_is_not_opened(dtype, shape, monkeypatch):
+    layout = ArrayLayout.of(record(weight=np.zeros(2, np.float32)))
+    monkeypatch.setattr(Array, "numpy", lambda array: pytest.fail("It was opened."))
+    found = layout.vector(ArrayRecord({"weight": Array(dtype, shape, "numpy.ndarray", b"")}))
+    assert found == f"array 'weight' is {dtype} of shape {shape} where (2,) was expected"

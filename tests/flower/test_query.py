@@ -1,11 +1,12 @@
 """What a node says of its data, and what it does not."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
@@ -14,14 +15,15 @@ import pictures
 import planted
 from fedkin import flower
 from fedkin.core import FedkinError
+from fedkin.core.payload import owned, to_bytes
 from fedkin.core.tasks import Task
-from fedkin.engines.flower_engine.transport import read
+from fedkin.engines.flower_engine.transport import content, read
 from fedkin.flower import query
 from fedkin.methods.clients import client_method, fedrc, ladd
 from fedkin.methods.clients.embedding import embedding
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import unpacked
-from query_apps import FEDRC, SWAPPED
+from query_apps import FEDRC, SWAPPED, grid, network, start
 
 SHAPE = (1, pictures.SIDE, pictures.SIDE)
 
@@ -108,19 +110,6 @@ def test_bits_that_were_flipped_stay_flipped_in_a_run():
     assert 0.1 < float(wrong) < 0.5
 
 
-def test_flips_are_nobodys_to_know_unless_a_seed_is_given():
-    client = pictures.client(0)
-
-    def said(seed: int | None, partition: int = 0) -> torch.Tensor:
-        answer = flower.describes(lambda _: (client.x, client.y), seed)
-        return asked(embedding.embed, how(0.5), context(partition), answer)["bits"]
-
-    assert not torch.equal(said(None), said(None))
-    assert torch.equal(said(3), said(3))
-    assert not torch.equal(said(3), said(4))
-    assert not torch.equal(said(3), said(3, partition=1))
-
-
 @pytest.mark.parametrize(
     ("loaded", "sentence"),
     [
@@ -135,3 +124,75 @@ def test_data_that_cannot_be_used_are_reported(loaded, sentence):
     with pytest.raises(FedkinError) as refused:
         asked(client_method.describe, {}, context(4), flower.describes(lambda _: loaded))
     assert str(refused.value).startswith(sentence)
+
+
+def spoilt(where: app_nodes.Fleet, change: Any, partition: int = 2) -> app_nodes.Fleet:
+    """Have one partition answer every query otherwise."""
+    real = where.app._registered_funcs["query.fedkin"]
+
+    def odd(message: Any, context: Any) -> Any:
+        reply = real(message, context)
+        if context.node_config["partition-id"] != partition:
+            return reply
+        answer = change(dict(read(reply.content).tree()))
+        return Message(content(to_bytes(owned(answer))), reply_to=message)
+
+    where.app._registered_funcs["query.fedkin"] = odd
+    return where
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        ({"classes": 0}, "its samples have no labels"),
+        ({"classes": 10**6}, "'classes' is not what it should be"),
+        ({"shape": [1, 10**9, 10**9]}, "'shape' is not what it should be"),
+        ({"shape": [1, 5, 5]}, "its shape [1, 5, 5] is not the others'"),
+    ],
+)
+def test_a_node_that_lies_at_the_start_is_left_out_and_the_others_get_their_result(lie, reason, caplog):
+    where = spoilt(grid(pictures.clients()), lambda answer: answer | (lie if "classes" in answer else {}))
+    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
+    assert f"Node {where.node(2)} is left out of the run: {reason}" in caplog.text
+    assert all(reason in record["missing"][2] for record in result.records)
+    assert sorted(result.clusters) == sorted(where.node(at) for at in range(len(pictures.TURNS)) if at != 2)
+
+
+def test_a_run_waits_for_the_first_names(monkeypatch):
+    """As in a simulation on a busy machine, whose nodes do not answer in time."""
+    monkeypatch.setattr("fedkin.flower.rounds.PATIENCE", 0.0)
+    where = grid(pictures.clients())
+    where.troubles = lambda message, partition: "lost" if len(where.sent) <= 3 * len(pictures.TURNS) else None
+    result = flower.OCFLStrategy(names=True).start(
+        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=2, timeout=0.1, train_config=app_nodes.START
+    )
+    assert result.nodes == list(range(len(pictures.TURNS)))
+
+
+def test_what_is_no_answer_is_missing():
+    where = grid(pictures.clients())
+    real = where.app._registered_funcs["query.fedkin"]
+
+    def odd(message: Any, context: Any) -> Any:
+        if context.node_config["partition-id"] == 2:
+            return Message(RecordDict({"config": ConfigRecord({"payload": "[]"})}), reply_to=message)
+        return real(message, context)
+
+    where.app._registered_funcs["query.fedkin"] = odd
+    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
+    assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]
+    assert where.node(2) not in result.clusters
+
+
+def test_an_answer_nested_too_deep_is_missing():
+    where = grid(pictures.clients())
+    real = where.app._registered_funcs["query.fedkin"]
+    header = json.dumps({"__metadata__": {"tree": 100_000 * "[" + 100_000 * "]"}}).encode()
+    deep = content(len(header).to_bytes(8, "little") + header)
+
+    def odd(message: Any, context: Any) -> Any:
+        return Message(deep, reply_to=message) if context.node_config["partition-id"] == 2 else real(message, context)
+
+    where.app._registered_funcs["query.fedkin"] = odd
+    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
+    assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]

@@ -29,27 +29,6 @@ def test_embedding_finds_planted_clusters(form):
     assert set(result.evaluate_metrics_clientapp) == {1, 2}
 
 
-def test_embedding_by_sums_finds_clusters_of_two_nodes():
-    pairs = [0, 1, 2, 0, 1, 2]
-    where = grid([pictures.client(number, turn, samples=100) for number, turn in enumerate(pairs)])
-    result = start(flower.EmbeddingStrategy(message="sums", pretraining_rounds=0), where, rounds=1)
-    assert planted.same_partition(list(result.clusters.values()), pairs)
-    assert [entry["phase"] for entry in result.records] == ["centre", "embedding", "training"]
-    assert [entry["round"] for entry in result.records] == [0, 0, 1]
-
-
-def test_ladd_finds_planted_clusters():
-    styles = [0, 1, 0, 1, 1, 0, 0, 1]
-    stripes = torch.cos(torch.arange(8) * torch.pi / 4).expand(8, 8)
-    clients = []
-    for number, style in enumerate(styles):
-        client = pictures.client(number)
-        client.x += 3 * (stripes if style else stripes.T)
-        clients.append(client)
-    result = start(flower.LADDStrategy(n_clusters=2, window=0.2), grid(clients))
-    assert planted.same_partition(list(result.clusters.values()), styles)
-
-
 @pytest.mark.parametrize("bases", ["class", "client"])
 def test_pacfl_finds_planted_clusters(bases):
     where = grid(pictures.clients(), labelled=bases == "class")

@@ -10,7 +10,6 @@ from torch import nn
 import app_nodes
 import planted
 from fedkin import flower
-from fedkin.core import FedkinError
 from fedkin.experiment import registry
 from fedkin.methods.clients import (
     cfl_gp,
@@ -129,37 +128,6 @@ def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind)
     assert planted.same_partition(done.labels, CLUSTERS) or not finds
 
 
-def test_a_model_that_has_diverged_is_nobodys_choice():
-    first = [app_nodes.arrays(network)] * 2
-    first[0] = ArrayRecord({name: torch.full(array.shape, torch.nan) for name, array in first[1].items()})
-    result = start(flower.IFCAStrategy(n_clusters=2), grid(), first, rounds=2)
-    assert [record["missing"] for record in result.records] == [{}, {}]
-    assert set(result.clusters.values()) == {1}
-
-
-def test_a_node_of_sattlers_may_keep_a_model_of_the_past():
-    clients = make_clients()
-    where = grid(clients)
-    train = where.app._registered_funcs["train.default"]
-    spoilt = [1, 2, 4, 7]
-
-    def spoil(message: Any, context: Any) -> Any:
-        reply = train(message, context)
-        if message.content["config"]["server-round"] == ROUNDS and context.node_config["partition-id"] in spoilt:
-            state = reply.content["arrays"].to_torch_state_dict()
-            reply.content["arrays"] = ArrayRecord({name: -9 * part for name, part in state.items()})
-        return reply
-
-    where.app._registered_funcs["train.default"] = spoil
-    result = start(flower.SattlerStrategy(**CUTS), where)
-    assert sorted(result.own_arrays) == [where.node(one) for one in spoilt]
-    own = result.arrays_of(where.node(1))
-    assert own is result.own_arrays[where.node(1)]
-    assert result.arrays_of(where.node(0)) is result.arrays_by_cluster[result.clusters[where.node(0)]]
-    spoilt_model = result.arrays_by_cluster[result.clusters[where.node(1)]]
-    assert judged(own, clients[1]) < judged(spoilt_model, clients[1])
-
-
 def judged(record: ArrayRecord, client: planted.Client) -> float:
     module = network()
     module.load_state_dict(record.to_torch_state_dict())
@@ -182,25 +150,3 @@ def test_newcomers_find_their_cluster():
         assert planted.same_partition([clusters[one] for one in range(10)], [*CLUSTERS, 1, 0])
         assert result.nodes == [*sorted(result.nodes[:8]), where.node(8), where.node(9)]
         assert len(result.records[0]["labels"]) == 8
-
-
-@pytest.mark.parametrize(
-    ("strategy", "first", "sentence"),
-    [
-        (flower.OCFLStrategy(), 2, "OCFLStrategy begins with one model, but initial_arrays holds 2."),
-        (
-            flower.IFCAStrategy(n_clusters=3),
-            2,
-            "initial_arrays holds 2 models; n_clusters is 3, so give as many, or one.",
-        ),
-        (
-            flower.GradientLossStrategy(n_clusters=3),
-            1,
-            "initial_arrays holds 1 model; n_clusters is 3, so give as many.",
-        ),
-    ],
-)
-def test_so_many_models_to_begin_with(strategy, first, sentence):
-    with pytest.raises(FedkinError) as refused:
-        start(strategy, grid(), [app_nodes.arrays(network, k) for k in range(first)])
-    assert str(refused.value).startswith(sentence)

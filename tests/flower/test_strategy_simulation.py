@@ -4,7 +4,6 @@ import gc
 import json
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp import Grid, ServerApp
 from safetensors.torch import load_file
 from sklearn.datasets import load_digits
@@ -69,32 +67,6 @@ def test_planted_clusters_are_found_in_a_simulation(tmp_path, monkeypatch):
     assert planted.same_partition(partitions(found[0]), CLUSTERS)
     assert found[0].evaluate_metrics_clientapp[3]["eval_acc"] == 1.0
     assert [entry["missing"] for entry in found[0].records] == [{}, {}, {}]
-
-
-@pytest.mark.slow
-def test_noise_at_the_nodes_is_added_in_a_simulation(tmp_path, monkeypatch):
-    """Flower's own mod of local differential privacy, given to the app as its documentation has it."""
-    monkeypatch.setenv("FLWR_HOME", str(tmp_path))
-    found = {}
-
-    def network() -> nn.Module:
-        return planted.linear((planted.CLASSES,), planted.CLASSES)
-
-    def main(name: str, grid: Grid) -> None:
-        first = app_nodes.arrays(network)
-        config = ConfigRecord({**app_nodes.START, "clipping_norm": 0.1})
-        found[name] = flower.OCFLStrategy().start(grid=grid, initial_arrays=first, num_rounds=3, train_config=config)
-
-    sites = planted.clients(CLUSTERS, planted.OPPOSITE)
-    noise = LocalDpMod(clipping_norm=2.0, sensitivity=0.01, epsilon=1.0, delta=1e-5)
-    for name, mods in (("plain", []), ("noisy", [noise]), ("clipped", [fixedclipping_mod])):
-        app = app_nodes.client_app(sites, network, more=lambda client: {"partition-id": client.id}, mods=mods)
-        simulate(app, len(CLUSTERS), partial(main, name))
-        assert planted.same_partition(partitions(found[name]), CLUSTERS)
-        assert [entry["missing"] for entry in found[name].records] == [{}, {}, {}]
-    difference = app_nodes.vector(found["noisy"].arrays) - app_nodes.vector(found["plain"].arrays)
-    assert 0.001 < float(difference.std()) < 1
-    assert torch.equal(app_nodes.vector(found["clipped"].arrays), app_nodes.vector(found["plain"].arrays)) is False
 
 
 class Net(nn.Module):

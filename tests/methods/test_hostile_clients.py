@@ -41,10 +41,7 @@ def _names_the_liar(error: FedkinError) -> bool:
     ("name", "lie"),
     [
         ("kmeans", hostile.Lie(f"{SAMPLES}.centralized.send_samples", "points", "1e20")),
-        (
-            "kin-graph private",
-            hostile.Lie(f"{SAMPLES}.kingraph.private_kingraph.send_noisy_sums", "counts", "1e20"),
-        ),
+        ("kin-graph private", hostile.Lie(f"{SAMPLES}.kingraph.private_kingraph.send_noisy_sums", "counts", "1e20")),
         ("dec", hostile.Lie(f"{SAMPLES}.dec.send_flat_samples", "x", "torch.float64")),
         ("sda-fc", hostile.Lie(f"{SAMPLES}.synthetic_samples.synthesise", "x", "torch.float64")),
         ("sda-fc", hostile.Lie(f"{SAMPLES}.synthetic_samples.synthesise", "x", "1e20")),

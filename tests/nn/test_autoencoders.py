@@ -2,12 +2,9 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from torch import nn
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.encoder import build_autoencoder, choose_autoencoder, dense
+from fedkin.nn.encoder import build_autoencoder, choose_autoencoder
 
 pytestmark = pytest.mark.usefixtures("seeded_torch")
 
@@ -39,18 +36,6 @@ def test_the_papers_sizes(name, shape, count, width):
     assert module.encoder(x).shape == (3, width)
     assert module(x).shape == x.shape
     assert torch.equal(module.eval()(x), module.decoder(module.encoder(x)))
-
-
-@given(st.integers(1, 300))
-def test_narrow_data_get_a_narrower_code(features):
-    module = dense((features,))
-    widths = [layer.out_features for layer in (*module.encoder, *module.decoder) if isinstance(layer, nn.Linear)]
-    hidden, code, again, whole = widths
-    assert (again, whole) == (hidden, features)
-    assert code == max(1, min(20, features // 2))
-    assert code <= hidden <= max(code, features)
-    assert hidden <= 50
-    assert module(torch.zeros(2, features)).shape == (2, features)
 
 
 @pytest.mark.parametrize(

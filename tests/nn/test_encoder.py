@@ -90,21 +90,6 @@ def test_batch_statistics_are_those_of_all_samples_at_once(spec):
     assert torch.equal(encoder.codes(vector, x), remembered)
 
 
-@pytest.mark.parametrize("shape", [[3, 16, 16], [3, 8, 8]])
-def test_a_single_sample_is_normalised_by_itself(shape):
-    encoder, vector = used(CONV | {"shape": shape})
-    vector[: encoder.parameters] += 0.1 * torch.randn(encoder.parameters, generator=rng("more"))
-    x = torch.rand(1, *shape, generator=rng("x"))
-    found = encoder.codes(vector, x, batch_statistics=True)
-    assert found.shape == (1, encoder.width)
-    module = encoder.module(vector).train()
-    if shape == [3, 8, 8]:  # each channel has shrunk to one number, which is its own mean
-        torch.testing.assert_close(found[0], module.encoder[7].bias.detach().relu(), rtol=1e-3, atol=1e-4)
-    else:
-        torch.testing.assert_close(found, module.encoder(x).detach(), rtol=1e-4, atol=1e-5)
-    assert encoder.codes(vector, x[:0], batch_statistics=True).shape == (0, encoder.width)
-
-
 def plainly(encoder, start, x, rng, descent):
     """One epoch of torch's own optimizer on the mean squared error."""
     module = encoder.module(start).train()
@@ -144,19 +129,6 @@ def test_training_is_that_of_plain_torch(spec):
 def trained():
     encoder, vector = used(CONV)
     return Pretrained(encoder.spec(), vector, {"epochs": 3, "data": "somewhere", "error": 0.25})
-
-
-def test_a_file_gives_back_what_was_saved(trained, tmp_path):
-    path = tmp_path / "folder" / "encoder.safetensors"
-    trained.save(path)
-    again = Pretrained.load(path)
-    assert (again.spec, again.about) == (trained.spec, trained.about)
-    assert torch.equal(again.vector, trained.vector)
-    again.save(tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
-    x = samples(CONV, 3)
-    assert torch.equal(Encoder.of(again.spec).codes(again.vector, x), Encoder.of(CONV).codes(trained.vector, x))
-    assert [file.name for file in path.parent.iterdir()] == ["encoder.safetensors"]
 
 
 @pytest.mark.parametrize("kind", ["absent", "folder", "empty", "text", "other", "metadata", "broken", "fields"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn import MODELS, build, choose, modules, register
+from fedkin.nn import build, choose, modules, register
 
 
 @pytest.fixture(autouse=True)
@@ -38,15 +38,6 @@ def test_names_are_listed_without_torch():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_is_built_for_grey_and_colour(name):
-    with torch.device("meta"):
-        for shape in ((1, 28, 28), (3, 32, 32)):
-            module = build(name, shape, 7)
-            assert all(layer.training for layer in module.modules())
-            assert all(p.requires_grad and p.dtype == torch.float32 for p in module.parameters())
-
-
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4))
 def test_what_is_chosen_can_be_built(shape):
     name = choose(shape)
@@ -62,24 +53,14 @@ def test_a_registered_model_is_built_with_its_lazy_layers_made():
     assert module.training
 
 
-def test_a_dotted_path_leads_to_a_factory(nets):
-    nets("from torch import nn\ndef make(shape, classes):\n    return nn.Linear(shape[0], classes)\n")
-    assert build("nets:make", (5,), 2).weight.shape == (2, 5)
-
-
 @pytest.mark.parametrize(
     ("path", "text", "sentence"),
     [
         (":make", "", "is no dotted path"),
-        ("nets:", "", "is no dotted path"),
         ("absent_nets:make", "", "'absent_nets' cannot be imported.*PYTHONPATH: ModuleNotFoundError"),
-        ("nets:make", "1 / 0", "'nets' cannot be imported.*ZeroDivisionError: division by zero"),
         ("nets:make", "", "module 'nets' has no 'make'"),
-        ("nets:make", "make = 3", "is of type int, not a function"),
         ("nets:make", "def make(shape): pass", "cannot be made for samples.*TypeError"),
-        ("nets:make", "def make(shape, classes): return 3", "of type int, not a torch.nn.Module"),
         ("nets:make", "from torch import nn\ndef make(s, c): return nn.Linear(9, c)", "fails on samples of shape"),
-        ("nets:make", "from torch import nn\ndef make(s, c): return nn.Linear(4, c + 1)", r"\(2, 4\); it must be"),
         (
             "nets:make",
             "from torch import nn\ndef make(s, c): return nn.LSTM(4, c)",

@@ -1,9 +1,16 @@
+from itertools import pairwise
+
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
+from fedkin.core.device import Execution, on
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.stack import Autoencoder, StackTraining, fit
+from fedkin.nn.client_stack import StackedGradients
+from fedkin.nn.modules import Classifier
+from fedkin.nn.stack import Autoencoder, Gradient, StackTraining, fit, widths_for
 
 MODEL = Autoencoder((10, 6, 3))
 
@@ -72,3 +79,107 @@ def test_training_leaves_its_input_alone_and_lowers_the_error():
     assert torch.equal(stack, before)
     errors = torch.stack([MODEL.errors(trained[k : k + 1], data[k]).mean() for k in range(2)])
     assert (errors < torch.stack([MODEL.errors(before[k : k + 1], data[k]).mean() for k in range(2)])).all()
+
+
+def stack_of(model, count, seed=0):
+    return model.initial([derive_generator(seed, k) for k in range(count)])
+
+
+def by_hand(model, flat, x):
+    """The same network written with autograd."""
+    hidden = x
+    parts = model.split(flat[None])
+    for index, (weight, bias) in enumerate(parts):
+        hidden = hidden @ weight[0] + bias[0]
+        if index < len(parts) - 1:
+            hidden = hidden.relu()
+    made = hidden.sigmoid() if model.output == "sigmoid" else hidden
+    return (made - x).square().mean(dim=1)
+
+
+def test_models_are_glorot_uniform_with_zero_biases_and_their_own_draws():
+    model = Autoencoder((784, 100, 64, 32))
+    stack = stack_of(model, 2)
+    (weight, bias), *_ = model.split(stack)
+    assert weight.abs().max() <= (6 / 884) ** 0.5
+    assert weight.std() == pytest.approx((2 / 884) ** 0.5, rel=0.02)
+    assert not bias.any()
+    assert not torch.equal(stack[0], stack[1])
+    assert torch.equal(stack[1], model.initial([derive_generator(0, 1)])[0])
+
+
+@pytest.mark.parametrize("output", ["sigmoid", "linear"])
+def test_errors_and_gradients_are_autograds(output):
+    model = Autoencoder((12, 7, 3), output)
+    stack = stack_of(model, 3)
+    x = torch.rand(3, 5, 12, generator=derive_generator(1))
+    errors = model.errors(stack, x)
+    gradient = Gradient(model, stack, 5)
+    gradient.batch.copy_(x)
+    weights = torch.full((3, 5, 1), 1 / 5)
+    gradient(3, weights)
+    for k in range(3):
+        flat = stack[k].clone().requires_grad_()
+        expected = by_hand(model, flat, x[k])
+        expected.mean().backward()
+        torch.testing.assert_close(errors[k], expected.detach())
+        torch.testing.assert_close(gradient.gradient[k], flat.grad, rtol=1e-4, atol=1e-7)
+
+
+@given(st.integers(1, 5000))
+def test_widths_narrow_towards_a_code_smaller_than_the_data(features):
+    first, *hidden = widths_for(features)
+    assert first == features
+    assert all(wide >= narrow for wide, narrow in pairwise(hidden))
+    assert hidden[-1] < features or features == 1
+    assert widths_for(784) == (784, 100, 64, 32)
+
+
+CPU, COUNT, BATCH = torch.device("cpu"), 3, 4
+
+
+SHAPES = {"lenet5": (1, 28, 28), "perceptron": (12,)}
+
+
+def inputs(module: str) -> tuple[Classifier, tuple[Tensor, Tensor, Tensor]]:
+    network = Classifier.of({"name": module, "shape": SHAPES[module], "classes": 3})
+    rng = torch.Generator().manual_seed(0)
+    models = torch.stack([network.initial(rng) for _ in range(COUNT)])
+    x = torch.rand(COUNT, BATCH, *SHAPES[module], generator=rng)
+    return network, (models, x, torch.arange(COUNT * BATCH).view(COUNT, BATCH) % 3)
+
+
+def gradients(module: str, execution: Execution, usual: tuple[int, int] = (COUNT, BATCH)) -> tuple[Tensor, Tensor]:
+    network, given = inputs(module)
+    with on(CPU, execution=execution):
+        found = StackedGradients(network, usual)
+    return found(*given)
+
+
+def alone(module: str) -> tuple[Tensor, Tensor]:
+    network, (models, x, y) = inputs(module)
+    losses, found = [], []
+    for model, images, labels in zip(models, x, y, strict=True):
+        with network.loaded(model, training=True) as resident:
+            losses.append(resident.gradient(images, labels))
+            found.append(resident.grad.clone())
+    return torch.stack(found), torch.stack(losses)
+
+
+def close(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
+    return all(torch.allclose(*pair, rtol=1e-4, atol=1e-6) for pair in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("module", SHAPES)
+@pytest.mark.parametrize("form", ["grouped", "products", "faster"])
+def test_gradients_are_those_of_each_model_alone(module: str, form: str) -> None:
+    assert close(gradients(module, Execution(convolutions=form)), alone(module))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="torch compiles no vectors for such a processor"
+)
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+def test_compiled_gradients_are_the_same_but_for_rounding() -> None:
+    assert close(gradients("perceptron", Execution(compile=True)), alone("perceptron"))

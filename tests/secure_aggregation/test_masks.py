@@ -9,7 +9,29 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.secure_aggregation.masks import context_of, decode, encode, limit, mask, public_key
+from fedkin.secure_aggregation.masks import (
+    KINDS,
+    OPENER,
+    OWN,
+    PAIRS,
+    PRIME,
+    SEALED,
+    channel_key,
+    combine,
+    context_of,
+    decode,
+    encode,
+    limit,
+    mask,
+    opened,
+    openers_of,
+    public_key,
+    public_of,
+    share_keys,
+    split,
+    sum_keys,
+    threshold,
+)
 
 CONTEXT = context_of(b"once", {0: b"key"})
 
@@ -112,3 +134,140 @@ def test_contexts_tell_everything_apart():
 def test_numbers_that_a_sum_might_not_hold_are_refused(value):
     with pytest.raises(ValueError, match=r"^a number is beyond 2\.15e\+08, the maximum for a secure sum of 5 clients$"):
         encode(torch.tensor([0.0, value]), 5)
+
+
+NUMBERS = st.integers(0, PRIME - 1)
+
+
+@st.composite
+def shared_numbers(draw: st.DrawFn) -> tuple[list[int], dict[int, int]]:
+    """A polynomial of a secret for up to twelve holders, and their shares by place."""
+    holders = draw(st.integers(3, 12))
+    needed = threshold(holders)
+    polynomial = draw(st.lists(NUMBERS, min_size=needed, max_size=needed))
+    return polynomial, dict(enumerate(split(polynomial, holders), 1))
+
+
+@given(st.data(), shared_numbers())
+def test_any_so_many_shares_recover_the_secret(data, secret):
+    polynomial, shares = secret
+    places = data.draw(st.permutations(sorted(shares)))
+    for count in (len(polynomial), len(shares)):
+        assert combine({at: shares[at] for at in places[:count]}) == polynomial[0]
+
+
+@given(st.data(), shared_numbers(), NUMBERS)
+def test_one_share_fewer_is_a_share_of_any_secret(data, secret, other):
+    """For each secret there is one polynomial through the shares that are known, so that they say nothing of it."""
+    polynomial, shares = secret
+    known = data.draw(st.permutations(sorted(shares)))[: len(polynomial) - 1]
+    missing = next(at for at in shares if at not in known)
+    through = {0: other} | {at: shares[at] for at in known}
+    completed = {at: shares[at] for at in known} | {missing: _value_of(through, missing)}
+    assert combine(completed) == other
+    assert completed[missing] < PRIME
+
+
+@given(st.data(), shared_numbers(), st.integers(1, PRIME - 1))
+def test_with_a_wrong_share_it_is_another_secret(data, secret, off):
+    polynomial, shares = secret
+    used = dict(list(shares.items())[: len(polynomial)])
+    wrong = data.draw(st.sampled_from(sorted(used)))
+    assert combine(used | {wrong: (used[wrong] + off) % PRIME}) != polynomial[0]
+
+
+def test_no_holders_are_enough_for_both_keys_of_a_client():
+    """Each honest holder gives shares of one of two keys, those in league with the server of both."""
+    for holders in range(3, 500):
+        needed, in_league = threshold(holders), holders // 3
+        assert in_league < needed <= holders
+        assert 2 * needed > holders + in_league
+
+
+def _value_of(through: dict[int, int], at: int) -> int:
+    """The value of the polynomial through these points, by Lagrange's formula as textbooks have it."""
+    total = 0
+    for place, value in through.items():
+        above = below = 1
+        for other in through.keys() - {place}:
+            above, below = above * (at - other), below * (place - other)
+        total += value * above * pow(below, -1, PRIME)
+    return total % PRIME
+
+
+IDS = [2, 3, 5, 7, 11]
+
+
+SEALED_SHARES_CONTEXT = b"one sum"
+
+
+def secret(client: int) -> bytes:
+    return sha256(str(client).encode()).digest()
+
+
+KEYS = {client: public_key(channel_key(secret(client))) for client in IDS}
+
+
+def opened_by(
+    holder: int, dealer: int, kind: int, context: bytes = SEALED_SHARES_CONTEXT, **changes: object
+) -> int | None:
+    distributed = share_keys(secret(dealer), dealer, KEYS, SEALED_SHARES_CONTEXT)
+    opener = openers_of(channel_key(secret(holder)), KEYS[dealer], dealer, holder, context)[kind]
+    sealed = changes.get("sealed", distributed.shares[IDS.index(holder)][kind])
+    return opened(opener, sealed, changes.get("publics", distributed.publics), changes.get("opened_as", kind))
+
+
+@pytest.mark.parametrize("dealer", IDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_holders_open_recovers_the_key(dealer, kind):
+    shares = {at: opened_by(holder, dealer, kind) for at, holder in enumerate(IDS, 1)}
+    key = sum_keys(secret(dealer), SEALED_SHARES_CONTEXT)[kind]
+    for left_out in shares:
+        enough = {at: share for at, share in shares.items() if at != left_out}
+        assert len(enough) == threshold(5)
+        assert combine(enough).to_bytes(32, "little") == key
+    number = int.from_bytes(key, "little")
+    public = share_keys(secret(dealer), dealer, KEYS, SEALED_SHARES_CONTEXT).publics[kind]
+    assert public_of(number, kind) == public
+    assert kind == OWN or public_key(key) == public
+    assert all(public_of(number ^ (8 << bit), kind) != public for bit in range(250))
+    assert kind == PAIRS or public_of(number ^ 1, kind) != public  # a mask that grows from it is another
+    few = dict(list(shares.items())[:3])
+    assert combine(few).to_bytes(32, "little") != key
+
+
+@given(st.integers(0, SEALED - 1), st.integers(1, 255), st.sampled_from(KINDS))
+def test_a_sealed_share_with_any_byte_changed_does_not_open(at, change, kind):
+    content = bytearray(share_keys(secret(3), 3, KEYS, SEALED_SHARES_CONTEXT).shares[3][kind])
+    content[at] ^= change
+    assert opened_by(7, 3, kind, sealed=bytes(content)) is None
+
+
+@given(st.binary(min_size=OPENER, max_size=OPENER))
+def test_nobody_guesses_what_opens_a_share(opener):
+    distributed = share_keys(secret(3), 3, KEYS, SEALED_SHARES_CONTEXT)
+    assert opened(opener, distributed.shares[3][OWN], distributed.publics, OWN) is None
+
+
+def test_a_share_opens_for_its_holder_kind_keys_and_sum_alone():
+    distributed, other = (
+        share_keys(secret(3), 3, KEYS, SEALED_SHARES_CONTEXT),
+        share_keys(secret(5), 5, KEYS, SEALED_SHARES_CONTEXT),
+    )
+    assert opened_by(7, 3, OWN) is not None
+    assert opened_by(11, 3, OWN, sealed=distributed.shares[3][OWN]) is None
+    assert opened_by(7, 3, PAIRS, sealed=distributed.shares[3][OWN], opened_as=OWN) is None
+    assert opened_by(7, 3, OWN, opened_as=PAIRS) is None
+    assert opened_by(7, 3, OWN, context=b"another") is None
+    assert opened_by(7, 3, OWN, publics=other.publics) is None
+    assert opened_by(7, 3, OWN, publics=(other.publics[PAIRS], distributed.publics[OWN])) is None
+
+
+def test_every_sum_has_keys_of_its_own_and_dealing_again_changes_nothing():
+    assert share_keys(secret(3), 3, KEYS, SEALED_SHARES_CONTEXT) == share_keys(
+        secret(3), 3, KEYS, SEALED_SHARES_CONTEXT
+    )
+    one, other = (sum_keys(secret(3), context) for context in (SEALED_SHARES_CONTEXT, b"another"))
+    assert len({*one, *other, channel_key(secret(3)), secret(3)}) == 6
+    first, second = (share_keys(secret(3), 3, KEYS, context).shares for context in (SEALED_SHARES_CONTEXT, b"another"))
+    assert not {sealed for both in first for sealed in both} & {sealed for both in second for sealed in both}

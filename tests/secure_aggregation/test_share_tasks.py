@@ -66,10 +66,7 @@ def test_not_even_another_group_or_order_gets_it_the_other_kind():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (
-            {"survivors": [0, 1, 2, 3, 4, 5], "dropped": [1]},
-            MIXED,
-        ),
+        ({"survivors": [0, 1, 2, 3, 4, 5], "dropped": [1]}, MIXED),
         ({"survivors": [0, 0, 2, 3, 4]}, MIXED),
         ({"survivors": [0, 1, 2, 3, 9]}, MIXED),
         ({"survivors": [1, 2, 3, 4, 5]}, "it is not among the survivors"),
@@ -170,17 +167,6 @@ def test_shares_are_not_sent_to_whom_no_sum_is_shared_with(changes, reason):
     broken[3] = 0
     [reply] = send_shares.run([fed.clients[0]], [fed.requests["send_shares"][0] | {"keys": broken}])
     assert reply == {"refused": "a key is invalid"}
-
-
-def test_shares_of_many_sums_are_distributed_at_once_as_they_are_one_by_one():
-    fed = after_a_sum()
-    request, tags = fed.requests["send_shares"][0], torch.arange(48, dtype=torch.uint8).view(3, 16)
-    [together] = send_shares.run([fed.clients[0]], [request | {"tags": tags}])
-    assert together["shares"].shape == (3, 6, 2, 48)
-    for at, tag in enumerate(tags):
-        [alone] = send_shares.run([fed.clients[0]], [request | {"tags": tag[None]}])
-        assert torch.equal(alone["shares"][0], together["shares"][at])
-        assert torch.equal(alone["publics"][0], together["publics"][at])
 
 
 def test_a_site_remembers_whatever_the_server_goes_back_to(tmp_path: Path) -> None:

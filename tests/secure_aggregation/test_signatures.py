@@ -145,7 +145,7 @@ def test_a_line_that_is_no_public_key_is_refused(line: str) -> None:
     with pytest.raises(FedkinError) as caught:
         public_keys({"north": line}, "[keys] in site.toml")
     words = "[keys] in site.toml has no public key of 'north'; give the line of its site.key.pub, ecdsa-..."
-    assert str(caught.value) == words
+    assert str(caught.value).startswith(words)
 
 
 def test_a_file_that_is_no_private_key_is_refused_in_a_sentence(tmp_path: Path) -> None:

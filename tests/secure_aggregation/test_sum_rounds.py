@@ -76,15 +76,6 @@ def test_more_than_a_third_and_the_others_start_again():
     ]  # nothing of the first is uncovered
 
 
-def test_who_is_silent_at_the_end_is_asked_again():
-    fed = Watched(5, failures=[(UNCOVER, 1), (UNCOVER, 2), (UNCOVER + 1, 2)])
-    assert sum_of(fed).clients == [0, 1, 2, 3, 4]
-    assert fed.asked == ["send_key", "send_shares", "masked", *["reveal_shares"] * 2]
-    fed = Watched(5, failures=[(exchange, client) for exchange in range(UNCOVER, UNCOVER + 3) for client in (1, 2)])
-    assert sum_of(fed).clients == [0, 3, 4]
-    assert fed.missing == dict.fromkeys([1, 2], "lost on purpose")
-
-
 def test_a_sum_of_all_is_uncovered_only_if_it_is_of_all():
     fed = Watched(5, failures=[(HEAR, 1)])
     assert sum_of(fed, attempts=1, complete=True) is None
@@ -138,19 +129,6 @@ def test_who_deals_nothing_usable_is_not_in_the_sum(lie, reason):
     assert re.fullmatch(reason, fed.missing[1])
 
 
-def test_a_key_that_is_none_stops_nobody():
-    fed = Watched(5, {("send_key", 1): lambda reply: {"key": torch.zeros(32, dtype=torch.uint8)}})
-    assert sum_of(fed).clients == [0, 2, 3, 4]
-    assert fed.missing == {1: "its key is invalid"}
-
-
-def test_shares_that_nobody_opens_are_the_dealers_fault():
-    fed = Watched(6, {("send_shares", 1): flipped("publics", 0, PAIRS, 0)})
-    found = sum_of(fed)
-    assert found.clients == [0, 2, 3, 4, 5]
-    assert fed.missing == {1: "the shares between it and client 0, 2, 3, 4, 5 do not open"}
-
-
 def test_who_opens_nobodys_shares_is_at_fault_itself():
     refusal = {"refused": "it cannot open its shares of others' keys", "sealed": [0, 2, 3, 4, 5]}
     fed = Watched(6, {("masked", 1): lambda reply: refusal})
@@ -167,12 +145,6 @@ def test_where_two_disagree_both_are_left_out_of_the_sum_but_not_of_the_run():
     }
     assert fed.left_out == {}
     assert fed.asked.count("reveal_shares") == 1
-
-
-def test_who_accuses_somebody_outside_of_the_sum_is_missing():
-    fed = Watched(5, {("masked", 1): lambda reply: {"refused": "no", "sealed": [99]}})
-    assert sum_of(fed).clients == [0, 2, 3, 4]
-    assert fed.missing == {1: "no"}
 
 
 @pytest.mark.parametrize(

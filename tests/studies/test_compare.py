@@ -96,19 +96,6 @@ def test_the_command_it_recommends_does_what_was_compared(
     assert len({line.split(",")[1] for path in labels for line in path.read_text().splitlines()[1:]}) == 3
 
 
-def test_clients_are_compared_by_their_own_tests(tmp_path: Path) -> None:
-    methods, worker = ("fedavg", "local", "ocfl"), Here()
-    settings = ["method.rounds=4", "engine.workers=1"]
-    question = question_of("label-clusters", methods=methods, clients=6, settings=settings)
-    comparison = compared(question, Options(methods, seeds=1, budget="1h"), tmp_path / "out", no_bar, worker)
-    assert worker.made == ["local 0", "fedavg 0", "ocfl 0"]
-    lines = {line.method: line for line in comparison.lines}
-    assert (lines["fedavg"].clusters, lines["local"].clusters) == ((1,), (6,))
-    assert all(0 < line.measures["accuracy"] <= 1 and len(line.clients) == 6 for line in lines.values())
-    assert lines["ocfl"].truth["ari"] == 1
-    assert comparison.better_than_chance is None
-
-
 def test_a_known_number_is_given_and_what_a_method_refuses_is_reported(tmp_path: Path, hospitals: str) -> None:
     worker = Here()
     options = Options(("kfed", "kin-graph"), clusters=2, seeds=1, budget="1h")
@@ -119,22 +106,6 @@ def test_a_known_number_is_given_and_what_a_method_refuses_is_reported(tmp_path:
     assert {line.method: line.remark for line in broken.lines}["kfed"] == "cannot be applied: no such luck"
     with pytest.raises(FedkinError, match="No method suits 'iris': no such luck"):
         compared(question_of("iris"), Options(("kfed",), 2, 1), tmp_path / "none", no_bar, Here(broken=("kfed",)))
-
-
-def test_what_is_too_slow_is_tried_again_with_more_time_only(tmp_path: Path) -> None:
-    question, options = question_of("iris", methods=CHEAP), Options(("kfed", "kmeans"), 3, 1, "100s")
-    worker = Here(slow=("kfed",))
-    first = compared(question, options, tmp_path, no_bar, worker)
-    assert worker.made == ["kfed-3 0", "kmeans-3 0", "kfed-3 0"]  # again when all had their turn
-    assert worker.seconds[2] > worker.seconds[0]
-    assert {line.method: line.remark[:26] for line in first.lines}["kfed"] == "not finished in the budget"
-    assert first.recommended is None  # a centralised baseline is none to take
-    worker = Here()
-    second = compared(question, Options(("kfed", "kmeans"), 3, 1, "1h"), tmp_path, no_bar, worker)
-    assert worker.made == ["kfed-3 0"]
-    assert second.recommended == "kfed"
-    with pytest.raises(FedkinError, match="No run finished in the budget of 30s"):
-        compared(question, Options(("kfed",), 3, 1, "30s"), tmp_path / "none", no_bar, Here(slow=("kfed",)))
 
 
 def test_a_folder_of_something_else_is_left_alone(
@@ -192,30 +163,6 @@ def test_clients_in_memory_are_compared_as_files_are(tmp_path: Path, here: Here)
     for x, y in (([x + 1 for x in SITES], TRUTH), (SITES, None), (SITES[:1] * 2, TRUTH[:1] * 2)):
         with pytest.raises(FedkinError, match="holds another comparison"):
             fedkin.compare(x, y, out=tmp_path, **OPTIONS)
-
-
-def test_arguments_are_refused_by_their_names_in_python(tmp_path: Path, here: Here) -> None:
-    out = tmp_path / "out"
-    gap = [SITES[0], np.where(SITES[1] > 8, np.nan, SITES[1])]
-    calls: list[tuple[Any, dict[str, Any], str]] = [
-        (gap, {}, "Client 1 has missing or infinite values"),
-        (SITES, {"y": [TRUTH[0], pd.Series(["a"] * 39 + [None])]}, "lacks 1 of 40 labels"),
-        (SITES, {"y": [TRUTH[0], TRUTH[1][:7]]}, "7 labels for 40 samples"),
-        ("blobs", {"y": TRUTH}, "Labels were given beside 'blobs'"),
-        (SITES, {"budget": "soon"}, "^budget is 'soon'"),
-        (SITES, {"n_clusters": 1}, "^n_clusters is 1"),
-        (SITES, {"methods": "kfedd"}, "Unknown method 'kfedd'"),
-        (SITES, {"settings": ["data.x=1"]}, "data.x"),
-        (SITES, {"by": "truth"}, "^by truth needs a truth"),
-        ([], {}, "empty"),
-    ]
-    for clients, more, sentence in calls:
-        with pytest.raises(FedkinError, match=sentence):
-            fedkin.compare(clients, out=out, **OPTIONS | more)
-        assert not out.exists()
-    file = tmp_path / "mine.toml"
-    file.write_text("seed = 7\n")
-    assert question_of(str(file)).seed == 7
 
 
 def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path: Path, here: Here) -> None:

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.cli import main
-from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume
-from fedkin.studies.costs import Cost, CostTarget, as_json, as_text, costs_of
+from fedkin.studies.costs import Cost, CostTarget, as_text, costs_of
 
 STEPS = [
     ("pre-training", 100, 100, 0.5, 1.0, None),
@@ -38,10 +37,6 @@ def saved(folder: Path, steps=STEPS, before=(0.125, 0.25), phases=True) -> Path:
     return folder
 
 
-def cells(text: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in text.splitlines()]
-
-
 def test_phases_are_told_apart_and_what_came_before_counts_to_the_first(tmp_path: Path) -> None:
     [found] = costs_of([saved(tmp_path / "run")])
     assert found.phases == {
@@ -68,39 +63,10 @@ def test_a_target_ends_the_count_at_the_step_that_reached_it(tmp_path: Path) -> 
     assert "accuracy 0.95 reached at step 5, after 2 training rounds" in as_text([found], CostTarget("accuracy", 0.95))
 
 
-def test_several_runs_are_compared_with_the_first(tmp_path: Path) -> None:
-    double = [
-        (phase, 2 * out, 2 * back, 4 * clients, clock, score) for phase, out, back, clients, clock, score in STEPS
-    ]
-    found = costs_of([saved(tmp_path / "one"), saved(tmp_path / "two", double, before=(0.5, 0.25))])
-    ratios = [run["ratio_to_first"] for run in json.loads(as_json(found))["runs"]]
-    assert set(ratios[0].values()) == {1.0}
-    assert ratios[1] == {"sent": 2.0, "received": 2.0, "both": 2.0, "client_seconds": 4.0, "seconds": 1.0}
-    rows = cells(as_text(found))
-    assert rows[-4] == ["of the first run's", "2", "2", "2", "4", "1"]
-    assert json.loads(as_json(found[:1]))["runs"][0]["ratio_to_first"] is None
-    assert as_text(found).count("first run's") == 1
-    assert "first run's" not in as_text(found[:1])
-
-
 @given(st.integers(1, 5))
 def test_the_phases_of_two_halves_add_up_to_the_whole(at: int) -> None:
     costs = [Cost(1, *step[1:5]) for step in STEPS]
     assert sum(costs[:at], Cost()) + sum(costs[at:], Cost()) == sum(costs, Cost())
-
-
-def test_errors_are_one_sentence(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "run")
-    with pytest.raises(FedkinError, match=r"nowhere holds no run: config\.toml is absent\.$"):
-        costs_of([folder, tmp_path / "nowhere"])
-    with pytest.raises(FedkinError, match=r"^Unknown metric 'acuracy'; did you mean 'accuracy'\?$"):
-        costs_of([folder], CostTarget("acuracy", 0.5))
-    (folder / "records.jsonl").write_text("{\n")
-    with pytest.raises(FedkinError, match=r"Line \d of .*records\.jsonl is damaged"):
-        costs_of([folder])
-    (folder / "records.jsonl").unlink()
-    with pytest.raises(FedkinError, match=r"has no step to count yet; wait for its first, or `fedkin resume"):
-        costs_of([folder])
 
 
 @pytest.mark.usefixtures("toy")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.nn.encoder import Encoder, Pretrained
+from fedkin.nn.encoder import Pretrained
 from fedkin.studies import pretrain as pretraining
 from fedkin.studies.pretrain import pretrain
 
@@ -65,28 +65,6 @@ def test_stopped_after_any_epoch_and_continued_is_never_stopped(source, stop, tm
     assert stopped.read_bytes() == whole.read_bytes()
 
 
-def test_interrupted_within_an_epoch_goes_on_from_the_last_one(tmp_path, monkeypatch):
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    pretrain("digits", whole, **QUICK)
-    original = pretraining.train_locally
-    for epochs_done in (0, 2):
-        calls = iter(range(epochs_done))
-
-        def descend(*arguments, calls=calls):
-            if next(calls, None) is None:
-                raise KeyboardInterrupt
-            return original(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(pretraining, "train_locally", descend)
-            with pytest.raises(KeyboardInterrupt):
-                pretrain("digits", stopped, **QUICK)
-        assert Pretrained.load(stopped).about["epochs"] == epochs_done
-    assert "stopped.partial" not in files(tmp_path)
-    pretrain("digits", stopped, **QUICK)
-    assert stopped.read_bytes() == whole.read_bytes()
-
-
 def test_equal_seeds_give_equal_bytes_and_leave_the_global_generator_alone(tmp_path):
     before = torch.get_rng_state()
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
@@ -114,25 +92,6 @@ def test_another_way_of_training_is_refused(other, out):
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "spec"),
-    [
-        ("tables.npz", {}, {"name": "dense-autoencoder", "shape": [6], "output": "linear"}),
-        ("colour.npz", {}, {"name": "conv-autoencoder", "shape": [3, 8, 8], "output": "sigmoid"}),
-        (
-            "colour.npz",
-            {"name": "dense-autoencoder"},
-            {"name": "dense-autoencoder", "shape": [3, 8, 8], "output": "sigmoid"},
-        ),
-        ("digits", {"name": "conv-autoencoder"}, {"name": "conv-autoencoder", "shape": [1, 8, 8], "output": "sigmoid"}),
-    ],
-)
-def test_the_autoencoder_suits_the_data(source, options, spec, out):
-    made = pretrain(source, out, epochs=1, **options)
-    assert made.spec == spec
-    assert len(made.vector) == Encoder.of(spec).size
-
-
-@pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"epochs": 0}, "epochs is 0; allowed: 1 or more."),
@@ -156,12 +115,3 @@ def test_bad_input_is_one_sentence_and_writes_nothing(options, sentence, out, tm
     assert "\n" not in str(refused.value)
     assert files(tmp_path) == before
     assert not out.parent.exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"mine", None], ids=["empty", "text", "folder"])
-def test_what_is_no_encoder_is_left_alone(content, tmp_path):
-    path = tmp_path / "mine"
-    path.mkdir() if content is None else path.write_bytes(content)
-    with pytest.raises(FedkinError, match=r"mine' holds no encoder \("):
-        pretrain("digits", path, **QUICK)
-    assert list(path.iterdir()) == [] if content is None else path.read_bytes() == content

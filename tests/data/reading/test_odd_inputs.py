@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from PIL import Image
 
 import fedkin
 from fedkin.core import FedkinError
@@ -16,7 +15,6 @@ from fedkin.data.reading.arrays import as_tensor
 from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
-from fedkin.experiment.config import load_config
 
 RNG = np.random.default_rng(0)
 BLOBS = [RNG.normal(size=(30, 3)) + 9 * (np.arange(30) % 3)[:, None] for _ in range(3)]
@@ -46,15 +44,6 @@ def test_masked_values_are_missing_values() -> None:
         model.predict(masked)
 
 
-def test_iterators_and_dictionaries_of_clients() -> None:
-    expected = fedkin.KFed(n_clusters=3, random_state=0).fit(BLOBS).labels_
-    for given in ((x for x in BLOBS), map(np.asarray, BLOBS), dict(zip("abc", BLOBS, strict=True))):
-        found = fedkin.KFed(n_clusters=3, random_state=0).fit(given).labels_
-        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
-    y = np.arange(30) % 3
-    assert len(fedkin.FedAvg(rounds=1, random_state=0).fit((x, y) for x in BLOBS).client_labels_) == 3
-
-
 @pytest.mark.parametrize(
     ("client", "kind"),
     [((row for row in BLOBS[0]), "generator"), ({"a": 1.0}, "dict"), ({1.0}, "set"), (None, "NoneType")],
@@ -79,18 +68,6 @@ def test_what_unpacks_beyond_the_memory_is_refused(kind: str, tmp_path: Path, mo
         load(str(path))
 
 
-@pytest.mark.parametrize(
-    "cell", [["x"], {"a": 1}, {1}, np.zeros(2), (1, 2)], ids=["list", "dict", "set", "array", "tuple"]
-)
-def test_a_cell_that_is_no_single_value_is_refused_unless_dropped(cell: Any) -> None:
-    frame = pd.DataFrame({"a": range(9), "t": pd.Series([cell] * 9, dtype=object)})
-    with pytest.raises(FedkinError):
-        load_clients([frame])
-    with pytest.raises(FedkinError):
-        load_clients([frame], label="t")
-    assert load_clients([frame], options=TableOptions(drop=["t"]))[0].features == ["a"]
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")  # torch's on forms that it may change
 @pytest.mark.parametrize("form", ["sparse", "csr", "quantised", "meta", "mkldnn", "complex"])
 def test_a_tensor_without_plain_numbers_is_refused(form: str) -> None:
@@ -107,15 +84,13 @@ def test_a_tensor_without_plain_numbers_is_refused(form: str) -> None:
         as_tensor(tensors[form](), "It")
 
 
-def test_folders_of_images_are_clients_or_said_to_be_classes(tmp_path: Path) -> None:
-    for site in ("north", "south"):
-        (tmp_path / "sites" / site).mkdir(parents=True)
-        for at in range(4):
-            Image.fromarray(np.full((8, 8), 9 * at, dtype=np.uint8)).save(tmp_path / "sites" / site / f"{at}.png")
-    clients = load_clients(tmp_path / "sites")
-    assert [(one.name, tuple(one.x.shape), one.y) for one in clients] == [
-        ("north", (4, 1, 8, 8), None), ("south", (4, 1, 8, 8), None),
-    ]  # fmt: skip
-    source = [f"data.source={tmp_path / 'sites'}", "scenario.clients=2", "scenario.test_fraction=0"]
-    dealt = load_config("kfed", [*source, "scenario.name=iid"]).population()
-    assert any("--scenario files" in note for note in dealt.notes)
+@pytest.mark.parametrize(
+    "cell", [["x"], {"a": 1}, {1}, np.zeros(2), (1, 2)], ids=["list", "dict", "set", "array", "tuple"]
+)
+def test_a_cell_that_is_no_single_value_is_refused_unless_dropped(cell: Any) -> None:
+    frame = pd.DataFrame({"a": range(9), "t": pd.Series([cell] * 9, dtype=object)})
+    with pytest.raises(FedkinError):
+        load_clients([frame])
+    with pytest.raises(FedkinError):
+        load_clients([frame], label="t")
+    assert load_clients([frame], options=TableOptions(drop=["t"]))[0].features == ["a"]

@@ -1,14 +1,10 @@
-import gzip
-import os
-
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading import sources as module
-from fedkin.data.reading.client_files import files_of_clients, load_clients
+from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 
@@ -19,18 +15,6 @@ def test_digits_are_images_in_the_unit_interval():
     assert (digits.x.amin(), digits.x.amax()) == (0, 1)
     assert digits.classes == list("0123456789")
     assert torch.equal(digits.y[:5], torch.arange(5))
-
-
-def test_embedded_tables_have_names():
-    wine = load("wine")
-    assert wine.x.shape == (178, 13)
-    assert wine.features[0] == "alcohol"
-    assert torch.bincount(wine.y).tolist() == [59, 71, 48]
-    assert load("breast-cancer").classes == ["malignant", "benign"]
-    blobs = load("blobs")
-    assert blobs.x.shape == (2000, 20)
-    assert torch.bincount(blobs.y).tolist() == [400] * 5
-    assert torch.equal(blobs.x, load("blobs").x)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "CSV"])
@@ -94,16 +78,6 @@ def test_a_name_that_is_nowhere_gets_one_sentence_and_the_hub_is_not_asked(tmp_p
     )
 
 
-def test_pipes_and_homes_of_nobody_are_refused(tmp_path):
-    os.mkfifo(tmp_path / "t.csv")
-    with pytest.raises(FedkinError, match=r"t\.csv' is no regular file, but a pipe or device\.$"):
-        load(str(tmp_path / "t.csv"))
-    with pytest.raises(FedkinError, match=r"^'/dev/null' is no regular file; allowed: "):
-        load("/dev/null")
-    with pytest.raises(FedkinError, match=r"^'~nobody-here/t\.csv' begins with the home of a user"):
-        load("~nobody-here/t.csv")
-
-
 def test_clients_come_in_order_of_file_name_with_common_classes(tmp_path):
     (tmp_path / "b.csv").write_text("a,label\n1,dog\n2,fish\n")
     (tmp_path / "a.csv").write_text("a,label\n3,cat\n4,dog\n")
@@ -128,27 +102,8 @@ def test_tables_may_differ_in_columns_and_arrays_in_nothing(tmp_path):
         load_clients([np.zeros((2, 2)), np.zeros((2, 3)), np.zeros((2, 2))])
 
 
-def test_clients_are_files_frames_or_arrays_with_names(tmp_path):
-    for folder in ("north", "south"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "t.csv").write_text("a,label\n1,u\n")
-    (tmp_path / "west.csv").write_text("a\n2\n")
-    north, south = str(tmp_path / "north" / "t.csv"), tmp_path / "south" / "t.csv"
-    assert [one.name for one in load_clients([north, south, tmp_path / "west.csv"])] == [north, str(south), "west.csv"]
-    named = load_clients({"n": north, "f": pd.DataFrame({"a": [1], "label": [2]})})
-    assert [(one.name, one.features) for one in named] == [("n", ["a"]), ("f", ["a"])]
-    with_labels = load_clients([pd.DataFrame({"a": [1], "kind": ["u"]})], "kind")
-    assert (with_labels[0].name, with_labels[0].features, with_labels[0].classes) == ("Client 0", ["a"], ["u"])
-    assert load_clients({"n": [[1.0]], "f": np.ones((2, 1))})[1].x.dtype == torch.float32
-    with pytest.raises(FedkinError, match=r"^Column 'a' of Client 'f' has 1 infinite values"):
-        load_clients({"n": pd.DataFrame({"a": [1]}), "f": pd.DataFrame({"a": [np.inf]})})
-
-
 def test_folders_without_clients_are_refused(tmp_path):
-    with pytest.raises(
-        FedkinError,
-        match=r"' has no \.npz, \.csv, .*, \.xls, \.ods files; one per client is needed, and it is empty\.$",
-    ):
+    with pytest.raises(FedkinError, match=r"' has no \.npz, \.csv, .*, \.xls, \.ods files; one per client"):
         load_clients(str(tmp_path))
     for name in ("a.dta", "b.dta", "c.dta", "d.txt"):
         (tmp_path / name).touch()
@@ -156,14 +111,3 @@ def test_folders_without_clients_are_refused(tmp_path):
         load_clients(str(tmp_path))
     with pytest.raises(FedkinError, match=r"^'none' is not a folder; give one with a file \(.*\) per client\.$"):
         load_clients("none")
-
-
-def test_clients_tables_may_be_compressed(tmp_path):
-    (tmp_path / "a.csv").write_text("x,diagnosis\n1,u\n2,v\n")
-    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,diagnosis\n3,v\n4,u\n"))
-    first, second = load_clients(tmp_path, label="diagnosis")
-    assert (first.name, second.name) == ("a.csv", "b.csv.gz")
-    assert second.x.tolist() == [[3], [4]]
-    assert second.y.tolist() == [1, 0]
-    assert load(str(tmp_path / "b.csv.gz"), label="diagnosis").x.tolist() == [[3], [4]]
-    assert files_of_clients(str(tmp_path)) == ["a.csv", "b.csv.gz"]

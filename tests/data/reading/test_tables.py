@@ -2,13 +2,11 @@ import time
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import torch
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.tables import as_frame, frame_to_table, read_table
+from fedkin.data.reading.tables import frame_to_table, read_table
 
 
 def write(path, text):
@@ -49,21 +47,10 @@ def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path, s
 @pytest.mark.parametrize(
     ("text", "label", "said"),
     [
-        (
-            "a\n1\n-inf\n",
-            None,
-            "Column 'a' of '{}' has 1 infinite values in 2 rows; empty these",
-        ),
-        ("a,b\n", None, "'{}' is empty (0 rows, 2 columns of features)."),
+        ("a\n1\n-inf\n", None, "Column 'a' of '{}' has 1 infinite values in 2 rows; empty these"),
         ("label\n1\n", None, "'{}' is empty (1 rows, 0 columns of features)."),
-        ("a,b\n1,2\n", "kind", "'{}' has no column 'kind'; it has a, b."),
         ("a,label\n1,u\n2,\n", "label", "Column 'label' of '{}' lacks 1 of 2 labels; leave out"),
-        ("a,y\n1,u\n2,NA\n", None, "Column 'y' of '{}' is called like labels, but 1 of 2 cells are empty"),
-        (
-            "a,target\n1,0.5\n",
-            "target",
-            "Column 'target' of '{}' has labels that are fractions",
-        ),
+        ("a,target\n1,0.5\n", "target", "Column 'target' of '{}' has labels that are fractions"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused(tmp_path, text, label, said):
@@ -71,18 +58,6 @@ def test_a_table_that_cannot_be_used_is_refused(tmp_path, text, label, said):
     with pytest.raises(FedkinError) as error:
         read_table(path, label)
     assert str(error.value).startswith(said.format(path))
-
-
-def test_frames_of_other_libraries_are_converted():
-    class Polar:
-        columns = ("a",)
-
-        def to_pandas(self):
-            return pd.DataFrame({"a": [1]})
-
-    assert list(as_frame(Polar()).columns) == ["a"]
-    assert as_frame(pa.table({"a": [1, 2]})).a.tolist() == [1, 2]
-    assert as_frame(torch.ones(2, 2)) is None
 
 
 @pytest.mark.parametrize("error", [KeyError("name"), TypeError("data type 'stn' not understood"), MemoryError()])
@@ -93,20 +68,6 @@ def test_whatever_arrow_says_of_a_damaged_schema_is_one_sentence(tmp_path, error
     monkeypatch.setattr(pd, "read_parquet", fail)
     with pytest.raises(FedkinError, match=r"t\.parquet' cannot be read as \.parquet \("):
         read_table(tmp_path / "t.parquet")
-
-
-def test_a_known_feature_is_no_label_whatever_it_is_called(tmp_path):
-    (tmp_path / "t.csv").write_text("class,target,age\n1,a,30\n2,b,40\n")
-    assert read_table(tmp_path / "t.csv").label == "class"
-    read = read_table(tmp_path / "t.csv", options=TableOptions(features=["class", "age"]))
-    assert (read.label, read.table.names) == ("target", ["class", "age"])
-
-
-def test_of_new_rows_only_features_have_to_be_read():
-    frame = pd.DataFrame({"age": range(30), "price": [f"Rs{at * at}" for at in range(30)]})
-    assert frame_to_table(frame, "New rows", TableOptions(features=["age"])).names == ["age"]
-    with pytest.raises(FedkinError, match="Column 'price'"):
-        frame_to_table(frame, "New rows", TableOptions(features=["age", "price"]))
 
 
 @pytest.mark.parametrize("level", ["average", "total x", "mw"])

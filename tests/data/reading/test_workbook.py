@@ -8,9 +8,7 @@ import zipfile
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import read_table
 from fedkin.data.reading.workbook import read_sheet
 from workbooks import saved
@@ -65,17 +63,6 @@ def test_cells_are_what_the_workbook_has(tmp_path):
     assert found.columns[1].categories == ("007", "7", "012")
 
 
-def test_of_several_sheets_one_is_named(tmp_path):
-    book = saved(tmp_path / "t.xlsx", patients=[["x"], [1], [2]], legend=[["v"], [3]])
-    with pytest.raises(FedkinError) as error:
-        load(str(book))
-    assert str(error.value) == f"'{book}' has 2 sheets, 'patients', 'legend'; set sheet = 'patients' or another."
-    assert load(str(book), options=TableOptions(sheet=["data", "legend"])).x.tolist() == [[3]]
-    with pytest.raises(FedkinError) as error:
-        load(str(book), options=TableOptions(sheet=["data", "rows"]))
-    assert str(error.value) == f"'{book}' has no sheet 'data' or 'rows'; it has 'patients', 'legend'."
-
-
 @pytest.mark.parametrize("name", ["t.xlsb", "t.xlsx"])
 def test_binary_workbooks_are_refused_since_a_far_cell_would_end_the_process(tmp_path, name):
     with zipfile.ZipFile(tmp_path / name, "w") as archive:
@@ -90,16 +77,6 @@ def test_damaged_workbooks_are_one_sentence(tmp_path, cut):
     (tmp_path / "t.xlsx").write_bytes(whole[: int(len(whole) * cut)])
     with pytest.raises(FedkinError, match=r"^It cannot be read as \.xlsx"):
         read_sheet(tmp_path / "t.xlsx", "It")
-
-
-def test_workbooks_are_clients_beside_other_files(tmp_path):
-    """What Excel writes beside a workbook that is open is none."""
-    saved(tmp_path / "north.xlsx", S=[["x", "y"], [1, "u"], [2, "v"]])
-    (tmp_path / "south.csv").write_text("y,x\nv,3\nu,4\n")
-    (tmp_path / "~$north.xlsx").write_bytes(b"\x05north")
-    first, second = load_clients(tmp_path, label="y")
-    assert (first.name, second.name) == ("north.xlsx", "south.csv")
-    assert (first.y.tolist(), second.y.tolist()) == ([0, 1], [1, 0])
 
 
 @pytest.mark.parametrize("ending", [".xlsx", ".ods"])

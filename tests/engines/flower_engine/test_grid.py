@@ -1,4 +1,3 @@
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -7,13 +6,11 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
-from fedkin.core import Client, FedkinError, task
+from fedkin.core import FedkinError, task
 from fedkin.core.payload import pack
 from fedkin.data.encoding import PreparingOptions
 from fedkin.data.prepare import prepare
-from fedkin.data.reading.dataset import in_order
 from fedkin.engines.flower_engine import grid as grid_module
-from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import Memory, Site
 from fedkin.experiment import registry
@@ -171,17 +168,6 @@ def test_half_of_the_sites_cannot_end_a_run_by_failing(tmp_path: Path) -> None:
         fed.ask(fail, {0: {}, 1: {}, 2: {}})
 
 
-def test_what_a_site_says_is_one_short_line(tmp_path: Path) -> None:
-    @task
-    def shout(clients, payloads):
-        raise FedkinError("\x1b[2J\x07No.\n" + 10_000 * "!")
-
-    fed = federation(nodes_of(sites_of(corners(2), tmp_path)))
-    assert fed.ask(shout, fed.all()) == {}
-    assert fed.missing[0].startswith("[2J No. !!")
-    assert len(fed.missing[0]) < 1001
-
-
 def test_a_reply_with_anything_but_safetensors_is_refused_and_not_opened(tmp_path: Path) -> None:
     opened = tmp_path / "opened"
 
@@ -227,27 +213,3 @@ def test_results_are_handed_out_and_whoever_did_not_keep_them_is_named(tmp_path:
     fed = federation(nodes_of(sites_of(corners(3), tmp_path), keep))
     assert fed.conclude({i: {"x": torch.tensor([i])} for i in range(3)}) == {1: "No space left."}
     assert kept == {"site-0": [0], "site-2": [2]}
-
-
-def test_labels_are_numbered_as_the_run_numbers_them(tmp_path: Path) -> None:
-    own = [["cat", "dog"], ["ant", "dog"]]
-    made = [Client(i, torch.zeros(2, 3), torch.tensor([0, 1])) for i in range(2)]
-    sites = [
-        Site(f"site-{i}", tmp_path / str(i), one.x, one.y, names)
-        for i, (one, names) in enumerate(zip(made, own, strict=True))
-    ]
-    roster = Roster(nodes_of(sites))
-    members = roster.gather(2, 5)
-    assert in_order(name for member in members for name in member.classes) == ["ant", "cat", "dog"]
-    request = {"run": RUN, "client": 0, "seed": 0, "exchange": 1, "settled": 0, "task": ""}
-    labels = [site.client(_request(**request, classes=["ant", "cat", "dog"])).y for site in sites]
-    assert [one.tolist() for one in labels if one is not None] == [[1, 2], [0, 2]]
-    assert sites[0].client(_request(**request)).y is None
-    with pytest.raises(FedkinError, match="has a class that the run does not know"):
-        sites[0].client(_request(**request, classes=["dog"]))
-
-
-def _request(**values: Any) -> Any:
-    from fedkin.engines.site import Request
-
-    return Request.from_json(json.dumps(values))

@@ -1,13 +1,21 @@
+"""How sites introduce themselves to the server, and which are refused."""
+
 import re
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import torch
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 from flwr.app import Context, Message
 
 from fedkin.core import FedkinError
+from fedkin.data.reading.asked_columns import check_asked
+from fedkin.data.reading.table_options import NO_OPTIONS
+from fedkin.data.reading.tables import frame_to_table
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.roster import NOWHERE, Member, Roster
 from fedkin.engines.flower_engine.transport import content, read
@@ -38,29 +46,6 @@ def test_a_second_site_of_a_name_is_refused_and_the_first_unharmed(tmp_path: Pat
     assert roster.greet() == []
     assert reports[-1] == "Refused: Another site is called 'a' already; every site needs a name of its own."
     assert roster.members["a"].node == nodes.node(0)
-
-
-def test_more_sites_than_seats_are_not_counted_beyond_them(tmp_path: Path) -> None:
-    for newcomers, words in ((0, "without a seat: d"), (1, "without a seat yet: d")):
-        reports: list[str] = []
-        nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abcd"))
-        roster = Roster(nodes, report=reports.append, newcomers=newcomers)
-        assert [member.name for member in roster.gather(3, 5)] == ["a", "b", "c"]
-        assert reports[-1] == f"3 of 3 sites are there: a, b, c; {words}"
-    assert [member.name for member in roster.greet()] == ["d"]
-    again = Roster(nodes, {name: one.identity for name, one in roster.members.items()}, reports.append, newcomers=1)
-    again.gather(3, 5)
-    assert reports[-1] == "4 of 4 sites are there: a, b, c, d"
-
-
-def test_sites_with_tables_may_have_columns_of_their_own(tmp_path: Path) -> None:
-    columns = {"a": ("x", "y"), "b": ("y", "x"), "c": ("y",)}
-    sites = [site(tmp_path / name, name, len(own), own) for name, own in columns.items()]
-    roster = Roster(grid(tmp_path, *sites))
-    assert {member.name: tuple(member.features) for member in roster.gather(3, 5)} == columns
-    with pytest.raises(FedkinError) as error:
-        roster.admit(Member("c", roster.members["c"].identity, (1,), ["x"]))
-    assert str(error.value) == ("Site 'c' came back with a table of 1 columns (x) instead of a table of 1 columns (y).")
 
 
 def test_a_site_with_other_data_is_refused_by_what_most_have(tmp_path: Path) -> None:
@@ -110,18 +95,6 @@ def test_who_is_forgotten_and_there_stands_for_nobody_else(tmp_path: Path) -> No
         Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 0.3)
     nodes.away = {1}
     assert [one.name for one in Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 5)] == ["a", "c"]
-
-
-def test_who_is_away_when_a_run_resumes_comes_back_with_columns_of_its_own(tmp_path: Path) -> None:
-    columns = {"a": ("x", "y"), "b": ("y", "z"), "c": ("z",)}
-    nodes = grid(tmp_path, *(site(tmp_path / name, name, len(own), own) for name, own in columns.items()))
-    known = {member.name: member.identity for member in Roster(nodes).gather(3, 5)}
-    nodes.away = {2}
-    again = Roster(nodes, known)
-    again.gather(3, 0.3)
-    nodes.away = set()
-    assert [member.name for member in again.greet()] == ["c"]
-    assert tuple(again.members["c"].features) == ("z",)
 
 
 def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> None:
@@ -273,3 +246,66 @@ def test_a_listed_key_decides_whose_the_name_is(tmp_path: Path) -> None:
     assert roster.members["a"].node == nodes.node(0)
     nodes.keys = {}
     assert Roster(nodes, listed=public).greet() == []
+
+
+@pytest.mark.parametrize("name", ["", "a\nfedkin: Done", "x" * 300, "\x1b[2J"])
+def test_a_name_that_could_pass_for_the_logs_own_words_is_refused(name: str, tmp_path: Path) -> None:
+    nodes = nodes_of([site(tmp_path / "1", name)])
+    roster = Roster(nodes)
+    assert roster.greet() == []
+    assert roster.refused == [f"Node {nodes.node(0)} does not introduce itself as sites of fedkin do."]
+
+
+def test_a_nodes_own_words_are_one_short_line_of_the_log(tmp_path: Path) -> None:
+    nodes = nodes_of([site(tmp_path / "1", "a")])
+    nodes.app = lambda message, context: Message(content(refusal="no\nfedkin: Done" + 999 * "!"), reply_to=message)  # type: ignore[assignment]
+    roster = Roster(nodes)
+    assert roster.greet() == []
+    [sentence] = roster.refused
+    assert sentence.startswith(f"Node {nodes.node(0)}: no fedkin: Done!!!")
+    assert len(sentence) < 350
+
+
+SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "classes": ["y"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"name": name} for name in (None, ["b"], 3, torch.ones(1))),
+        {"identity": None},
+        *({"key": key} for key in (None, 3, ["k"])),
+        *({"shape": shape} for shape in (5, [[5]], None, "3", [3.0], [True], torch.ones(1), {"3": 3})),
+        *({key: value} for key in ("features", "classes") for value in (7, [7], None, "xy", [["x"]])),
+        {"node": {}, "more": 1},
+    ],
+)
+def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(change: dict, tmp_path: Path) -> None:
+    reports: list[str] = []
+    nodes = nodes_of([site(tmp_path / "1", "a"), site(tmp_path / "2", "b")])
+    answer = nodes.app
+
+    def odd(message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] == 1:
+            return Message(content({**SOUND, **change}), reply_to=message)
+        return answer(message, context)
+
+    nodes.app = odd  # type: ignore[assignment]
+    assert [member.name for member in Roster(nodes, report=reports.append).gather(1, 5)] == ["a"]
+    assert f"Refused: Node {nodes.node(1)} does not introduce itself as sites of fedkin do." in reports
+
+
+def test_a_site_that_does_not_know_what_the_experiment_says_of_columns_is_refused(tmp_path: Path) -> None:
+    reports: list[str] = []
+    ignorant = site(tmp_path / "a", "a", 2, ("x", "bought"))
+    table = frame_to_table(pd.DataFrame({"x": [1, 2], "bought": ["a", "b"]}), "here")
+    read = {"table": table, "options": NO_OPTIONS, "named": None, "taken": None}
+    knowing = replace(ignorant, check_asked=partial(check_asked, site="a", **read))
+    nodes = nodes_of([knowing, site(tmp_path / "b", "b", 1, ("x",))])
+    roster = Roster(nodes, report=reports.append, columns={"label": "bought", "ordinal": {"pain": ["no", "some"]}})
+    assert [member.name for member in roster.gather(1, 5)] == ["b"]
+    assert reports[0] == (
+        f"Refused: Node {nodes.node(0)}: Site 'a' has columns otherwise than the experiment says; its site.toml lacks "
+        'label = "bought".'
+    )
+    assert len(Roster(nodes).gather(2, 5)) == 2

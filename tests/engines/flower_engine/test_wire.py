@@ -1,19 +1,28 @@
 """Messages come back as they were sent, and nothing else is taken for one."""
 
+import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.core import FedkinError
-from fedkin.engines.flower_engine.transport import TYPE, content, read
+import app_nodes
+from fedkin.core import Client, FedkinError, task
+from fedkin.engines.flower_engine.grid import FlowerFederation
+from fedkin.engines.flower_engine.roster import Roster
+from fedkin.engines.flower_engine.transport import TYPE, content, poll, push, read
 from fedkin.engines.site import Request, Site
-from nodes import nodes_of
+from nodes import RUN, Nodes, nodes_of, sites_of
 
 FACTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers(-9, 9) | st.floats(-1, 1), max_size=3)
+
+
 ONE = Array("uint8", (1,), "safetensors", b"x")
 
 
@@ -62,3 +71,134 @@ def test_a_payload_beyond_the_memory_is_refused_before_it_is_read(monkeypatch: p
     monkeypatch.setattr("fedkin.engines.flower_engine.transport.room", lambda: 1000)
     with pytest.raises(FedkinError, match="memory"):
         read(content({"x": torch.zeros(1000)}))
+
+
+@pytest.fixture
+def grid() -> app_nodes.Fleet:
+    app = ClientApp()
+
+    @app.query()
+    def echo(message, context):
+        return Message(message.content, reply_to=message)
+
+    return app_nodes.Fleet(app, 3)
+
+
+def messages(grid: app_nodes.Fleet, count: int) -> dict[str, Message]:
+    content = [RecordDict({"config": ConfigRecord({"number": number})}) for number in range(count)]
+    return {f"key {number}": Message(content[number], grid.node(number), "query") for number in range(count)}
+
+
+def test_every_reply_comes_with_its_key_and_what_has_none_is_left(grid):
+    grid.troubles = lambda message, partition: "lost" if partition == 1 else None
+    waiting = push(grid, messages(grid, 3))
+    began = time.monotonic()
+    found = {key: reply.content["config"]["number"] for key, reply in poll(grid, waiting, 0.3)}
+    assert found == {"key 0": 0, "key 2": 2}
+    assert list(waiting.values()) == ["key 1"]
+    assert 0.3 <= time.monotonic() - began < 2
+
+
+def test_what_is_sent_between_polls_is_waited_for_too(grid):
+    grid.troubles = lambda message, partition: "lost"
+    waiting, arrived = push(grid, messages(grid, 1)), []
+
+    def between(any_arrived: bool) -> None:
+        arrived.append(any_arrived)
+        if len(arrived) == 2:
+            grid.troubles = None
+            waiting.clear()
+            waiting.update(push(grid, messages(grid, 2)))
+
+    assert [key for key, _ in poll(grid, waiting, 5, between)] == ["key 0", "key 1"]
+    assert arrived == [False, False]
+    assert waiting == {}
+
+
+@task
+def echo(clients, payloads):
+    return [{"number": payload["number"]} for payload in payloads]
+
+
+@task
+def other(clients, payloads):
+    return [{"other": payload["number"]} for payload in payloads]
+
+
+class Pace:
+    """A federation of four sites, of which some are `slow`: their replies are held back."""
+
+    def __init__(self, folder: Path, timeout: float = 0.4, **options: Any) -> None:
+        clients = [Client(i, torch.rand(3, 2)) for i in range(4)]
+        self.grid: Nodes = nodes_of(sites_of(clients, folder))
+        self.slow: set[int] = set()
+        pull = self.grid.pull_messages
+
+        def held(ids: Iterable[str]) -> Iterable[Message]:
+            slow = {m.metadata.message_id for m in self.grid.sent if self._partition(m) in self.slow}
+            return pull([number for number in ids if number not in slow])
+
+        self.grid.pull_messages = held  # type: ignore[method-assign]
+        roster = Roster(self.grid)
+        roster.gather(4, 5)
+        self.fed = FlowerFederation(roster, RUN, timeout=timeout, **options)
+
+    def _partition(self, message: Message) -> int:
+        return self.grid.partition(message.metadata.dst_node_id)
+
+    def ask(self, number: int, what: Any = echo, slow: Iterable[int] = ()) -> dict[int, Any]:
+        self.slow = set(slow)
+        return self.fed.ask(what, self.fed.all(number=number))
+
+    def asked(self, before: int) -> list[int]:
+        """Sites that were sent messages since there were so many."""
+        return [self._partition(message) for message in self.grid.sent[before:]]
+
+
+def numbers(replies: dict[int, Any]) -> dict[int, int]:
+    return {client: reply["number"] for client, reply in replies.items()}
+
+
+def test_a_round_closes_when_enough_have_replied(tmp_path):
+    pace = Pace(tmp_path, timeout=60, quorum=0.75)
+    assert numbers(pace.ask(1, slow=[2])) == {0: 1, 1: 1, 3: 1}
+    assert pace.fed.missing == {2: "late: 3 of 4 had replied"}
+
+
+def test_or_when_its_time_is_over(tmp_path):
+    pace = Pace(tmp_path, quorum=0.75)
+    assert numbers(pace.ask(1, slow=[1, 2])) == {0: 1, 3: 1}
+    assert pace.fed.missing == dict.fromkeys((1, 2), "no reply in 0.4 seconds")
+
+
+def test_a_late_reply_is_refused_and_the_site_asked_anew(tmp_path):
+    pace = Pace(tmp_path, timeout=60, quorum=0.75)
+    pace.ask(1, slow=[2])
+    before = len(pace.grid.sent)
+    pace.fed.quorum = 1.0
+    assert numbers(pace.ask(2)) == dict.fromkeys(range(4), 2)
+    assert pace.asked(before) == [0, 1, 2, 3]
+
+
+def test_or_counts_in_the_next_round_for_which_the_site_is_not_asked(tmp_path):
+    pace = Pace(tmp_path, timeout=60, quorum=0.75, counts_late=True)
+    pace.ask(1, slow=[2])
+    before = len(pace.grid.sent)
+    pace.fed.quorum = 1.0
+    assert numbers(pace.ask(2)) == {0: 2, 1: 2, 2: 1, 3: 2}
+    assert pace.asked(before) == [0, 1, 3]
+    assert numbers(pace.ask(3)) == dict.fromkeys(range(4), 3)
+
+
+def test_a_reply_to_another_task_does_not_count(tmp_path):
+    pace = Pace(tmp_path, timeout=60, quorum=0.75, counts_late=True)
+    pace.ask(1, slow=[2])
+    pace.fed.quorum = 1.0
+    assert {i: reply["other"] for i, reply in pace.ask(2, other).items()} == dict.fromkeys(range(4), 2)
+
+
+@pytest.mark.parametrize("counts_late", [False, True])
+def test_without_a_quorum_all_are_waited_for(counts_late, tmp_path):
+    pace = Pace(tmp_path, counts_late=counts_late)
+    pace.ask(1, slow=[2])
+    assert pace.fed.missing == {2: "no reply in 0.4 seconds"}

@@ -114,31 +114,3 @@ def test_in_a_new_world_those_are_right_that_are_among_themselves(
     drift = drifting([1, 3], [0, 2, 1, 2], happened=True)
     metrics = evaluate_clusters(*situation(labels, [0, 1, 1, 1], clusters=drift.clusters, drift=drift))
     assert metrics["drifted_right"] == right
-
-
-def test_the_accuracy_of_who_drifts_is_reported_before_and_after(shift: Shift) -> None:
-    for happened in (False, True):
-        drift = drifting([0, 2, 3], [0, 0, 1, 1], happened)
-        metrics = evaluate_clusters(*situation([0, 0, 0, 1], [0, 1], drift=drift))
-        assert metrics["drifted_accuracy"] == pytest.approx(1 / 2)  # the third has no test
-        assert ("drifted_right" in metrics) == happened
-
-
-def test_who_is_away_counts_nowhere(shift: Shift) -> None:
-    arguments = situation([0, 0, 1, 0], [0, 1], arrivals=torch.tensor([0, 0, 5, 5]))
-    arguments[2].away = {2, 3}
-    before = evaluate_clusters(*arguments)
-    assert before["client_accuracy"] == [1.0, 1.0, None, None]
-    assert before["global_accuracy"] == pytest.approx(4 / 6)
-    assert before.keys() & {"newcomers_right", "newcomers_accuracy"} == set()
-    assert arguments[3].labels.tolist() == [0, 0, 1, 0]
-
-
-def test_newcomers_are_right_where_those_are_that_were_there_before_them(shift: Shift) -> None:
-    arrivals = torch.tensor([0, 0, 0, 5])
-    for labels, right in (([0, 0, 1, 1], 1.0), ([0, 0, 1, 0], 0.0), ([0, 0, 1, -1], 0.0)):
-        metrics = evaluate_clusters(*situation(labels, [0, 1], arrivals=arrivals))
-        assert metrics["newcomers_right"] == right
-        assert "newcomers_accuracy" not in metrics  # it has no test
-    arrivals = torch.tensor([0, 0, 5, 0])
-    assert evaluate_clusters(*situation([0, 0, 1, 1], [0, 1], arrivals=arrivals))["newcomers_accuracy"] == 1.0

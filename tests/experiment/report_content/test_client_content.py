@@ -3,7 +3,6 @@
 import pytest
 
 from fedkin.experiment.config import Config
-from fedkin.experiment.report_content.client_content import _caption
 from pages import client_record, clustered
 
 
@@ -31,17 +30,3 @@ def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
     assert spread.series["median"] == pytest.approx([0.2, 0.6])
     assert spread.series["10th percentile"] == pytest.approx([0.12, 0.52])
     assert {curve.x_label for curve in shown.curves} == {"round"}
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        ([0, 0, 1, 1], "2 clusters of 2 clients each."),
-        ([0, 1, 2, 3], "4 clusters of 1 client each."),
-        ([0, 1, 1, 1], "2 clusters of 1 and 3 clients."),
-        ([0, 1, 2, 2], "3 clusters of 1, 1 and 2 clients."),
-        ([-1, -1, -1, -1], "0 clusters, 4 clients without a cluster yet."),
-    ],
-)
-def test_sizes_of_clusters_are_reported(labels: list[int], words: str) -> None:
-    assert _caption("round 1", labels, False, False) == f"After round 1: {words}"

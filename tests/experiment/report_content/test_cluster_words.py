@@ -8,7 +8,7 @@ import torch
 
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
-from fedkin.experiment.report_content.cluster_words import descriptions, remarks, sentences
+from fedkin.experiment.report_content.cluster_words import descriptions, sentences
 from fedkin.experiment.report_content.column_words import described
 
 COLUMNS = (
@@ -75,26 +75,6 @@ def test_clusters_that_nothing_tells_apart_say_so():
     even = torch.tensor([[20, 18, 2], [20, 18, 2]])
     flat = dataclasses.replace(same, sum=alike, counts=even, squares=same.squares.mean(0, keepdim=True).expand(2, -1))
     assert all(sentence.count("no column by itself distinguishes it from") == 1 for sentence in sentences(flat))
-
-
-def test_a_cluster_of_too_few_samples_is_not_described():
-    small = dataclasses.replace(profile(), samples=torch.tensor([40, 0]))
-    assert sentences(small)[1] == "Cluster 1: too few samples at any one client to be described."
-
-
-def test_clusters_that_one_client_has_nearly_alone_are_named():
-    named = profile().counts * torch.tensor([1, 1, 0])
-    assert remarks(profile(counts=named), ["north.csv", "south.csv"]) == [
-        "Nearly all samples of cluster 0 come from north: where a client measures or codes differently, its samples "
-        "look like a cluster."
-    ]
-    spread = profile(counts=named, members={0: torch.tensor([35, 10]), 1: torch.tensor([5, 30])})
-    assert remarks(spread) == []
-    both = profile(counts=named, members={0: torch.tensor([40, 1]), 1: torch.tensor([0, 39])})
-    assert "Nearly all samples of cluster 0 come from 0 and of cluster 1 from 1: where" in remarks(both)[0]
-    same = profile(counts=named, members={0: torch.tensor([40, 40, 0]), 1: torch.tensor([1, 0, 60])})
-    assert "Nearly all samples of clusters 0 and 1 come from 0: where" in remarks(same)[0]
-    assert remarks(profile(counts=named, members={0: torch.tensor([40, 40])})) == []
 
 
 def test_a_typical_sample_is_in_the_units_of_the_data():

@@ -1,32 +1,7 @@
 import torch
 
-from fedkin.core import Client
-from fedkin.data.population import Population
 from fedkin.experiment.config import Config
-from fedkin.experiment.report_content import view_of
 from pages import clustered, record, scaling, view
-
-
-def test_graphs_and_clusters_of_clients_have_the_clients_names(config: Config) -> None:
-    clients = [Client(i, torch.rand(2, 2)) for i in range(2)]
-    graph = {"nodes": [[0, 0, 5], [1, 0, 6]], "edges": [[0, 1]], "communities": [[0, 1]]}
-    values = {"graph": graph, "labels": [0, 1], "newcomers": [[1, 0]]}
-    line = {
-        "step": 1,
-        "answered": [0],
-        "missing": {"1": "late"},
-        "values": values,
-        "metrics": {},
-        "sent": 1,
-        "received": 1,
-    }
-    population = Population(clients, None, [], [], ["north.csv", "south.csv"])
-    shown = view_of(config, population, scaling("none", (2,)), [line])
-    assert [node.client for node in shown.graphs[0].nodes] == ["north", "south"]
-    assert shown.clients is not None
-    assert list(shown.clients.clients) == ["north", "south"]
-    assert [list(change.clients) for change in shown.changes] == [["south"]]
-    assert "Step 1: client south was missing (late)." in [note.replace("Round", "Step") for note in shown.notes]
 
 
 def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 
@@ -25,28 +24,6 @@ def test_the_mean_confidence_of_each_cluster_is_told() -> None:
         "Samples of each client by cluster. The mean confidence, 1 in the middle of a cluster and 0 between two, is "
         "0.70 in cluster 0 and 0.75 in cluster 1."
     )
-
-
-def test_tables_show_the_mean_of_each_column_in_its_deviations(config: Config) -> None:
-    x = torch.tensor([[-3.0, 0.0, 0.1], [1.0, 1.0, 0.1], [1.0, 2.0, 0.1], [1.0, 3.0, 0.1]])
-    profiles = view(config, x, scaling("none", (3,))).profiles
-    assert profiles is not None
-    assert profiles.features == ["column 1", "column 2", "column 3"]
-    pooled = np.concatenate([x, x[:2]]).astype(np.float64)
-    labels = np.array([0, 2, 2, 2, 0, 2])
-    z = (pooled - pooled.mean(0)) / np.array([*pooled.std(0)[:2], np.inf])
-    np.testing.assert_allclose(profiles.means, [z[labels == 0].mean(0), z[labels == 2].mean(0)], atol=1e-12)
-
-
-def test_of_many_columns_those_that_stand_out_are_shown_in_order(config: Config) -> None:
-    x = torch.zeros(4, 100)
-    x[:, 90] = torch.tensor([9.0, 0.0, 0.0, 0.0])
-    x[:, 30] = torch.tensor([0.0, 1.0, 1.0, 1.0])
-    profiles = view(config, x, scaling("none", (100,))).profiles
-    assert profiles is not None
-    assert len(profiles.features) == 40
-    assert [name for name in profiles.features if name in ("column 31", "column 91")] == ["column 31", "column 91"]
-    assert "the 40 of 100 columns" in profiles.caption
 
 
 @pytest.mark.parametrize(("channels", "shape"), [(1, (5, 4)), (2, (5, 4)), (3, (5, 4, 3))])

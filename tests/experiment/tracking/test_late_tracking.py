@@ -4,8 +4,6 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fedkin.cli import main
-from fedkin.core import FedkinError
-from fedkin.experiment.tracking.late_tracking import track
 from tracked import run
 
 pytestmark = pytest.mark.usefixtures("toy")
@@ -41,16 +39,3 @@ def test_the_command_run_names_tools(
     said = "Invalid value for '--track': 'mlfow' is not one of 'tensorboard', 'mlflow', 'wandb'."
     assert capsys.readouterr().err == f"fedkin: {said} See `fedkin run --help`.\n"
     assert not (tmp_path / "second").exists()
-
-
-def test_a_tool_that_is_lost_afterwards_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = run(tmp_path / "run").folder
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.flush", full)
-    with pytest.raises(
-        FedkinError, match=r"^TensorBoard could not be reached for .* after step 0 \(.*No space left on device\)\.$"
-    ):
-        track(folder, ["tensorboard"])

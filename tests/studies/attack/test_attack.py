@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
+from digits import digits, learnt
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
+from fedkin.core.seeds import derive_generator
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.studies.attack.attack import attack
+from fedkin.privacy.randomised_response import binary
+from fedkin.studies.attack.attack import Cases, Sent, as_sent, attack, measured, planned
+from fedkin.studies.attack.attack_page import headlines, verdict
 
 OPTIONS = [
     "data.source=digits",
@@ -21,6 +25,8 @@ OPTIONS = [
     "method.pretraining_rounds=3",
     "method.min_size=1",
 ]
+
+
 LEVELS = [None, 0.0, 0.05, 0.1, 0.15, 0.2]
 
 
@@ -63,30 +69,100 @@ def test_the_command_prints_both_tables(found: Path, tmp_path: Path, capsys: pyt
     assert all(len(line) <= 110 for line in shown.splitlines() if not line.startswith("Report"))
 
 
-def run_of_tables(folder: Path, *more: str) -> Path:
-    """A run with four files of numbers far beyond [0, 1]."""
-    (folder / "clients").mkdir()
-    rng = np.random.default_rng(0)
-    for name in "abcd":
-        y = np.arange(60) % 3
-        np.savez(folder / "clients" / f"{name}.npz", x=(rng.random((60, 6)) + y[:, None] * 5).astype(np.float32), y=y)
-    kept = [option for option in OPTIONS if not option.startswith(("data.", "scenario."))]
-    options = [*kept, "scenario.name=files", f"data.source={folder / 'clients'}", *more]
-    execute(load_config("embedding", options), folder / "run")
-    return folder / "run"
-
-
-def test_without_held_out_samples_there_is_nobody_to_tell_members_from(tmp_path: Path) -> None:
-    with pytest.raises(
-        FedkinError, match=r"^The scenario 'files' of .* holds out no samples .*'scenario\.test_fraction' sets"
-    ):
-        attack(run_of_tables(tmp_path))
-
-
 def test_a_run_of_another_method_is_refused(tmp_path: Path) -> None:
     execute(load_config("fedavg", OPTIONS[:6]), tmp_path / "run")
-    with pytest.raises(
-        FedkinError, match=r"run is a run of 'fedavg', whose clients send no bits to attack; give one of"
-    ):
+    with pytest.raises(FedkinError, match=r"run is a run of 'fedavg', whose clients send no bits to"):
         attack(tmp_path / "run")
     assert not (tmp_path / "run" / "attack.json").exists()
+
+
+def tree(epsilon: float | None = 439.4, flip: float = 0.1, sent: float = 0.07, alone: float = 0.67) -> dict:
+    held = {"1": {"advantage": alone, "margin": 0.02}, "sent": {"advantage": sent, "margin": 0.08}}
+    levels = [{"flip": each, "held": held} for each in (0.0, 0.1)]
+    shown = [{"flip": each, "recognised": 0.075} for each in (None, 0.0, 0.1)]
+    return {
+        "flips": [flip],
+        "statements": [{"epsilon_client": epsilon}],
+        "membership": {"levels": levels},
+        "reconstruction": {"levels": shown, "samples": 200},
+    }
+
+
+def test_an_epsilon_that_guarantees_nothing_is_called_so() -> None:
+    said = verdict(tree())
+    assert "there is no meaningful guarantee (ε = 439 for all samples of a client)" in said
+    assert said.endswith(
+        "no better than chance (advantage 0.07 ± 0.08), but a sample that is the only one of its class at its client "
+        "shows (0.67 ± 0.02)."
+    )
+    assert headlines(tree()) == [
+        ("Guarantee", "none", "that is meaningful for all samples of a client; ε is 439"),
+        ("Advantage, one sample", "0.67 ± 0.02", "where a client has one sample of a class"),
+        ("Advantage, as sent", "0.07 ± 0.08", "of membership inference; 0 is chance, 1 certainty"),
+        ("Recognised", "7.5 %", "of reconstructed samples; chance 0.5 %"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilon": 2.0}, "With every bit flipped with probability 10 %, a message guarantees ε = 2 for all samples"),
+        ({"epsilon": None, "flip": 0.0}, "Without noise, there is no privacy guarantee."),
+        ({"sent": 0.3}, "reveal who took part (advantage 0.30 ± 0.08)"),
+        ({"sent": 0.1}, "reveal a little of who took part"),
+        ({"alone": 0.05}, "is no better than chance (advantage 0.07 ± 0.08)."),
+    ],
+)
+def test_the_verdict_follows_the_numbers(changes: dict, words: str) -> None:
+    assert words in verdict(tree(**changes))
+
+
+def pools() -> list[torch.Tensor]:
+    x, y = digits()
+    return [x[y == label] for label in range(10)]
+
+
+def with_clients_of(held: int, trials: int = 800, seed: int = 0) -> Cases:
+    return planned(learnt(), pools(), held, trials, derive_generator(seed, held))
+
+
+def test_who_holds_one_sample_is_found_out_and_who_holds_many_is_not():
+    found = [measured(with_clients_of(held), 0.0, derive_generator(1)) for held in (1, 2, 5, 40)]
+    advantages = [each.advantage for each in found]
+    assert advantages == sorted(advantages, reverse=True)
+    assert advantages[0] > 0.9
+    assert abs(advantages[-1]) < 0.12
+
+
+def test_flips_protect():
+    cases = with_clients_of(1)
+    advantages = [measured(cases, level, derive_generator(1)).advantage for level in (0.0, 0.1, 0.3, 0.5)]
+    assert advantages == sorted(advantages, reverse=True)
+    assert advantages[0] - advantages[2] > 0.2
+
+
+def test_noise_alone_gives_no_advantage_however_few_the_cases():
+    """The greatest advantage over all thresholds would be far above 0 here."""
+    found = [measured(with_clients_of(1, trials=20, seed=seed), 0.5, derive_generator(seed)) for seed in range(60)]
+    assert abs(sum(each.advantage for each in found)) / 60 < 0.08
+
+
+def messages(count: int, held: int, labelled: bool = True) -> list[Sent]:
+    """Clients that hold so many samples of each of three classes, and as many fresh ones."""
+    known = learnt()
+    made = []
+    for client in range(count):
+        drawn = [pool[torch.randperm(len(pool), generator=derive_generator(client))] for pool in pools()[:3]]
+        members, fresh = [part[:held] for part in drawn], [part[held : 2 * held] for part in drawn]
+        bits = binary(torch.stack([known.codes(part).mean(0) for part in members]))
+        places = torch.arange(3).repeat_interleave(held)
+        made.append(Sent(bits, torch.cat(members), torch.cat(fresh), (places, places) if labelled else None, 0))
+    return made
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_messages_as_sent_tell_members_where_there_are_few(labelled: bool):
+    few, many = (as_sent(learnt(), messages(60, held, labelled), 1, derive_generator(0)) for held in (1, 50))
+    assert int(few.members.sum()) == 180 == int((~few.members).sum())
+    assert measured(few, 0.0, derive_generator(1)).advantage > 0.6
+    assert measured(many, 0.0, derive_generator(1)).advantage < 0.25

@@ -3,7 +3,6 @@ import torch
 from digits import digits, learnt
 
 from fedkin.core.seeds import derive_generator
-from fedkin.privacy.randomised_response import binary
 from fedkin.studies.attack.attack import (
     LEVELS,
     reconstructed,
@@ -27,13 +26,6 @@ def test_recognition_falls_with_the_noise_from_certainty_to_chance():
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > 0.6
     assert shares[-1] < 0.03
-
-
-def test_a_bit_stands_for_the_least_or_the_greatest_of_its_own_code():
-    known = learnt()
-    codes = torch.tensor([[-1.0, 4.0], [0.0, 2.0]]).repeat(1, known.encoder.width // 2)
-    pictures = known.decoded_bits(binary(codes), codes)
-    torch.testing.assert_close(pictures, known.encoder.decoded(known.vector, codes))
 
 
 def test_pictures_and_errors_belong_together_and_repeat():

@@ -13,9 +13,8 @@ import pytest
 import entries
 import forked
 from fedkin.cli import main
-from fedkin.core import FedkinError
 from fedkin.experiment.run_folder import CONFIG
-from fedkin.studies.reproduce.command import Grid, Watcher, plans_of, reproduce
+from fedkin.studies.reproduce.command import Watcher, plans_of, reproduce
 from fedkin.studies.workers import run_all
 
 
@@ -95,14 +94,6 @@ def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
         assert (runs / good.name / name).read_bytes() == (out / "runs" / good.name / name).read_bytes()
 
 
-def test_some_rows_and_columns_may_be_run_alone(tmp_path: Path) -> None:
-    plans = plans_of([str(entries.written(tmp_path))], "quick")
-    counts = [len(Grid(plans, only).jobs) for only in ((), ["k-FED"], ["p = 0"], ["k-FED", "p = 1"])]
-    assert counts == [4, 2, 2, 1]
-    with pytest.raises(FedkinError, match="Unknown row or column 'k-FID'; did you mean 'k-FED'"):
-        reproduce(plans, tmp_path / "out", 1, Watcher(), ["k-FID"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -132,14 +123,6 @@ def test_all_runs_are_checked_before_the_first_begins(tmp_path: Path, capsys: py
         "fedkin: 'no.csv' does not exist", "'none.csv' does not exist"
     ]  # fmt: skip
     assert not (tmp_path / "out").exists()
-
-
-def test_all_entries_are_listed_with_their_times(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.raises(SystemExit):
-        main(["reproduce", "--out", str(tmp_path)])
-    printed = capsys.readouterr().out
-    assert printed.startswith("entry")
-    assert "GFLOP/s each" in printed
 
 
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:

@@ -1,12 +1,20 @@
+"""Entries of a reproduction: what they plan, measure and conclude."""
+
+import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import entries
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.entry import chosen, load_entry, names_of_entries
+from fedkin.studies.reproduce.entry import Figure, chosen, load_entry, names_of_entries, plan_of, printed
+from fedkin.studies.reproduce.entry_table import PaperVerdict, is_better, judged, over_seeds
+from fedkin.studies.reproduce.measures import FinishedRun, measured
 
 
 def test_an_entry_is_read(tmp_path: Path) -> None:
@@ -48,3 +56,130 @@ def test_names_stand_for_entries(tmp_path: Path) -> None:
     assert chosen(str(tmp_path / "own.toml")) == {"own": tmp_path / "own.toml"}
     with pytest.raises(FedkinError, match="Unknown entry 'fedcref/table-66'; did you mean"):
         chosen("fedcref/table-66")
+
+
+def test_settings_are_laid_on_top_of_each_other() -> None:
+    scales = entries.tables()["scales"]
+    scales["quick"] |= {"set": {"scenario.fraction": 0.2}, "only": {"k-FED": {"method.n_clusters": 8}, "p = 1": {}}}
+    plan = plan_of("try", entries.entry(scales=scales), "quick")
+    first = plan.cells[0].jobs[0][0].tables
+    assert (first["method"]["name"], first["method"]["n_clusters"]) == ("kfed", 8)
+    assert (first["scenario"]["fraction"], first["scenario"]["heterogeneity"], first["seed"]) == (0.2, 0.0, 0)
+    assert first["engine"]["workers"] == 1
+    assert plan.cells[2].jobs[0][0].tables["method"]["n_clusters"] == 10
+
+
+def test_equal_experiments_are_one_run() -> None:
+    rows = [{"name": name, "set": {"method.name": "kmeans", "method.n_clusters": 10}} for name in ("a", "b")]
+    plan = plan_of("try", entries.entry(rows=rows, claims=[]), "paper")
+    assert (len(plan.cells), len(plan.jobs)) == (4, 6)
+    other = plan_of("other", entries.entry(rows=rows[:1], claims=[], title="Another"), "paper")
+    assert plan.jobs.keys() == other.jobs.keys()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> FinishedRun:
+    """Four steps: agreement from the second on, accuracy in the second and the last."""
+    metrics = [{}, {"ari": 0.5, "personal_accuracy": 0.8, "kappas": [0.1, None]}, {"ari": 0.25},
+               {"ari": 1.0, "personal_accuracy": 0.9, "kappas": [0.3, 0.7]}]  # fmt: skip
+    lines = [
+        {
+            "step": i + 1,
+            "values": {"clusters": i, "finished": True},
+            "metrics": m,
+            "sent": 1e6 * (i + 1),
+            "received": 5e5,
+        }
+        for i, m in enumerate(metrics)
+    ]
+    times = [{"step": i, "seconds": 2.0, "client_seconds": 1.0} for i in range(5)]
+    (tmp_path / "config.toml").write_text("")
+    (tmp_path / "result.json").write_text("{}")
+    for name, found in (("records", lines), ("timing", times)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
+    return FinishedRun(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("measure", "value"),
+    [
+        ("ari", 1.0), ("ari@last", 1.0), ("ari@first", 0.5), ("ari@mean", 0.4375), ("ari@best", 1.0),
+        ("ari@gain", 0.5), ("ari@last5", 1.75 / 3), ("ari@3", 0.25), ("ari@1", None), ("ari@40", 1.0),
+        ("personal_accuracy@3", 0.8), ("clusters", 3.0), ("finished", None), ("kappas[1]", 0.7), ("kappas[2]", None),
+        ("kappas[1]@first", 0.7), ("nothing", None), ("steps", 4.0), ("sent_mb", 4.0), ("both_mb", 4.5),
+        ("seconds", 10.0), ("client_seconds", 5.0), ("rounds_to:personal_accuracy=0.85", 4.0),
+        ("rounds_to:personal_accuracy=0.95", None), ("mb_to:personal_accuracy=0.8", 2.5),
+        ("client_seconds_to:personal_accuracy=0.8", 3.0),
+    ],
+)  # fmt: skip
+def test_what_is_read_off_a_run(run: FinishedRun, measure: str, value: float | None) -> None:
+    assert measured(run, measure) == (None if value is None else pytest.approx(value))
+
+
+def test_the_interval_is_students() -> None:
+    figure = over_seeds([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert figure is not None
+    assert figure.value == 3.0
+    assert figure.half == pytest.approx(2.776445 * math.sqrt(2.5) / math.sqrt(5), rel=1e-6)
+    assert over_seeds([2.0]) == Figure(2.0, None, 1)
+    assert over_seeds([]) is None
+
+
+@given(st.floats(0, 1000), st.none() | st.floats(0, 100), st.integers(1, 6))
+def test_what_is_shown_is_read_again(value: float, half: float | None, digits: int) -> None:
+    shown = Figure(value, half).shown(digits)
+    read = printed(shown)
+    assert read is not None
+    assert read.value == pytest.approx(value, abs=10.0**-digits)
+    assert read.shown(digits) == shown
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "verdict"),
+    [
+        (Figure(0.9, 0.01, 3), Figure(0.88, 0.02), "within"),
+        (Figure(0.93, 0.01, 3), Figure(0.88, 0.02), "higher"),
+        (Figure(0.84, 0.01, 3), Figure(0.88, 0.02), "lower"),
+        (Figure(0.602, 0.971, 2), Figure(0.5), "unsure"),  # two seeds far apart say nothing
+        (Figure(0.89, 0.971, 2), Figure(0.88), "unsure"),  # nor that they agree
+        (Figure(0.92, 0.03, 3), Figure(0.88, 0.02), "unsure"),
+        (Figure(0.9, 0.03, 3), Figure(0.88), "within"),
+        (Figure(0.95, 0.01, 3), Figure(0.88), "higher"),
+        (Figure(0.9, None, 1), Figure(0.88), "near"),
+        (Figure(0.92, None, 1), Figure(0.88, 0.02), "above"),
+        (Figure(0.8, None, 1), Figure(0.88), "below"),
+    ],
+)
+def test_verdicts(ours: Figure, paper: Figure, verdict: str) -> None:
+    assert judged(ours, paper, tolerance=0.03) == verdict
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(0, 1), st.floats(0, 0.2))
+def test_higher_and_lower_are_said_only_of_intervals_that_leave_the_spread(
+    values: list[float], paper: float, tolerance: float
+) -> None:
+    ours = over_seeds(values)
+    assert ours is not None
+    assert ours.half is not None
+    verdict = judged(ours, Figure(paper), tolerance)
+    is_apart = abs(ours.value - paper) > tolerance + ours.half
+    assert (verdict in ("higher", "lower")) == is_apart or abs(ours.value - paper) == pytest.approx(
+        tolerance + ours.half, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "ours", "paper", "better", "side"),
+    [
+        ("higher", 0.9, 0.8, "higher", True),
+        ("higher", 0.9, 0.8, "lower", False),
+        ("below", 7.0, 9.0, "near:10", False),
+        ("lower", 10.0, 12.0, "near:10", True),
+        ("unsure", 0.9, 0.8, "higher", None),
+        ("within", 0.9, 0.8, "higher", None),
+    ],
+)
+def test_a_side_is_better_or_worse_only_where_a_verdict_names_one(
+    verdict: PaperVerdict, ours: float, paper: float, better: str, side: bool | None
+) -> None:
+    assert is_better(verdict, ours, paper, better) is side

@@ -1,8 +1,9 @@
-"""Clients that send class sums with noise: what one sample can change, whose budget holds, what is found."""
+"""Messages of noisy sums: the noise, the budget, and clusters among them."""
 
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,9 +13,12 @@ import planted
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.embedding.class_sums import (
+    COUNTED,
     SENSITIVITY,
+    ClassMeans,
     ClassSums,
     class_sums_of,
+    cluster_class_means,
     send_class_sums,
     send_code_total,
 )
@@ -24,12 +28,26 @@ from fedkin.privacy.budget import SPENT
 from fedkin.privacy.gaussian import gaussian_delta, gaussian_mu
 
 SPEC = {"name": "dense-autoencoder", "shape": [1, pictures.SIDE, pictures.SIDE], "output": "linear"}
+
+
 ENCODER = Encoder.of(SPEC)
+
+
 VECTOR = ENCODER.initial(torch.Generator().manual_seed(3))
+
+
 CENTRE = torch.full((ENCODER.width,), 0.1)
+
+
 FREE: dict[str, Any] = {"encoder": SPEC, "vector": VECTOR, "deviation": 0.0, "budget": math.inf}
+
+
 HOW = FREE | {"centre": CENTRE, "radius": 0.5, "segments": pictures.CLASSES}
+
+
 SETTINGS = pictures.TRAINING | {"rounds": 2, "pretraining_rounds": 0, "message": "sums"}
+
+
 PAIRS = [0, 1, 2, 0, 1, 2]
 
 
@@ -159,3 +177,64 @@ def test_clients_that_reply_late_join_by_their_sums():
     assert int(state.labels[6]) == -1
     state, _ = method.step(fed, state)
     assert int(state.labels[6]) == int(state.labels[1])
+
+
+CLASSES, WIDTH = 4, 6
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def known_noise_planted(
+    labels: list[int],
+    deviation: float = 1.0,
+    samples: int = 100,
+    seed: int = 0,
+    lacking: dict[int, list[int]] | None = None,
+) -> Tensor:
+    """Messages of clients in clusters whose classes have means of their own, of length 1/2."""
+    draws = rng(seed)
+    means = torch.randn(max(labels) + 1, CLASSES, WIDTH, generator=draws)
+    means = 0.5 * torch.nn.functional.normalize(means, dim=2)
+    messages = []
+    for client, label in enumerate(labels):
+        counts = torch.full((CLASSES,), float(samples))
+        counts[(lacking or {}).get(client, [])] = 0
+        spread = torch.randn(CLASSES, WIDTH, generator=draws) * (0.75 / WIDTH) ** 0.5  # of vectors of length 1
+        exact = torch.cat(
+            [counts[:, None] * means[label] + counts.sqrt()[:, None] * spread, COUNTED * counts[:, None]], 1
+        )
+        messages.append((exact + deviation * torch.randn(exact.shape, generator=draws)).flatten())
+    return torch.stack(messages)
+
+
+def found(messages: Tensor, deviation: float = 1.0, min_size: int = 2) -> list[int]:
+    return cluster_class_means(ClassMeans.of(messages, CLASSES, deviation), min_size, rng()).labels.tolist()
+
+
+def test_means_and_their_variances_are_those_of_sums_and_counts():
+    message = torch.tensor([[[30.0, 40.0, 0.5 * 100], [1.0, 1.0, 0.1]]]).flatten(1)
+    means = ClassMeans.of(message, 2, deviation=2.0)
+    assert means.noise == 4.0
+    assert means.present.tolist() == [[True, False]]
+    np.testing.assert_allclose(means.means[0], [[0.3, 0.4], [0.0, 0.0]])
+    added = (2.0 / 100) ** 2
+    spread = 1 - 0.25 + 2 * added
+    assert means.variances[0, 0] == pytest.approx(added + 1.8 * spread / (2 * 100))
+
+
+@pytest.mark.parametrize("deviation", [0.0, 1.0, 20.0])
+@pytest.mark.parametrize("n", [1, 3, 8, 40])
+def test_where_there_is_nothing_but_noise_there_is_one_cluster(n, deviation):
+    for seed in range(3):
+        assert found(known_noise_planted([0] * n, deviation, seed=seed), deviation) == [0] * n
+
+
+def test_a_class_that_a_client_lacks_does_not_part_it_from_its_cluster_but_most_of_them_do():
+    some = known_noise_planted([0, 0, 0, 1, 1, 1], lacking={0: [2], 4: [0]})
+    assert found(some) == [0, 0, 0, 1, 1, 1]
+    most = known_noise_planted([0] * 6, lacking={0: [2, 3], 1: [2, 3], 2: [2, 3], 3: [0, 1], 4: [0, 1], 5: [0, 1]})
+    assert found(most) == [0, 0, 0, 1, 1, 1]
+    one = known_noise_planted([0] * 6, lacking={0: [1, 2, 3], 3: [0], 4: [0], 5: [0]})
+    assert found(one) == [0] * 6  # too few for a cluster

@@ -1,22 +1,33 @@
-"""Clustering by private embeddings, from the encoder to the newcomer."""
+"""Clustering by one message: the method, its tasks, its encoder, and what flipped bits do."""
 
 import copy
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pictures
 import planted
-from fedkin.core import Client
+from fedkin.core import Client, FedkinError, Task
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.embedding import embedding
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
+from fedkin.methods.clients.embedding import embedding as tasks
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod, matched, matched_to
+from fedkin.methods.clients.ladd import describe_style
+from fedkin.nn.encoder import Encoder, Pretrained
+from fedkin.privacy.randomised_response import unpacked
 
 BITS = 20 * pictures.CLASSES
+
+
 TRAINING = pictures.TRAINING | {"rounds": 2}
+
+
 SETTINGS = TRAINING | {"pretraining_rounds": 0}
 """An encoder that nobody trained is a random projection, and good enough."""
 
@@ -164,3 +175,257 @@ def test_a_message_that_is_no_bytes_is_refused_by_name():
     state, record = method.step(fed, method.init(fed))
     assert record.missing == {2: "'bits' is of torch.float32 where torch.uint8 was expected"}
     assert int(state.labels[2]) == -1
+
+
+SPEC = {"name": "dense-autoencoder", "shape": [1, pictures.SIDE, pictures.SIDE], "output": "linear"}
+
+
+ENCODER = Encoder.of(SPEC)
+
+
+VECTOR = ENCODER.initial(torch.Generator().manual_seed(3))
+
+
+SGD: dict[str, Any] = {"epochs": 1, "steps": 1, "batch_size": 1000, "optimizer": "sgd", "learning_rate": 0.5}
+
+
+ADAM = SGD | {"optimizer": "adam", "steps": None, "batch_size": 6, "learning_rate": 0.01}
+
+
+def how(**options: Any) -> dict[str, Any]:
+    """What the server asks for; one class more than clients have."""
+    plain = {"encoder": SPEC, "vector": VECTOR, "form": "classes", "segments": pictures.CLASSES}
+    return plain | {"normalise": "segment", "batch_statistics": False, "flip": 0.0} | options
+
+
+def message(client: Client, seed: int = 0, **options: Any) -> torch.Tensor:
+    """The client's bits ``(segments, width)`` in one exchange."""
+    asked = how(**options)
+    client.rng = torch.Generator().manual_seed(seed)
+    (reply,) = tasks.embed.run([client], [asked])
+    bits = asked["segments"] * Encoder.of(asked["encoder"]).width
+    assert list(reply) == ["bits"]
+    assert reply["bits"].dtype == torch.uint8
+    assert reply["bits"].shape == (math.ceil(bits / 8),)
+    return unpacked(reply["bits"], bits).view(asked["segments"], -1)
+
+
+def codes(x: torch.Tensor) -> torch.Tensor:
+    return ENCODER.module(VECTOR).encoder(x).detach()
+
+
+def rounded(code: torch.Tensor) -> list[int]:
+    """Min-max and rounding of one segment, number by number."""
+    values = code.double().tolist()
+    return [round((value - min(values)) / (max(values) - min(values))) for value in values]
+
+
+def by_hand(client: Client) -> list[list[int]]:
+    return [rounded(codes(client.x[client.y == label]).mean(0)) for label in range(pictures.CLASSES)]
+
+
+def test_a_message_is_the_mean_code_of_every_class_rounded_segment_by_segment():
+    for number in range(5):
+        client = pictures.client(number, number % 4)
+        assert message(client).tolist() == by_hand(client)
+
+
+@settings(max_examples=30)
+@given(st.sets(st.integers(0, pictures.CLASSES - 1), min_size=1))
+def test_messages_are_of_one_length_whatever_classes_a_client_has(held):
+    client = pictures.client(0, classes=held)
+    found = message(client)
+    assert found.shape == (pictures.CLASSES, ENCODER.width)
+    full = by_hand(pictures.client(0, classes=held)) if len(held) == pictures.CLASSES else None
+    for label in held:
+        expected = rounded(codes(client.x[client.y == label]).mean(0))
+        assert found[label].tolist() == expected
+        assert full is None or full[label] == expected
+
+
+def test_missing_classes_are_uniform_noise_drawn_once_and_by_each_client_for_itself():
+    clients = [pictures.client(number, classes=[0, 1, 2]) for number in range(60)]
+    first = torch.stack([message(site, seed=site.id)[3] for site in clients])
+    assert torch.equal(first, torch.stack([message(site, seed=1000 + site.id)[3] for site in clients]))
+    assert len(first.unique(dim=0)) == 60
+    share = first.double().mean(0)
+    assert float(share.mean()) == pytest.approx(0.5, abs=0.05)
+    assert float((share - 0.5).abs().max()) < 0.25  # no number of the code is special
+    assert bool((first.amax(1) == 1).all())  # it is normalised as other classes are
+    assert bool((first.amin(1) == 0).all())
+
+
+@pytest.mark.parametrize("form", ["classes", "prototypes"])
+@pytest.mark.parametrize("flip", [0.0, 0.3, 0.5])
+def test_two_messages_of_the_same_data_are_equal(form, flip):
+    client = pictures.client(0, classes=[0, 2, 4])
+    first = message(client, seed=1, form=form, flip=flip)
+    for seed in range(2, 8):
+        assert torch.equal(message(client, seed=seed, form=form, flip=flip), first)
+
+
+@pytest.mark.parametrize("flip", [0.05, 0.2, 0.5])
+def test_bits_are_flipped_as_often_as_set(flip):
+    clients = [pictures.client(number % 3) for number in range(60)]
+    wrong = [message(site, seed=at, flip=flip) != torch.tensor(by_hand(site)) for at, site in enumerate(clients)]
+    share, count = float(torch.stack(wrong).double().mean()), 60 * pictures.CLASSES * ENCODER.width
+    assert share == pytest.approx(flip, abs=5 * math.sqrt(flip * (1 - flip) / count))
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 1000), st.integers(0, pictures.CLASSES - 1))
+def test_after_a_change_of_the_data_only_bits_that_changed_may_differ(seed, changed):
+    client = pictures.client(seed)
+    before, true = message(client, seed, flip=0.3), torch.tensor(by_hand(client))
+    of_class = client.y == changed
+    client.x[of_class] = client.x[of_class].rot90(1, (2, 3))
+    after, now = message(client, seed + 1, flip=0.3), torch.tensor(by_hand(client))
+    assert not torch.equal(now, true)
+    assert torch.equal(after[now == true], before[now == true])
+    client.x[of_class] = client.x[of_class].rot90(-1, (2, 3))
+    assert torch.equal(message(client, seed + 2, flip=0.3), before)
+
+
+def test_an_encoder_trains_by_the_gradient_of_its_mean_squared_error():
+    client = pictures.client(0)
+    payload = {"encoder": SPEC, "vector": VECTOR.clone(), "training": SGD, "steps": 1}
+    (reply,) = tasks.train_encoder.run([client], [payload])
+    module = ENCODER.module(VECTOR).train()
+    error = (module(client.x) - client.x).square().mean()
+    error.backward()
+    gradient = torch.cat([part.grad.flatten() for part in module.parameters()])
+    assert torch.allclose(reply["update"], -0.5 * gradient, atol=1e-6)
+    assert reply["loss"] == pytest.approx(float(error.detach()), rel=1e-5)
+    assert reply["samples"] == len(client)
+    assert torch.equal(payload["vector"], VECTOR)
+
+
+ASKED: list[tuple[Task, dict[str, Any]]] = [
+    (tasks.extent, {}),
+    (tasks.train_encoder, {"encoder": SPEC, "vector": VECTOR, "training": ADAM, "steps": 7}),
+    (tasks.embed, how(flip=0.2)),
+    (tasks.embed, how(flip=0.2, form="prototypes", segments=3)),
+    (describe_style, {"style": "class", "window": 0.2, "segments": pictures.CLASSES}),
+    (describe_style, {"style": "client", "window": 0.2, "segments": 1}),
+]
+
+
+@pytest.mark.parametrize(("asked", "payload"), ASKED)
+def test_a_reply_does_not_depend_on_who_else_is_asked(asked, payload):
+    clients = [pictures.client(number, number, classes=range(number, pictures.CLASSES)) for number in range(4)]
+    for site in clients:
+        site.rng = torch.Generator().manual_seed(site.id)
+    apart = copy.deepcopy(clients)
+    for site in apart:
+        site.rng = torch.Generator().manual_seed(site.id)
+    together = asked.run(clients, [payload] * 4)
+    for site, own, reply in zip(apart, clients, together, strict=True):
+        (alone,) = asked.run([site], [payload])
+        assert alone.keys() == reply.keys()
+        assert all(torch.equal(torch.as_tensor(alone[name]), torch.as_tensor(reply[name])) for name in reply)
+        assert site.state.keys() == own.state.keys()
+        assert all(torch.equal(site.state[name], own.state[name]) for name in site.state)
+
+
+def file(
+    folder: Path, shape: tuple[int, ...] = (1, pictures.SIDE, pictures.SIDE), output: str = "linear"
+) -> Pretrained:
+    encoder = Encoder.of({"name": "dense-autoencoder", "shape": shape, "output": output})
+    made = Pretrained(encoder.spec(), encoder.initial(torch.Generator().manual_seed(9)), {"epochs": 1})
+    made.save(folder / "encoder")
+    return made
+
+
+def test_the_encoder_is_trained_first_and_then_never_again():
+    settings = TRAINING | {"pretraining_rounds": 4, "pretraining_learning_rate": 0.01, "batch_size": 5}
+    done = planted.run(EmbeddingMethod(**settings), pictures.clients())
+    assert [values["phase"] for values in done.values] == ["pre-training"] * 4 + ["embedding"] + ["training"] * 2
+    vectors = [state.vector for state in done.states]
+    assert not any(torch.equal(vectors[at], vectors[at + 1]) for at in range(4))
+    assert all(torch.equal(vector, vectors[4]) for vector in vectors[5:])
+    assert [len(record.answered) for record in done.records] == [8] * 4 + [15] * 3
+    assert len({tuple(record.answered) for record in done.records[:4]}) > 1
+    errors = [values["reconstruction"] for values in done.values[:4]]
+    assert errors[-1] < 0.9 * errors[0]
+    x = torch.cat([client.x for client in done.fed.clients.values()])
+    encoder = Encoder.of(done.result["encoder"])
+    assert encoder.errors(vectors[-1], x).mean() < 0.9 * encoder.errors(vectors[0], x).mean()
+    assert planted.same_partition(done.labels, pictures.TURNS)
+
+
+def test_the_encoder_of_a_file_is_used_as_it_is(tmp_path):
+    made = file(tmp_path)
+    done = planted.run(EmbeddingMethod(**TRAINING, encoder=str(tmp_path / "encoder")), pictures.clients())
+    assert [values["phase"] for values in done.values] == ["embedding", "training", "training"]
+    assert torch.equal(done.states[-1].vector, made.vector)
+    assert torch.equal(done.result["vector"], made.vector)
+    assert planted.same_partition(done.labels, pictures.TURNS)
+
+
+def test_a_file_that_does_not_fit_or_is_none_is_refused(tmp_path):
+    fed = LocalFederation(pictures.clients(), workers=1)
+    file(tmp_path, shape=(1, 28, 28))
+    with pytest.raises(FedkinError, match=r"trained on samples of shape \(1, 28, 28\); the clients' have \(1, 8, 8\)"):
+        EmbeddingMethod(encoder=str(tmp_path / "encoder")).init(fed)
+    with pytest.raises(FedkinError, match="holds no encoder"):
+        EmbeddingMethod(encoder=str(tmp_path / "nothing")).init(fed)
+    (tmp_path / "text").write_text("encoder")
+    with pytest.raises(FedkinError, match="holds no encoder"):
+        EmbeddingMethod(encoder=str(tmp_path / "text")).init(fed)
+
+
+SEGMENTS, WIDTH = 5, 24
+
+
+def drawn(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def distinct(seed: int) -> torch.Tensor:
+    """Segments ``(SEGMENTS, WIDTH)`` of bits that differ in about half."""
+    return torch.randint(0, 2, (SEGMENTS, WIDTH), generator=drawn(seed), dtype=torch.uint8)
+
+
+def same_segments(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return sorted(one.view(SEGMENTS, -1).tolist()) == sorted(other.view(SEGMENTS, -1).tolist())
+
+
+orders = st.lists(st.permutations(range(SEGMENTS)), min_size=1, max_size=8)
+
+
+@given(orders, st.integers(0, 99))
+def test_any_order_of_the_segments_is_undone(orders, seed):
+    parts = distinct(seed)
+    template, messages = matched(torch.stack([parts[order].flatten() for order in orders]), SEGMENTS)
+    assert messages.dtype == torch.uint8
+    assert all(torch.equal(message, messages[0]) for message in messages)
+    assert same_segments(messages[0], parts)
+    assert torch.equal(template, messages[0].view(SEGMENTS, WIDTH).float())
+
+
+@given(orders, st.integers(0, 99))
+def test_what_clients_send_beside_the_order_is_left_as_it_is(orders, seed):
+    """Whether or not the order is found, no bit of a segment changes, and the template is the mean of all."""
+    sent = torch.stack([distinct(seed + at)[order].flatten() for at, order in enumerate(orders)])
+    template, messages = matched(sent, SEGMENTS)
+    assert all(same_segments(*pair) for pair in zip(messages, sent, strict=True))
+    assert torch.allclose(template, messages.view(-1, SEGMENTS, WIDTH).float().mean(0))
+
+
+@given(st.lists(st.permutations(range(SEGMENTS)), min_size=6, max_size=6), st.integers(0, 99))
+def test_a_flipped_bit_here_and_there_does_not_matter(orders, seed):
+    parts = torch.eye(SEGMENTS, dtype=torch.uint8).repeat_interleave(6, dim=1)  # no two are alike
+    noise = torch.rand(6, SEGMENTS, parts.shape[1], generator=drawn(seed)) < 0.05
+    own = parts ^ noise.to(torch.uint8)
+    sent = torch.stack([part[order].flatten() for part, order in zip(own, orders, strict=True)])
+    _, messages = matched(sent, SEGMENTS)
+    columns = (own[0].view(SEGMENTS, -1)[:, None] == messages[0].view(SEGMENTS, -1)[None]).all(2).nonzero()[:, 1]
+    assert torch.equal(messages.view(6, SEGMENTS, -1)[:, columns], own)
+
+
+@given(st.permutations(range(SEGMENTS)), st.integers(0, 99))
+def test_a_later_message_is_brought_into_the_templates_order(order, seed):
+    parts = distinct(seed)
+    found = matched_to(parts.float(), parts[order].flatten())
+    assert torch.equal(found, parts.flatten())
+    assert found.dtype == torch.uint8

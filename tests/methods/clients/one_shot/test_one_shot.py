@@ -1,16 +1,39 @@
-"""Clustering clients once by one message each: how clusters form, train and take newcomers in."""
+"""Clusters found at once: training, drift, and cuts of a tree."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.cluster import AgglomerativeClustering
+from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score
+from torch import Tensor
 
 import planted
+from fedkin.clustering import ward
 from fedkin.core import FedkinError
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.methods.clients.one_shot.one_shot import cluster_balls
-from one_message import CLUSTERS, SETTINGS, SWAPS, OneMessage, Watched, clustered, make_clients, mean_step, steps
+from fedkin.methods.clients.one_shot import tree_cuts
+from fedkin.methods.clients.one_shot.one_shot import cluster_balls, nearest_cluster
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, admissible, cluster
+from one_message import (
+    CLUSTERS,
+    SETTINGS,
+    SWAPS,
+    OneMessage,
+    Watched,
+    clustered,
+    make_clients,
+    mean_step,
+    moves,
+    report_means,
+    steps,
+)
 
 
 def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_its_own():
@@ -134,3 +157,192 @@ def test_messages_are_asked_for_again_but_not_for_ever():
         assert record.values["labels"] == [-1] * 12
     with pytest.raises(FedkinError, match=r"messages of 1 or more clients .* attempt 20 of 20 \(lost on purpose\)"):
         method.step(fed, state)
+
+
+def test_whose_data_change_goes_over_to_the_cluster_that_it_is_now_like():
+    fed = Watched(make_clients())
+    method = OneMessage(**SETTINGS, refresh=2)
+    state = clustered(method, fed)
+    before = state.labels.tolist()
+    moves(fed, 0, 1)
+    moves(fed, 5, 1)
+    (state, record), (state, same) = steps(method, fed, state, 2)
+    assert state.labels.tolist() == before  # nobody is asked yet
+    assert "moved" not in record.values
+    assert "moved" not in same.values
+    after, record = method.step(fed, state)
+    assert record.values["moved"] == [[0, before[0], before[1]], [5, before[5], before[1]]]
+    assert planted.same_partition(after.labels.tolist(), [1 if i in (0, 5) else own for i, own in enumerate(CLUSTERS)])
+    assert "founded" not in record.values
+    for client in (0, 1, 5):
+        (reply,) = report_means.run([fed.clients[client]], [{}])
+        assert torch.equal(after.messages[client], reply["message"])
+    members = [i for i in range(12) if after.labels[i] == before[1]]
+    one = state.models[before[1]]
+    assert torch.allclose(after.models[before[1]] - one, mean_step(fed, state.module, one, members), atol=1e-6)
+    _, record = method.step(fed, after)
+    assert "moved" not in record.values  # reported once
+
+
+def strangers(count: int, min_size: int | None = 3, **options: Any) -> tuple[Watched, Any, Any, Any]:
+    """So many clients of cluster 0 begin to see things as nobody has before, and the step that hears of it."""
+    fed = Watched(make_clients())
+    method = OneMessage(**(SETTINGS | options), refresh=1, min_size=min_size)
+    state = steps(method, fed, method.init(fed), 2)[-1][0]
+    for client in [0, 4, 7, 9][:count]:
+        moves(fed, client, 3)
+    return fed, state, *method.step(fed, state)
+
+
+def test_strangers_that_are_enough_and_alike_found_a_cluster_from_the_model_they_had():
+    fed, state, after, record = strangers(3)
+    old = int(state.labels[0])
+    assert record.values["founded"] == [3]
+    assert record.values["moved"] == [[0, old, 3], [4, old, 3], [7, old, 3]]
+    assert after.labels[[0, 4, 7]].tolist() == [3, 3, 3]
+    assert torch.equal(after.labels[[1, 2, 3, 5, 6, 8, 9, 10, 11]], state.labels[[1, 2, 3, 5, 6, 8, 9, 10, 11]])
+    assert after.models.shape == (4, state.models.shape[1])
+    parent = state.models[old]
+    assert torch.allclose(after.models[3] - parent, mean_step(fed, state.module, parent, [0, 4, 7]), atol=1e-6)
+    assert torch.allclose(after.models[old] - parent, mean_step(fed, state.module, parent, [9]), atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [12, 36])
+def test_a_cluster_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn_to_it(count):
+    many = [0, 1, 2] * (count // 3)
+    fed = Watched(make_clients(many))
+    method = OneMessage(**SETTINGS, refresh=1)
+    state = steps(method, fed, method.init(fed), 2)[-1][0]
+    left = int(state.labels[2])
+    for client in range(2, count, 3):
+        moves(fed, client, 0)
+    now = [0 if own == 2 else own for own in many]
+    for state_, record in steps(method, fed, state, 3):
+        assert planted.same_partition(state_.labels.tolist(), now)
+        assert left not in state_.labels
+        assert torch.equal(state_.models[left], state.models[left])
+        assert record.values["clusters"] == 2
+    result = method.result(state_)
+    assert result["n_clusters"] == 3
+    assert not bool(result["centroids"][left].isfinite().any())
+    message = report_means.run([fed.clients[1]], [{}])[0]["message"]
+    assert nearest_cluster(result["centroids"], message) == int(state_.labels[1])
+
+
+def test_who_did_not_report_again_stays_where_it_was_and_is_missing_though_it_trained():
+    fed = Watched(make_clients(), failures=[(4, 0), (4, 1)])
+    method = OneMessage(**SETTINGS, refresh=1)
+    state = steps(method, fed, method.init(fed), 2)[-1][0]
+    moves(fed, 0, 1)
+    after, record = method.step(fed, state)
+    assert fed.asked[-2][0] == "report_means"
+    assert torch.equal(after.labels, state.labels)
+    assert sorted(record.missing) == [0, 1]
+    assert record.answered == [i for i in range(12) if i > 1]
+    _, record = method.step(fed, after)
+    assert record.values["moved"] == [[0, int(state.labels[0]), int(state.labels[1])]]
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def tree_cuts_planted(sizes: list[int], bits: int = 200, flips: float = 0.1, seed: int = 0) -> tuple[Tensor, list[int]]:
+    """Bits of clusters with random centres, flipped, in a shuffled order; and the clusters."""
+    draws = rng(seed)
+    truth = torch.tensor([number for number, size in enumerate(sizes) for _ in range(size)])
+    truth = truth[torch.randperm(len(truth), generator=draws)]
+    centres = torch.rand(len(sizes), bits, generator=draws) < 0.5
+    noise = torch.rand(len(truth), bits, generator=draws) < flips
+    return (centres[truth] ^ noise).to(torch.uint8), truth.tolist()
+
+
+def agreement(found: Clustering, truth: list[int]) -> float:
+    return float(adjusted_rand_score(truth, found.labels.tolist()))
+
+
+@contextmanager
+def beyond(limit: int, sample: int) -> Iterator[None]:
+    """Trees of a sample beyond another number of clients."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_cuts, "_LIMIT", limit)
+        patch.setattr(tree_cuts, "_SAMPLE", sample)
+        yield
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(5, 40), st.integers(2, 12), st.integers(0, 10_000))
+def test_every_cut_of_the_tree_is_scored_as_scikit_learn_does(n, d, seed):
+    numbers = torch.randn(n, d, generator=rng(seed), dtype=torch.float64).numpy()
+    tree = ward.ward_tree(numbers)
+    index = tree.calinski_harabasz()
+    assert np.isnan(index[[0, -1]]).all()
+    for done in range(1, n - 1):
+        labels = tree.labels(done)
+        assert len(set(labels.tolist())) == n - done
+        assert index[done] == pytest.approx(calinski_harabasz_score(numbers, labels))
+        assert tree.too_small(3)[done] == (np.bincount(labels) < 3).sum()
+
+
+@pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
+@pytest.mark.parametrize("flips", [0.0, 0.1, 0.2])
+def test_planted_clusters_are_found(mode, flips):
+    points, truth = tree_cuts_planted([25, 25, 25, 25], flips=flips)
+    found = cluster(points, mode, 10, rng())
+    assert found.separable
+    assert agreement(found, truth) == 1.0
+    assert found.labels.dtype == torch.int64
+    assert found.labels[0] == 0
+    assert found.cut is not None
+    assert found.heights[2] > found.cut > found.heights[3]
+
+
+@pytest.mark.parametrize("mode", ["exact", "gap"])
+@pytest.mark.parametrize("n", [40, 100])
+@pytest.mark.parametrize("flips", [0.0, 0.1, 0.5])
+def test_one_population_is_nearly_always_one_cluster(mode, n, flips):
+    separable = 0
+    for seed in range(6):
+        found = cluster(tree_cuts_planted([n], flips=flips, seed=seed)[0], mode, 3, rng(seed))
+        separable += found.separable
+        assert found.separable or found.labels.tolist() == [0] * n
+        assert found.separable or found.cut is None
+    assert separable <= 1
+
+
+def test_refining_repairs_what_the_tree_got_wrong(monkeypatch):
+    points, truth = tree_cuts_planted([60, 60, 60], bits=120, flips=0.3, seed=1)
+    refined = agreement(cluster(points, "exact", 10, rng()), truth)
+    monkeypatch.setattr("fedkin.clustering.nearest_means._REFINEMENTS", 0)
+    assert refined > agreement(cluster(points, "exact", 10, rng()), truth)
+
+
+@pytest.mark.parametrize("mode", ["exact", "gap"])
+@pytest.mark.parametrize("limit", [1000, 50])
+@settings(max_examples=4, deadline=None)
+@given(order=st.permutations(range(60)), seed=st.integers(0, 100))
+def test_the_order_of_clients_does_not_matter(mode, limit, order, seed):
+    points, _ = tree_cuts_planted([20, 25, 15], seed=seed)
+    with beyond(limit, 40):
+        there, back = cluster(points, mode, 5, rng(seed)), cluster(points[list(order)], mode, 5, rng(seed))
+    assert adjusted_rand_score(there.labels[list(order)].tolist(), back.labels.tolist()) == 1.0
+
+
+def test_the_paper_s_optimum_is_that_over_all_cuts():
+    points, _ = tree_cuts_planted([15, 10, 12, 14], flips=0.25, seed=2)
+    numbers = points.numpy().astype(float)
+    found = cluster(points, "exact", 4, rng(), objective="paper")
+    scores = {}
+    for clusters in range(3, len(points)):
+        labels = AgglomerativeClustering(clusters).fit_predict(numbers)
+        if np.bincount(labels).min() >= 4:
+            scores[clusters] = -calinski_harabasz_score(numbers, labels)
+    assert int(found.labels.max()) + 1 == max(scores, key=scores.get)
+    assert np.nanmax(admissible(ward.ward_tree(numbers), 4)) == pytest.approx(max(scores.values()))
+
+
+@pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
+def test_clusters_are_found_by_a_sample(mode):
+    points, truth = tree_cuts_planted([300, 200, 60, 40], flips=0.1)
+    with beyond(400, 200):
+        assert agreement(cluster(points, mode, 20, rng()), truth) == 1.0

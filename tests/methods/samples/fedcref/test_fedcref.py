@@ -1,19 +1,35 @@
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.core import Federation, FedkinError
-from fedkin.core.payload import pack
+from fedkin.core import Client, Federation, FedkinError
+from fedkin.core.payload import pack, unpack
+from fedkin.core.seeds import derive_generator
 from fedkin.data.scenarios.label_skew import LabelSkew
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
+from fedkin.methods.samples.fedcref import association
+from fedkin.methods.samples.fedcref.association import (
+    by_class,
+    by_held_out_rule,
+    by_threshold,
+    match_by_linkage,
+    match_scored,
+    percentile_difference,
+)
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
+from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, candidate_pairs
+from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, held_errors
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.nn.stack import Autoencoder
 
 QUICK = FedCRefMethod(rounds=2, min_steps=60, max_iterations=3)
+
+
 SWIFT = FedCRefMethod(rounds=1, min_steps=8, local_epochs=1, max_iterations=3)
 """Its models fit badly; for what must hold whatever they are like."""
 
@@ -198,3 +214,273 @@ def test_models_may_start_from_those_chosen_last():
             assert len(client.state["start"]) == client.state["labels"].max() + 1
     fresh = run(dataclasses.replace(method, continuity=False), population())[1]
     assert not torch.equal(state.cluster_models, fresh.cluster_models)
+
+
+NODES = [[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]]
+
+
+def test_the_papers_rule_needs_both_directions_and_joins_components():
+    statistics = torch.ones(5, 5)
+    for a, b in ((0, 2), (2, 0), (2, 3), (3, 2), (1, 4)):
+        statistics[a, b] = 0.2
+    graph = by_threshold(NODES, statistics, 0.2)
+    assert graph.edges == [[0, 2], [2, 3]]
+    assert graph.communities == [[0, 2, 3]]
+    assert graph.unmatched == [1, 4]
+    assert graph.clusters() == {0: [0, 1], 1: [0], 2: [0, 2]}
+
+
+def test_the_upper_bound_links_equal_classes_of_different_clients():
+    graph = by_class(NODES, [7, 7, 7, 8, 8])
+    assert graph.edges == [[0, 2], [1, 2]]
+    assert graph.communities == [[0, 1, 2]]
+
+
+def test_kinship_counts_every_pair_of_a_cluster():
+    shares = torch.full((5, 5), 0.95)
+    for a in (0, 2, 4):
+        for b in (0, 2, 4):
+            shares[a, b] = 0.5
+    graph = by_held_out_rule(NODES, shares, None)
+    assert graph.communities == [[0, 2, 4]]
+    assert graph.edges == [[0, 2], [0, 4], [2, 4]]
+    assert 0.5 < graph.cut < 0.95
+    assert by_held_out_rule(NODES, shares, 0.4).communities == []
+
+
+def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
+    generator = np.random.default_rng(0)
+    own, foreign = generator.random(40), generator.random((3, 40))
+    expected = [np.percentile((d - d.min()) / (d.max() - d.min()), 75) for d in np.abs(own - foreign)]
+    ours = percentile_difference(torch.from_numpy(own), torch.from_numpy(foreign), 75.0)
+    np.testing.assert_allclose(ours.numpy(), expected)
+
+
+CANDIDATE_CLUSTERS_SWIFT = FedCRefMethod(
+    rounds=1, min_steps=8, local_epochs=1, max_iterations=2, hidden=(4, 2), candidates=1
+)
+
+
+def blobs(n_clients=6, samples=20):
+    """Clients with two of three clusters."""
+    rng, centres = torch.Generator().manual_seed(0), torch.tensor([[0.1, 0.1], [0.5, 0.9], [0.9, 0.1]]).repeat(1, 4)
+    clients = []
+    for i in range(n_clients):
+        kinds = torch.tensor([i % 3, (i + 1) % 3]).repeat_interleave(samples)
+        x = (centres[kinds] + 0.05 * torch.randn(len(kinds), 8, generator=rng)).clamp(0, 1)
+        clients.append(Client(i, x, state={"given": (kinds == (i + 1) % 3).long()}))
+    return clients
+
+
+def candidate_clusters_run(method, fed, state=None, steps=99):
+    state = method.init(fed) if state is None else state
+    while not state.finished and state.steps < steps:
+        state, _ = method.step(fed, state)
+    return state
+
+
+def test_candidates_are_nearest_ones_and_those_at_doubling_ranks():
+    line = torch.arange(20.0)[:, None]
+    pairs = set(map(tuple, candidate_pairs(line, range(20), 2).tolist()))
+    assert {b for a, b in pairs if a == 0} >= {1, 2, 4, 8, 16}
+    assert (0, 12) not in pairs
+    assert all(a < b for a, b in pairs)
+
+
+@pytest.mark.parametrize("rule", ["held-out", "paper"])
+def test_clusters_are_found_and_clients_get_no_other_models(rule, monkeypatch):
+    method = dataclasses.replace(
+        CANDIDATE_CLUSTERS_SWIFT, associations=rule, threshold=0.9, local_epochs=30, min_steps=90
+    )
+    fed, received = LocalFederation(blobs(12), seed=0), {}
+    ask = LocalFederation.ask
+
+    def listen(fed, task, payloads, expected=None):
+        if task.name.endswith("score"):
+            received.update({i: len(payload["models"]) for i, payload in payloads.items()})
+        return ask(fed, task, payloads, expected)
+
+    monkeypatch.setattr(LocalFederation, "ask", listen)
+    state = candidate_clusters_run(method, fed, steps=1)
+    assert 0 < max(received.values()) < 22
+    assert state.statistics.numel() == 0
+    assert len(state.pairs) == len(state.pair_statistics) > 0
+    if rule == "held-out":
+        assert [len(members) for members in state.communities] == [8, 8, 8]
+
+
+def test_a_run_goes_on_from_its_state_alone():
+    tensors, text = pack(
+        candidate_clusters_run(CANDIDATE_CLUSTERS_SWIFT, (fed := LocalFederation(blobs(), seed=0)), steps=1).tree()
+    )
+    again = candidate_clusters_run(CANDIDATE_CLUSTERS_SWIFT, fed, FedCRefState(**unpack(tensors, text)))
+    assert (
+        pack(again.tree())[1]
+        == pack(candidate_clusters_run(CANDIDATE_CLUSTERS_SWIFT, LocalFederation(blobs(), seed=0)).tree())[1]
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_candidate_clusters_it_survives_any_loss(seed):
+    fed = LocalFederation(blobs(), seed=seed, drop_rate=0.4)
+    fed.min_clients = 1
+    assert candidate_clusters_run(CANDIDATE_CLUSTERS_SWIFT, fed).finished
+
+
+def test_a_profile_of_another_width_makes_a_client_missing():
+    class Wrong(LocalFederation):
+        def deliver(self, task, payloads):
+            for client, reply in super().deliver(task, payloads):
+                wrong = client == 2 and "profiles" in reply
+                yield client, {**reply, "profiles": reply["profiles"][:, 1:]} if wrong else reply
+
+    fed = Wrong(blobs(), seed=0)
+    _, record = CANDIDATE_CLUSTERS_SWIFT.step(fed, CANDIDATE_CLUSTERS_SWIFT.init(fed))
+    assert list(record.missing) == [2]
+    assert "profiles" in record.missing[2]
+
+
+def planted(kinds, clients, rng, same=0.55, other=0.95, noise=0.03):
+    kinds = np.asarray(kinds)
+    losses = np.where(np.equal.outer(kinds, kinds), same, other) + rng.normal(0, noise, (len(kinds),) * 2)
+    return losses.clip(0, 1)
+
+
+def as_partition(clusters):
+    return {frozenset(members) for members in clusters}
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
+def test_halves_are_even_within_every_cluster(labels):
+    labels = torch.tensor(labels)
+    halves = association.split_halves(labels, derive_generator(0))
+    for cluster in labels.unique():
+        inside = halves[labels == cluster]
+        assert 0 <= (inside == 0).sum() - (inside == 1).sum() <= 1
+
+
+def test_a_sample_is_never_judged_by_a_model_of_its_own_half():
+    model = Autoencoder((4, 3, 2))
+    pairs = model.initial([derive_generator(0, k) for k in range(6)]).unflatten(0, (3, 2))
+    x, halves = torch.rand(5, 4, generator=derive_generator(1)), torch.tensor([0, 1, 0, 1, 1])
+    errors = association.held_out_errors(model, pairs, x, halves)
+    for n in range(5):
+        torch.testing.assert_close(errors[:, n], model.errors(pairs[:, 1 - halves[n]], x[n : n + 1])[:, 0])
+
+
+def test_shares_count_losses_and_half_of_ties():
+    own, foreign = torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([[2.0, 2.0, 0.5, 1.0]])
+    losses = association.loss_rates(own, foreign, torch.tensor([0, 0, 1, 1]), 2)
+    assert losses.tolist() == [[1.0], [0.25]]
+
+
+@given(st.integers(0, 100), st.permutations(range(12)))
+def test_planted_clusters_are_found_in_any_order(seed, order):
+    kinds, clients = np.array([0, 1, 2] * 4), np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
+    losses = planted(kinds, clients, np.random.default_rng(seed))
+    clusters, cut = association.match_by_linkage(losses, clients.tolist())
+    assert as_partition(clusters) == {frozenset(np.flatnonzero(kinds == kind)) for kind in range(3)}
+    shuffled, other_cut = association.match_by_linkage(losses[np.ix_(order, order)], clients[order].tolist())
+    assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(clusters)
+    assert cut == pytest.approx(other_cut)
+
+
+@pytest.mark.parametrize(
+    ("heights", "low", "high"),
+    [([], 0.6, 0.8), ([0.5, 0.55, 0.95], 0.6, 0.8), ([0.5, 0.62, 0.74, 0.78], 0.62, 0.74), ([0.7], 0.6, 0.8)],
+)
+def test_the_cut_lies_in_the_widest_gap(heights, low, high):
+    assert low <= association.choose_cut(np.array(heights)) <= high
+
+
+def most_chosen(errors, models, rest, n_clusters):
+    """The paper's loop over models, line by line: the models it takes, and the number of each sample that one takes."""
+    models, rest, labels, selected = list(models), list(rest), {}, []
+    for _ in range(n_clusters):
+        if not models or not rest:
+            break
+        best = {k: min(models, key=lambda m, k=k: errors[m, k]) for k in rest}
+        most = max(models, key=lambda m: (sum(choice == m for choice in best.values()), -models.index(m)))
+        for k in [k for k in rest if best[k] == most]:
+            labels[k] = len(selected)
+            rest.remove(k)
+        selected.append(most)
+        models.remove(most)
+    return labels, selected
+
+
+def algorithm_2(errors, n_clusters, renumbered=False):
+    """The paper's algorithm, or the authors' code, which begins it anew with the samples that are left."""
+    samples = range(errors.shape[1])
+    labels, selected = most_chosen(errors, range(len(errors)), samples, n_clusters)
+    rest = [k for k in samples if k not in labels]
+    if renumbered:
+        labels |= most_chosen(errors, selected, rest, len(selected))[0]
+    else:
+        labels |= {k: min(range(len(selected)), key=lambda p: errors[selected[p], k]) for k in rest}
+    return [labels[k] for k in samples], selected
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 4), st.booleans(), st.integers(0, 10**6))
+def test_refinement_is_the_papers_loop_or_that_of_its_code(models, samples, n_clusters, renumbered, seed):
+    errors = np.random.default_rng(seed).random((models, samples)).astype(np.float32)
+    labels, selected = cluster_refine(torch.from_numpy(errors), n_clusters, renumbered=renumbered)
+    expected, order = algorithm_2(errors, n_clusters, renumbered)
+    assert [selected[label] for label in labels] == [order[label] for label in expected]
+    assert set(selected) <= set(order)
+
+
+@given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 4), st.none() | st.floats(0, 1), st.integers(0, 10**6))
+def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_clusters, min_fraction, seed):
+    errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
+    labels, selected = cluster_refine(errors, n_clusters, min_fraction)
+    assert labels.unique().tolist() == list(range(len(selected)))
+
+
+def test_a_sample_that_is_left_goes_to_its_best_model_or_to_one_of_the_same_rank():
+    """Three samples choose model 0, and two model 1; the last one chooses model 2, which is not selected, then 1."""
+    errors = torch.full((3, 6), 0.9)
+    errors[0, :3], errors[1, 3:5], errors[1, 5], errors[2, 5] = 0.1, 0.1, 0.5, 0.1
+    assert cluster_refine(errors, 2)[0].tolist() == [0, 0, 0, 1, 1, 1]
+    assert cluster_refine(errors, 2, renumbered=True)[0].tolist() == [0, 0, 0, 1, 1, 0]
+
+
+def test_a_held_sample_moves_only_for_a_much_lower_error():
+    errors, labels = torch.tensor([[1.0, 1.0, 1.0], [0.8, 0.6, 2.0]]), torch.tensor([0, 0, 0])
+    assert held_errors(errors, labels, [0], 0.3).argmin(0).tolist() == [0, 1, 0]
+    assert torch.equal(held_errors(errors, labels, [0], 0.0), errors)
+    assert held_errors(errors, torch.tensor([0, 1, 1]), [1, 0], 1.0).argmin(0).tolist() == [1, 0, 0]
+
+
+def all_pairs(losses, clients):
+    pairs = np.argwhere(np.triu(~np.equal.outer(clients, clients)))
+    return pairs, ((losses + losses.T) / 2)[pairs[:, 0], pairs[:, 1]]
+
+
+def scored_linkage_planted(kinds, rng, noise=0.03):
+    losses = np.where(np.equal.outer(kinds, kinds), 0.55, 0.95) + rng.normal(0, noise, (len(kinds), len(kinds)))
+    return losses.clip(0, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_all_pairs_it_is_the_linkage_of_all(seed):
+    rng, clients = np.random.default_rng(seed), np.repeat(np.arange(8), 4)
+    losses = scored_linkage_planted(np.concatenate([rng.permutation(7)[:4] for _ in range(8)]), rng)
+    found, _ = match_scored(*all_pairs(losses, clients), clients.tolist())
+    assert found == match_by_linkage(losses, clients.tolist())[0]
+
+
+def test_few_pairs_find_what_all_pairs_find():
+    rng, clients = np.random.default_rng(0), np.repeat(np.arange(60), 3)
+    kinds = np.concatenate([rng.permutation(6)[:3] for _ in range(60)])
+    pairs, losses = all_pairs(scored_linkage_planted(kinds, rng), clients)
+    kept = rng.random(len(pairs)) < 0.2
+    found, _ = match_scored(pairs[kept], losses[kept], clients.tolist())
+    assert sorted(map(tuple, found)) == sorted(tuple(np.flatnonzero(kinds == kind)) for kind in range(6))
+
+
+def test_the_cut_may_be_given_or_lies_in_the_widest_gap():
+    pairs, losses = np.array([[0, 1], [2, 3], [0, 2]]), np.array([0.5, 0.72, 0.9])
+    assert match_scored(pairs, losses, [0, 1, 2, 3], cut=0.6)[0] == [[0, 1], [2], [3]]
+    found, cut = match_scored(pairs, losses, [0, 1, 2, 3])
+    assert (found, cut) == ([[0, 1], [2], [3]], pytest.approx(0.66))

@@ -2,18 +2,27 @@
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_digits, make_moons
 from sklearn.metrics import adjusted_rand_score
 
+import fedkin
+from fedkin.clustering.metrics import adjusted_rand, pooled
 from fedkin.core import Client, FedkinError
+from fedkin.data.encoding import PreparingOptions
+from fedkin.data.prepare import prepare
+from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.features import kept_features, pca
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.kingraph import kingraph_space
+from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_space import receive_clusters
+from fedkin.methods.samples.kingraph.kingraph_space import client_features, client_points, described, receive_clusters
+from fedkin.methods.samples.kingraph.own_micro_clusters import unsmoothed_nodes
 
 CENTRES = 20 * torch.eye(6, 20)
 
@@ -216,3 +225,254 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
     assert all(map(torch.equal, everyone[2], found(broadcast_nodes=True)[2]))
     monkeypatch.setattr("fedkin.methods.samples.kingraph.kingraph._MAX_BROADCAST", 50)
     assert all(map(torch.equal, own[2], found()[2]))
+
+
+def blocks_of(frames, **options):
+    clients = ClientFiles(frames).build().clients
+    fed = LocalFederation(clients, seed=0)
+    encoding = prepare(fed, PreparingOptions(**options)).encoding
+    blocks = described(fed, private=False).blocks.tolist()
+    return {name: blocks[start:end] for name, start, end in encoding.blocks}
+
+
+def table(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "length": rng.normal(size=rows),
+            "town": rng.choice(["Ulm", "Bonn", "Kiel"], rows),
+            "smokes": rng.choice(["yes", "no"], rows),
+            "stage": rng.integers(1, 4, rows).astype(float),
+            "grade": rng.integers(1, 6, rows),
+        }
+    )
+
+
+def test_categories_truths_and_numbers_of_three_values_are_discrete():
+    found = blocks_of([table(60), table(60, 1)])
+    assert found["length"] == [-1]
+    assert found["grade"] == [-1]
+    assert len(set(found["town"])) == 1
+    assert found["town"][0] >= 0
+    assert found["smokes"][0] >= 0
+    assert found["stage"][0] >= 0
+    assert len({found["town"][0], found["smokes"][0], found["stage"][0]}) == 3
+
+
+def test_a_number_is_continuous_if_it_is_at_one_client():
+    one, other = table(60), table(60, 1)
+    other["stage"] = np.arange(60.0)
+    assert blocks_of([one, other])["stage"] == [-1]
+
+
+def test_a_client_with_few_rows_cannot_tell():
+    one, other = table(60), table(60, 1)
+    assert blocks_of([one, other[:4]])["length"] == [-1]
+    assert blocks_of([one[:4], other[:4]])["length"] == [-1]
+    assert blocks_of([one, other[:4]])["stage"] != [-1]
+
+
+def latent(rows, columns, numbers, seed, classes=4):
+    """Rows of four classes, whose categories depend on the class alone."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, rows)
+    frame = pd.DataFrame(
+        rng.normal(size=(classes, numbers))[truth] * 2.2 + rng.normal(size=(rows, numbers)),
+        columns=[f"n{at}" for at in range(numbers)],
+    )
+    for at in range(columns):
+        shares = rng.dirichlet(np.full(4, 0.35), classes)
+        frame[f"c{at}"] = [rng.choice(list("abcd"), p=shares[own]) for own in truth]
+    return frame, truth
+
+
+@pytest.mark.parametrize(("columns", "numbers"), [(10, 0), (4, 5)], ids=["categories", "mixed"])
+@pytest.mark.parametrize("common", [False, True])
+def test_clusters_of_many_rows_are_not_cut_by_category(columns, numbers, common):
+    frame, truth = latent(1_500, columns, numbers, seed=0)
+    parts = [frame[at::3].reset_index(drop=True) for at in range(3)]
+    model = fedkin.KinGraph(common_micro_clusters=common, random_state=0).fit(parts)
+    found = np.concatenate(model.labels_)
+    assert adjusted_rand(np.concatenate([truth[at::3] for at in range(3)]), found) > 0.85
+    assert np.array_equal(model.predict(parts[0]), model.labels_[0])
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(("power", "least", "most"), [(0.0, -0.1, 0.6), (1.0, 0.9, 1.0)])
+def test_columns_of_noise_hide_no_clusters(power: float, least: float, most: float):
+    rng = generator()
+    truth = torch.arange(900) % 4
+    clusters = 6 * torch.eye(4)[truth] + torch.randn(900, 4, generator=rng)
+    x = torch.cat([clusters, 4 * torch.randn(900, 12, generator=rng)], dim=1)
+    clients = [Client(i, x[i::3]) for i in range(3)]
+    method = KinGraphMethod(n_clusters=4, standardise=False, local_whitening=power)
+    fed = LocalFederation(clients, 0)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["clusters"] for c in clients]))
+    assert least <= found <= most
+
+
+@pytest.mark.parametrize(("samples", "least", "whitened"), [(1, 1, False), (9, 5, False), (10, 5, True)])
+def test_clients_with_few_samples_have_no_say(samples: int, least: int, whitened: bool):
+    x = torch.randn(12 * samples, 3, generator=generator())
+    clients = [Client(i, part) for i, part in enumerate(x.split(samples))]
+    method, fed = KinGraphMethod(min_members=least), LocalFederation(clients, 0)
+    state = method.init(fed)
+    while not state.finished:
+        before, (state, _) = state, method.step(fed, state)
+        if state.whitened and not before.whitened:
+            assert torch.equal(state.directions, before.directions) is not whitened
+    assert state.counts.sum() == 12 * samples
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+def test_random_categories_hide_no_clusters(levels: int):
+    rng = generator()
+    truth = torch.arange(900) % 3
+    clusters = 8 * torch.eye(3)[truth] + torch.randn(900, 3, generator=rng)
+    categories = torch.eye(levels)[torch.randint(levels, (900,), generator=rng)]
+    categories = (categories - 1 / levels) * 4 / (1 - 1 / levels) ** 0.5  # the block varies as much as a column
+    x = torch.cat([clusters, categories], dim=1)
+    clients = [Client(i, x[i::3]) for i in range(3)]
+    method, fed = KinGraphMethod(), LocalFederation(clients, 0)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["clusters"] for c in clients]))
+    assert found > 0.95
+
+
+SPACES = "fedkin.methods.samples.kingraph.kingraph_space"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda rows: torch.cat([rows, rows[:1]]),
+        lambda rows: rows[1:],
+        lambda rows: rows.repeat(2, 1),
+        lambda rows: rows[:, None],
+        lambda rows: rows[:, 0],
+    ],
+    ids=["one more", "one less", "twice as many", "three dimensions", "one dimension"],
+)
+def test_features_that_are_not_one_row_per_sample_are_refused(spoil, monkeypatch: pytest.MonkeyPatch):
+    """A sample with two rows would weigh twice in every sum, whatever a privacy budget allows."""
+    space = {"features": "unit", "projection": None, "bound": 1.0}
+    client = Client(0, torch.rand(6, 3))
+    monkeypatch.setattr(f"{SPACES}.features_of", lambda space, x: spoil(x))
+    with pytest.raises(FedkinError, match=r"^Features 'unit' are not one row of numbers per sample\.$"):
+        client_features(client, space)
+    monkeypatch.setattr(f"{SPACES}.features_of", lambda space, x: x)
+    assert client_features(client, space).shape == (6, 3)  # what was refused was not kept
+
+
+@pytest.mark.parametrize("rows", [2, 40])
+def test_a_mean_of_several_rows_makes_no_more_points_of_a_sample(rows: int):
+    """The server names the mean; with one sample its rows would become as many points."""
+    space = {"features": "raw", "projection": None, "bound": None, "directions": torch.eye(3)}
+    client = Client(0, torch.rand(1, 3))
+    with pytest.raises(FedkinError, match=rf"^Points of 1 samples have shape \({rows}, 3\), not one row each\.$"):
+        client_points(client, space | {"mean": torch.zeros(rows, 3)})
+    assert client_points(client, space | {"mean": torch.zeros(3)}).shape == (1, 3)
+
+
+def noise(clients: int = 4, each: int = 600, apart: float = 0.0) -> list[Client]:
+    """Clients with nothing but noise, of which those in the middle are near to all; or with a cluster each."""
+    rng = torch.Generator().manual_seed(0)
+    made = []
+    for i in range(clients):
+        reach = torch.exp(torch.randn(each, 1, generator=rng) / 2)
+        made.append(Client(i, reach * torch.randn(each, 60, generator=rng) + apart * torch.eye(60)[i]))
+    return made
+
+
+def last(clients: list[Client], **options: Any) -> tuple[Any, dict[str, Any], LocalFederation]:
+    method = KinGraphMethod(local_whitening=0.0, **options)
+    fed = LocalFederation(clients, 0, workers=1)
+    state, values = method.init(fed), {}
+    if options.get("smoothing") is None:
+        state = method.init(fed).next(smoothing=10)
+    while not state.finished:
+        state, record = method.step(fed, state)
+        values = record.values
+    return state, values, fed
+
+
+def test_clients_with_the_same_noise_are_no_clusters() -> None:
+    clients = noise()
+    state, values, _ = last(clients)
+    assert "Smoothing made clients stand out" in values["warning"]
+    assert "Clusters are those without smoothing." in values["warning"]
+    assert values["largest_client_share"] < 0.5
+    assert state.smoothing == 0
+    assert int(state.clusters.max()) + 1 == values["clusters"]
+    again = torch.cat([client.state["clusters"] for client in clients]).unique()
+    assert len(again) == values["clusters"]
+
+
+def test_clusters_that_a_client_has_to_itself_stay() -> None:
+    state, values, _ = last(noise(apart=60.0))
+    assert "warning" not in values
+    assert values["clusters"] == 4
+    assert values["largest_client_share"] == values["share_without_smoothing"] == 1.0
+    assert state.smoothing == 10
+
+
+@pytest.mark.parametrize("apart", [0.0, 60.0])
+def test_a_cut_asks_clients_for_nothing_and_keeps_what_was_decided(apart: float) -> None:
+    state, _, fed = last(noise(apart=apart))
+    method = KinGraphMethod(local_whitening=0.0, n_clusters=3)
+    received = fed.traffic.received
+    after, record = method.step(fed, method.before_cut(state))
+    assert fed.traffic.received - received <= 2 * len(fed.ids)
+    assert after.smoothing == state.smoothing == (10 if apart else 0)
+    assert record.values["clusters"] == 3
+    assert "share_without_smoothing" not in record.values
+
+
+def test_without_an_answer_of_everyone_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, _, fed = last(noise(), smoothing=10)
+    monkeypatch.setattr(fed, "ask", lambda *given: {})
+    assert unsmoothed_nodes(fed, state.space, state.own) is None
+
+
+def clients(agreement, seed=0, categories=1, clear=True):
+    """Three clients of three clusters, in two numbers or in categories alone, which mostly tell the cluster."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 3, 450)
+    means = np.array([[0, 5], [3, 0], [6, 5]])[truth] * clear
+    table = pd.DataFrame(means + rng.normal(size=(450, 2)), columns=["alpha", "beta"])
+    for at in range(categories):
+        table[f"type {at}"] = np.array(list("uvw"))[np.where(rng.random(450) < agreement, truth, (truth + 1) % 3)]
+    return [table[site::3] for site in range(3)], [torch.from_numpy(truth[site::3]) for site in range(3)]
+
+
+def agreement_of(model, truth):
+    return adjusted_rand(pooled(truth), pooled(list(model.labels_)))
+
+
+@pytest.mark.parametrize("agreement", [0.6, 0.8])
+@pytest.mark.parametrize("number", ["auto", 3])
+def test_a_category_does_not_outweigh_two_numbers_with_clusters(agreement, number):
+    tables, truth = clients(agreement)
+    model = fedkin.KinGraph(n_clusters=number, random_state=0).fit(tables)
+    assert agreement_of(model, truth) > 0.95
+    again = torch.as_tensor(model.predict(tables[0]))  # new rows are in the same space
+    assert (again == torch.as_tensor(model.labels_[0])).double().mean() > 0.95
+    assert model.records_[-1]["categories_downweighted"] is True
+    assert model.cut(3).n_clusters_ == 3
+
+
+def test_unstable_single_and_worse_clusters_are_not_taken():
+    points = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
+    right, wrong = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 1, 0, 1, 0, 1])
+    assert are_better_separated(points, right, wrong, {"stability": 0.95})
+    assert not are_better_separated(points, right, wrong, {"stability": 0.94})
+    assert not are_better_separated(points, torch.zeros(6, dtype=torch.int64), wrong, {"stability": 1.0})
+    assert not are_better_separated(points, wrong, right, {"stability": 1.0})

@@ -1,0 +1,383 @@
+"""What all methods of clustered federated learning share: averages, optimisers, choices, sums."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import planted
+from fedkin.core import Client, FedkinError, State
+from fedkin.core.payload import pack
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import ClientMethod, losses, renumbered, round_record
+from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
+from fedkin.methods.clients.fedopt import FedOptMethod, FedOptState
+from fedkin.methods.clients.ifca import IFCAMethod
+from fedkin.nn.modules import Classifier
+from fedkin.secure_aggregation.sums import secure
+
+ONE_ROUND = planted.FULL_BATCH | {"rounds": 1}
+
+
+def update(done: planted.Run, site: int) -> torch.Tensor:
+    """The update that a client owes in the first round."""
+    start, client = done.states[0], done.fed.clients[site]
+    return -0.5 * planted.gradient(start.module, start.models[0], client.x, client.y)
+
+
+def moved(done: planted.Run) -> torch.Tensor:
+    return done.states[1].models[0] - done.states[0].models[0]
+
+
+def test_one_client_with_one_step_is_gradient_descent():
+    done = planted.run(FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 5})), [planted.client(0)])
+    model, client = done.states[0].models[0], done.fed.clients[0]
+    for state in done.states[1:]:
+        model = model - 0.5 * planted.gradient(state.module, model, client.x, client.y)
+        assert torch.allclose(state.models[0], model, atol=1e-6)
+
+
+def test_updates_count_by_samples_or_all_the_same():
+    clients = [planted.client(0, samples=12), planted.client(1, planted.LEVELS[3], samples=36)]
+    by_samples = planted.run(FedAvgMethod(**ONE_ROUND), clients)
+    by_clients = planted.run(FedAvgMethod(**ONE_ROUND, weighting="clients"), clients)
+    one, other = update(by_samples, 0), update(by_samples, 1)
+    assert torch.allclose(moved(by_samples), 0.25 * one + 0.75 * other, atol=1e-6)
+    assert torch.allclose(moved(by_clients), 0.5 * one + 0.5 * other, atol=1e-6)
+    assert not torch.allclose(moved(by_clients), moved(by_samples), atol=1e-3)
+
+
+@pytest.mark.parametrize(("participation", "count"), [(0.5, 4), (0.01, 1), (1.0, 8)])
+def test_a_fraction_of_the_clients_takes_part_drawn_from_the_seed(participation, count):
+    method = FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 6}), participation=participation)
+    asked, again, other = (
+        [record.answered for record in planted.run(method, planted.clients([0] * 8), seed=seed).records]
+        for seed in (3, 3, 4)
+    )
+    assert {len(round_) for round_ in asked} == {count}
+    assert asked == again
+    if count < 8:
+        assert asked != other
+        assert len(set(map(tuple, asked))) > 1
+
+
+def test_the_proximal_term_pulls_towards_the_start():
+    settings = ONE_ROUND | {"local_steps": 2}
+    done = planted.run(FedAvgMethod(**settings, proximal=0.7), [planted.client(0)])
+    start, client = done.states[0], done.fed.clients[0]
+    first = start.models[0] - 0.5 * planted.gradient(start.module, start.models[0], client.x, client.y)
+    pull = 0.7 * (first - start.models[0])
+    second = first - 0.5 * (planted.gradient(start.module, first, client.x, client.y) + pull)
+    assert torch.allclose(done.states[1].models[0], second, atol=1e-6)
+    free = planted.run(FedAvgMethod(**settings), [planted.client(0)])
+    assert moved(done).norm() < moved(free).norm()
+
+
+def test_a_lost_client_does_not_count():
+    sites = planted.clients([0, 3, 3])
+    done = planted.run(FedAvgMethod(**ONE_ROUND), sites, failures=[(2, 1)])
+    assert list(done.records[0].missing) == [1]
+    assert done.records[0].answered == [0, 2]
+    assert torch.allclose(moved(done), (update(done, 0) + update(done, 2)) / 2, atol=1e-6)
+
+
+def test_a_round_without_any_answer_changes_nothing():
+    done = planted.run(FedAvgMethod(**ONE_ROUND), planted.clients([0, 1]), failures=[(2, 0), (2, 1)])
+    assert torch.equal(done.states[1].models, done.states[0].models)
+    assert done.values[0]["loss"] is None
+    assert done.records[0].answered == []
+
+
+def test_alone_every_client_trains_as_if_there_were_no_other():
+    sites = planted.clients([0, 1, 2])
+    together = planted.run(LocalMethod(**(planted.FULL_BATCH | {"rounds": 3})), sites)
+    assert together.labels == [0, 1, 2]
+    assert together.exchanges == [1, 1, 1]
+    for number, client in enumerate(sites):
+        alone = planted.run(FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 3})), planted.permuted([client], [0]))
+        assert torch.allclose(together.states[-1].models[number], alone.states[-1].models[0], atol=1e-6)
+
+
+ETA, BETA1, BETA2, TAU = 0.07, 0.8, 0.95, 0.01
+
+
+SETTINGS = planted.FULL_BATCH | {
+    "server_learning_rate": ETA,
+    "decay": BETA1,
+    "square_decay": BETA2,
+    "adaptivity": TAU,
+}
+
+
+def by_hand(name: str, m: Tensor, v: Tensor, delta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One round of the algorithm: m, v and the step, in double precision."""
+    if name == "momentum":
+        m = BETA1 * m + delta
+        return m, v, ETA * m
+    m = BETA1 * m + (1 - BETA1) * delta
+    v = {
+        "adagrad": v + delta**2,
+        "yogi": v - (1 - BETA2) * delta**2 * torch.sign(v - delta**2),
+        "adam": BETA2 * v + (1 - BETA2) * delta**2,
+    }[name]
+    return m, v, ETA * m / (v**0.5 + TAU)
+
+
+@pytest.mark.parametrize("name", ["adam", "yogi", "adagrad", "momentum"])
+def test_two_rounds_follow_the_formulas(name):
+    done = planted.run(FedOptMethod(**SETTINGS, rounds=2, server_optimizer=name), [planted.client(0)])
+    client, model = done.fed.clients[0], done.states[0].models[0].double()
+    m, v = torch.zeros_like(model), torch.full_like(model, TAU**2)
+    for state in done.states[1:]:
+        delta = -0.5 * planted.gradient(state.module, model.float(), client.x, client.y).double()
+        m, v, step = by_hand(name, m, v, delta)
+        model = model + step
+        assert torch.allclose(state.models[0].double(), model, atol=2e-6)
+        assert torch.allclose(state.mean[0].double(), m, atol=1e-6)
+        if name != "momentum":
+            assert torch.allclose(state.square[0].double(), v, atol=1e-6)
+
+
+def test_running_statistics_are_averaged_and_have_no_moments():
+    settings = SETTINGS | {"module": "planted:normalised", "rounds": 1}
+    done = planted.run(FedOptMethod(**settings), planted.clients([0, 1]))
+    start, end = done.states
+    classifier = Classifier.of(start.module)
+    assert end.mean.shape == end.square.shape == (1, classifier.parameters)
+    mean = start.models[0, classifier.parameters : classifier.floats].clone().split(planted.CLASSES)[0]
+    expected = torch.stack([0.9 * mean + 0.1 * client.x.mean(0) for client in done.fed.clients.values()]).mean(0)
+    assert torch.allclose(end.models[0, classifier.parameters :][: planted.CLASSES], expected, atol=1e-6)
+
+
+def test_a_round_without_any_answer_changes_neither_model_nor_moments():
+    sites = planted.clients([0, 1])
+    done = planted.run(FedOptMethod(**SETTINGS, rounds=2), sites, failures=[(3, 0), (3, 1)])
+    assert isinstance(done.states[2], FedOptState)
+    for name in ("models", "mean", "square"):
+        assert torch.equal(getattr(done.states[2], name), getattr(done.states[1], name))
+
+
+def test_the_optimisers_differ():
+    names = ["adam", "yogi", "adagrad", "momentum"]
+    sites = planted.clients([0, 1])
+    ends = [
+        planted.run(FedOptMethod(**SETTINGS, rounds=2, server_optimizer=name), sites).states[-1].models
+        for name in names
+    ]
+    assert all(not torch.allclose(one, other, atol=1e-4) for at, one in enumerate(ends) for other in ends[:at])
+
+
+def federation(clients: list[Client], **engine: object) -> LocalFederation:
+    return LocalFederation(clients, workers=1, **engine)
+
+
+@given(st.lists(st.integers(-3, 9)))
+def test_equal_partitions_get_equal_numbers(labels):
+    numbers = renumbered(labels)
+    assert planted.same_partition(labels, numbers)
+    assert numbers == renumbered([-label for label in labels])
+    seen: list[int] = []
+    for number in numbers:
+        assert number <= len(seen)
+        if number == len(seen):
+            seen.append(number)
+
+
+def test_clients_without_a_cluster_join_that_of_the_model_with_the_lowest_loss():
+    fed = federation(planted.clients([0, 3, 0], planted.LEVELS), failures=[(2, 2)])
+    method = FedAvgMethod(**planted.LEARNING)
+    state = method.init(fed)
+    models = torch.randn(3, state.models.shape[1], generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([-1, -1, -1])
+    assert list(method.place_by_loss(fed, state.next(models=models), [0, 1, 2], labels)) == [2]
+    assert labels[2] == -1
+    for client in (0, 1):
+        own = fed.clients[client]
+        found = planted.losses(state.module, models, own.x, own.y)
+        assert labels[client] == found.index(min(found))
+
+
+@pytest.mark.parametrize(("participation", "count"), [(1.0, 7), (0.5, 4), (0.3, 2), (0.001, 1)])
+def test_participants_are_drawn_anew_in_every_round_and_from_the_seed(participation, count):
+    sites = planted.clients([0] * 7)
+    method = FedAvgMethod(participation=participation)
+    drawn = [method.participants(federation(sites, seed=1), State(steps=steps)) for steps in range(40)]
+    assert all(len(set(ids)) == count and ids == sorted(ids) for ids in drawn)
+    assert {client for ids in drawn for client in ids} == set(range(7))
+    assert drawn == [method.participants(federation(sites, seed=1), State(steps=steps)) for steps in range(40)]
+
+
+def test_newcomers_get_the_model_of_least_loss():
+    done = planted.run(FedAvgMethod(**(planted.LEARNING | {"rounds": 20})), [planted.client(0)])
+    good = done.result["models"]
+    new = planted.client(5)
+    for at, models in ((1, torch.cat([-good, good])), (0, torch.cat([good, -good]))):
+        result = done.result | {"models": models}
+        assert ClientMethod.assign(result, new) == at
+    diverged = done.result | {"models": torch.cat([torch.full_like(good, torch.nan), -good])}
+    assert ClientMethod.assign(diverged, new) == 1
+
+
+def test_losses_are_mean_cross_entropies():
+    done = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=2), planted.clients([0, 1]))
+    models = torch.cat([state.models for state in done.states])
+    client, module = done.fed.clients[1], done.states[0].module
+    expected = planted.losses(module, models, client.x, client.y)
+    (reply,) = losses.run([client], [{"module": module, "models": models}])
+    assert reply["losses"].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_record_of_a_round():
+    fed = LocalFederation(planted.clients([0] * 5), workers=1)
+    fed.missing = {4: "no reply"}
+    record = round_record(fed, {2: 1.0, 0: 3.0}, torch.tensor([0, 2, 2, -1, 0]), temperature=0.5)
+    assert record.answered == [0, 2]
+    assert record.missing == {4: "no reply"}
+    assert record.values == {
+        "loss": 2.0,
+        "clusters": 2,
+        "sizes": [2, 0, 2],
+        "labels": [0, 2, 2, -1, 0],
+        "losses": {"2": 1.0, "0": 3.0},
+        "temperature": 0.5,
+    }
+    empty = round_record(fed, {}, torch.full((5,), -1))
+    assert (empty.values["loss"], empty.values["clusters"], empty.values["sizes"]) == (None, 0, [])
+
+
+ROUNDS = planted.LEARNING | {"rounds": 4}
+
+
+SIZES = [12, 24, 18, 30, 24, 36]
+
+
+def sites(clusters: list[int]) -> list[Any]:
+    return [
+        planted.client(i, planted.OPPOSITE[cluster], size)
+        for i, (cluster, size) in enumerate(zip(clusters, SIZES, strict=False))
+    ]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        FedAvgMethod(**ROUNDS),
+        FedAvgMethod(**ROUNDS, weighting="clients"),
+        FedAvgMethod(**(ROUNDS | {"module": "planted:normalised"})),
+        FedOptMethod(**ROUNDS),
+        IFCAMethod(**ROUNDS, n_clusters=3),
+        IFCAMethod(**(ROUNDS | {"module": "planted:normalised"}), n_clusters=3, shared_layers=1, weighting="clients"),
+        IFCAMethod(**ROUNDS, n_clusters=3, identity="batch"),
+    ],
+    ids=repr,
+)
+def test_models_are_those_of_the_sums_in_the_open(method):
+    clusters = [0, 1, 0, 1, 0, 1]
+    plain, hidden = (planted.run(method, sites(clusters), secure_sums=secret, seed=1) for secret in (False, True))
+    if isinstance(method, IFCAMethod):  # neither cluster is too small for a sum
+        assert planted.same_partition(plain.labels, clusters)
+    for open_, secret in zip(plain.states, hidden.states, strict=True):
+        torch.testing.assert_close(secret.models, open_.models, rtol=0, atol=1e-6)
+        assert torch.equal(secret.labels, open_.labels)
+    assert not torch.equal(plain.states[0].models, plain.states[-1].models)
+    for open_, secret in zip(plain.records, hidden.records, strict=True):
+        assert secret.answered == open_.answered
+        assert secret.values["loss"] == pytest.approx(open_.values["loss"], abs=1e-6)
+        assert secret.values["losses"] == {}  # nobody knows them
+        assert len(open_.values["losses"]) == 6
+
+
+class Watched(LocalFederation):
+    """Keeps everything that clients sent."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, workers=1)
+        self.replies: list[tuple[int, dict[str, Any]]] = []
+
+    def deliver(self, task: Any, payloads: Any) -> Iterator[Any]:
+        for client, reply in super().deliver(task, payloads):
+            self.replies.append((client, reply))
+            yield client, reply
+
+
+@pytest.mark.parametrize(
+    "make", [FedAvgMethod, lambda **options: IFCAMethod(n_clusters=2, **options)], ids=["fedavg", "ifca"]
+)
+def test_no_message_holds_anything_like_an_update(make: Callable[..., Any]):
+    method = make(**(ROUNDS | {"rounds": 1}))
+    fed, open_ = Watched(sites([0, 1, 0, 1, 0, 1])), Watched(sites([0, 1, 0, 1, 0, 1]))
+    secure(fed, method)
+    for one in (open_, fed):
+        method.step(one, method.init(one))
+    updates = {client: reply["update"] for client, reply in open_.replies if "update" in reply}
+    assert len(updates) == 6
+    hidden = [tensor for client, reply in fed.replies for tensor in pack(reply)[0].values()]
+    assert {tensor.dtype for tensor in hidden} == {torch.uint8, torch.int64}  # keys, and numbers behind masks
+    numbers = [tensor for tensor in hidden if tensor.dtype == torch.int64]
+    assert len(numbers) == 6
+    for tensor in numbers:
+        for update in updates.values():
+            found = tensor[: len(update)].double()
+            assert abs(torch.corrcoef(torch.stack([found, update.double()]))[0, 1]) < 5 / len(update) ** 0.5
+            assert (found / 2**32 - update).abs().min() > 1.0
+    plain = {key for _, reply in fed.replies for key in reply}
+    assert plain <= {"shape", "classes", "key", "publics", "shares", "masked", "own", "pairs", "cluster"}
+
+
+def test_lost_clients_are_not_in_the_sum():
+    done = planted.run(FedAvgMethod(**(ROUNDS | {"rounds": 1})), sites([0] * 5), secure_sums=True, failures=[(4, 1)])
+    others = [site for site in sites([0] * 5) if site.id != 1]
+    alone = planted.run(FedAvgMethod(**(ROUNDS | {"rounds": 1})), others, secure_sums=True)
+    assert done.records[0].answered == [0, 2, 3, 4]
+    assert done.records[0].missing == {1: "lost on purpose"}
+    torch.testing.assert_close(done.states[1].models, alone.states[1].models, rtol=0, atol=1e-6)
+
+
+def test_where_too_few_are_left_the_model_stays():
+    done = planted.run(FedAvgMethod(**ROUNDS), sites([0] * 3), secure_sums=True, failures=[(3, 1)])
+    assert torch.equal(done.states[1].models, done.states[0].models)
+    assert done.records[0].answered == []
+    assert done.values[0]["loss"] is None
+    assert done.records[0].missing == {
+        0: "fewer than 3 clients to sum over",
+        1: "lost on purpose",
+        2: "fewer than 3 clients to sum over",
+    }
+    assert done.records[1].answered == [0, 1, 2]
+
+
+@pytest.mark.parametrize("method", [FedAvgMethod, FedOptMethod, IFCAMethod])
+def test_lost_clients_are_no_accident(method):
+    lost = [(3, 0), (4, 5), (5, 1), *((exchange, 7) for exchange in range(2, 30))]
+    sites = planted.clients([0, 1, 2, 3, 0, 1, 2, 3])
+    done = planted.run(method(**ROUNDS), sites, secure_sums=True, failures=lost, drop_rate=0.1)
+    assert len(done.records) == 4
+    assert bool(done.states[-1].models.isfinite().all())
+    for record in done.records:
+        assert sorted([*record.answered, *record.missing]) == list(range(8))
+
+
+def test_a_cluster_of_two_keeps_its_model_and_its_clients():
+    done = planted.run(
+        IFCAMethod(**(ROUNDS | {"rounds": 8}), n_clusters=2), sites([0, 0, 0, 0, 1, 1]), secure_sums=True
+    )
+    plain = planted.run(IFCAMethod(**(ROUNDS | {"rounds": 8}), n_clusters=2), sites([0, 0, 0, 0, 1, 1]))
+    assert planted.same_partition(plain.labels, [0, 0, 0, 0, 1, 1])
+    for state, record in zip(done.states[1:], done.records, strict=True):
+        sizes = state.labels.bincount(minlength=2)
+        small = [i for i in range(6) if sizes[state.labels[i]] < 3]
+        assert record.missing == dict.fromkeys(small, "fewer than 3 clients to sum over")
+        assert not set(small) & set(record.answered)
+    assert any(record.missing for record in done.records)
+
+
+def test_too_small_a_share_is_refused():
+    fed = LocalFederation(sites([0] * 6), workers=1)
+    method = FedAvgMethod(**ROUNDS, participation=0.3)
+    secure(fed, method)
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2 would take part"):
+        method.step(fed, method.init(fed))

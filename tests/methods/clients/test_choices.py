@@ -1,0 +1,524 @@
+"""Methods with a model for each cluster, among which clients choose."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import fedkin
+import planted
+from fedkin.core import Client, FedkinError
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.cfl_gp import CFLGPMethod, number_of_clusters, reduced, train_and_profile
+from fedkin.methods.clients.client_method import UNKNOWN
+from fedkin.methods.clients.clove import CLoVEMethod
+from fedkin.methods.clients.fedgroup import FedGroupMethod, decomposed_cosines, with_others
+from fedkin.methods.clients.fedrc import FedRCMethod, sample_losses, shares_of, weigh_and_train
+from fedkin.methods.clients.fesem import FeSEMMethod
+from fedkin.methods.clients.gradient_loss import GradientLossMethod, preference
+from fedkin.methods.clients.ifca import IFCAMethod, choose_and_train
+from fedkin.nn.modules import Classifier
+from fedkin.secure_aggregation.sums import secure
+
+CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
+
+
+ONE_ROUND = planted.FULL_BATCH | {"rounds": 1, "n_clusters": 2, "weighting": "clients"}
+
+
+def make_clients(samples: int = 24) -> list[planted.Client]:
+    return planted.clients(CLUSTERS, planted.OPPOSITE, samples)
+
+
+def members(done: planted.Run, cluster: int, at: int = 1) -> list[planted.Client]:
+    labels = done.states[at].labels.tolist()
+    return [client for client in done.fed.clients.values() if labels[client.id] == cluster]
+
+
+def step_of(done: planted.Run, client: planted.Client) -> torch.Tensor:
+    """A client's step in the first round, on all of its data."""
+    start = done.states[0]
+    cluster = int(done.states[1].labels[client.id])
+    return -0.5 * planted.gradient(start.module, start.models[cluster], client.x, client.y)
+
+
+def test_from_given_weights_each_model_is_trained_first():
+    settings = planted.LEARNING | {"module": planted.zeros, "rounds": 6, "n_clusters": 2}
+    with pytest.raises(FedkinError, match=r"All 2 models start with the same weights, .* with start 'kmeans' each"):
+        fedkin.IFCA(**settings, random_state=0).fit([(one.x, one.y) for one in make_clients()])
+    found = fedkin.IFCA(**settings, start="kmeans", random_state=0).fit([(one.x, one.y) for one in make_clients()])
+    assert planted.same_partition(found.client_labels_.tolist(), CLUSTERS)
+    fedkin.IFCA(**(settings | {"n_clusters": 1}), random_state=0).fit([(one.x, one.y) for one in make_clients()])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clients_choose_the_model_of_least_loss(seed):
+    done = planted.run(IFCAMethod(**(ONE_ROUND | {"n_clusters": 3})), make_clients(), seed=seed)
+    start = done.states[0]
+    for client in done.fed.clients.values():
+        judged = planted.losses(start.module, start.models, client.x, client.y)
+        assert judged.index(min(judged)) == done.labels[client.id]
+
+
+def test_a_clusters_model_becomes_the_mean_of_its_members():
+    done = planted.run(IFCAMethod(**ONE_ROUND), make_clients(), seed=1)
+    for cluster in range(2):
+        inside = members(done, cluster)
+        assert inside
+        mean = torch.stack([step_of(done, client) for client in inside]).mean(0)
+        assert torch.allclose(done.states[1].models[cluster] - done.states[0].models[cluster], mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("averaging", ["models", "gradients"])
+@pytest.mark.parametrize("empty", ["keep", "reseed"])
+def test_shared_layers_stay_equal_in_all_clusters(averaging, empty):
+    settings = ONE_ROUND | {"rounds": 3, "n_clusters": 5}
+    done = planted.run(IFCAMethod(**settings, shared_layers=1, averaging=averaging, empty=empty), make_clients())
+    shared = Classifier.of(done.states[0].module).leading(1)
+    assert 0 < shared < done.states[0].models.shape[1]
+    for state in done.states:
+        assert bool((state.models[:, :shared] == state.models[0, :shared]).all())
+    assert not torch.equal(done.states[0].models[0, :shared], done.states[-1].models[0, :shared])
+    assert not torch.equal(done.states[-1].models[0, shared:], done.states[-1].models[1, shared:])
+
+
+def test_an_empty_cluster_takes_over_the_model_of_the_client_that_fares_worst():
+    settings = ONE_ROUND | {"n_clusters": 3}
+    done = planted.run(IFCAMethod(**settings, empty="reseed"), planted.clients([0, 0, 3]), seed=5)
+    empty = [cluster for cluster in range(3) if not members(done, cluster)]
+    assert empty
+    by_loss = sorted(done.values[0]["losses"].items(), key=lambda pair: -pair[1])
+    for cluster, (worst, _) in zip(empty, by_loss, strict=False):
+        client = done.fed.clients[int(worst)]
+        own = done.states[0].models[done.labels[client.id]] + step_of(done, client)
+        assert torch.allclose(done.states[1].models[cluster], own, atol=1e-6)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("identity", ["all", "batch"])
+def test_a_model_that_has_diverged_is_nobodys_choice(identity, hidden):
+    method = IFCAMethod(**ONE_ROUND, identity=identity)
+    fed = LocalFederation(make_clients(), workers=1)
+    if hidden:
+        secure(fed, method)
+    state = method.init(fed)
+    state.models[0] = torch.nan
+    after, record = method.step(fed, state)
+    assert record.missing == {}
+    assert after.labels.tolist() == [1] * 8
+    assert bool(after.models[1].isfinite().all())
+    assert not torch.equal(after.models[1], state.models[1])
+
+
+def test_a_client_sends_its_choice_and_no_other_loss_than_its_trainings():
+    method, site = IFCAMethod(**ONE_ROUND), planted.client(0)
+    state = method.init(LocalFederation([site], workers=1))
+    (reply,) = choose_and_train.run([site], [method._payload(state) | {"averaging": "models"}])
+    assert set(reply) == {"cluster", "update", "samples", "loss"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_start_like_k_means_finds_planted_clusters(seed):
+    settings = planted.LEARNING | {"n_clusters": 2, "rounds": 2, "local_steps": 30}
+    done = planted.run(IFCAMethod(**settings, start="kmeans"), make_clients(), seed=seed)
+    assert planted.same_partition(done.states[1].labels.tolist(), CLUSTERS)
+
+
+MOVES = torch.tensor([[-2.0, 0.0], [0.0, 5.0], [1.0, 1.0]])
+
+
+GRADIENTS = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, -2.0]])
+
+
+LOSSES = torch.tensor([0.5, 1.0, 2.0])
+
+
+SETTINGS = planted.FULL_BATCH | {"n_clusters": 2}
+
+
+def wanted(losses: Tensor, gradients: Tensor, moves: Tensor, **options: object) -> Tensor:
+    defaults = {"balance": 0.25, "sign": "descent", "similarity": "cosine", "learning_rate": 0.5}
+    return preference(losses, gradients, moves, defaults | options)
+
+
+def gradient_loss_make_clients() -> list[planted.Client]:
+    return planted.clients(CLUSTERS, planted.OPPOSITE)
+
+
+numbers = st.lists(st.floats(-5, 5, width=32), min_size=6, max_size=6)
+
+
+@given(numbers, numbers, numbers)
+def test_preferences_stay_between_their_bounds(losses, gradients, moves):
+    loss = torch.tensor(losses[:3]).abs()
+    gradient, move = torch.tensor(gradients).view(3, 2), torch.tensor(moves).view(3, 2)
+    similarity = wanted(loss, gradient, move, balance=1.0)
+    assert bool((similarity.abs() <= 1 + 1e-5).all())
+    assert torch.allclose(wanted(loss, gradient, move, balance=1.0, sign="printed"), -similarity)
+    assert torch.equal(wanted(loss, gradient, move, balance=0.0), -loss)
+
+
+def test_a_round_is_computed_by_hand():
+    done = planted.run(
+        GradientLossMethod(**SETTINGS, rounds=3, balance=0.4, empty="keep"), gradient_loss_make_clients(), seed=1
+    )
+    for before, after in zip(done.states, done.states[1:], strict=False):
+        sums, counts = torch.zeros_like(before.models), torch.zeros(2, 1)
+        for client in done.fed.clients.values():
+            gradients = torch.stack([planted.gradient(before.module, one, client.x, client.y) for one in before.models])
+            judged = torch.tensor(planted.losses(before.module, before.models, client.x, client.y))
+            lengths = (gradients.norm(dim=1) * before.moves.norm(dim=1)).clamp_min(1e-30)
+            cluster = int((0.4 * -(gradients * before.moves).sum(1) / lengths - 0.6 * judged).argmax())
+            assert cluster == int(after.labels[client.id])
+            sums[cluster] -= 0.5 * gradients[cluster]
+            counts[cluster] += 1
+        moves = sums / counts.clamp_min(1)
+        assert torch.allclose(after.moves, moves, atol=1e-6)
+        assert torch.allclose(after.models, before.models + moves, atol=1e-6)
+
+
+def test_a_stand_in_trains_the_cluster_it_stands_in_for_and_stays_in_its_own():
+    settings = planted.FULL_BATCH | {"n_clusters": 3, "rounds": 1}
+    sites = [planted.client(0), planted.client(1), planted.client(2)]
+    method, chosen = (
+        GradientLossMethod(**settings),
+        planted.run(GradientLossMethod(**settings, empty="keep"), sites).labels,
+    )
+    done = planted.run(method, sites)
+    start, end = done.states
+    assert len(set(chosen)) < 3
+    assert done.labels == done.values[0]["labels"] == chosen
+    stand_ins = method._stand_ins(done.fed, start, [0, 1, 2])
+    assert sorted(stand_ins.values()) == [0, 1, 2]
+    for client, cluster in stand_ins.items():
+        site = done.fed.clients[client]
+        gradient = planted.gradient(start.module, start.models[cluster], site.x, site.y)
+        assert torch.allclose(end.models[cluster], start.models[cluster] - 0.5 * gradient, atol=1e-6)
+
+
+def test_gradient_loss_a_model_that_has_diverged_is_nobodys_choice():
+    method = GradientLossMethod(**SETTINGS, empty="keep")
+    fed = LocalFederation(gradient_loss_make_clients(), workers=1)
+    state = method.init(fed)
+    state.models[0] = torch.nan
+    after, record = method.step(fed, state)
+    assert record.missing == {}
+    assert after.labels.tolist() == [1] * 8
+    assert not torch.equal(after.models[1], state.models[1])
+
+
+def test_a_single_sample_and_a_batch_norm_are_a_missing_reply():
+    method = GradientLossMethod(**(SETTINGS | {"module": "planted:normalised", "rounds": 2}), empty="keep")
+    done = planted.run(method, [planted.client(0), planted.client(1), planted.client(2, samples=1)])
+    assert [list(record.missing) for record in done.records] == [[2], [2]]
+
+
+def test_the_euclidean_similarity_is_minus_the_distance_at_the_gradients_scale():
+    """Moves over a learning rate of 0.5: (-4, 0), (0, 10), (2, 2); descent: (-1, 0), (-3, -4), (0, 2)."""
+    distance = torch.tensor([3.0, (9.0 + 196.0) ** 0.5, 2.0])
+    expected = -0.25 * distance - 0.75 * LOSSES
+    assert torch.allclose(wanted(LOSSES, GRADIENTS, MOVES, similarity="euclidean"), expected)
+
+
+FESEM_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 2}
+
+
+FESEM_CLUSTERS = [0, 1, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_clusters_are_found(seed):
+    done = planted.run(FeSEMMethod(**FESEM_SETTINGS), planted.clients(FESEM_CLUSTERS, planted.OPPOSITE), seed=seed)
+    assert planted.same_partition(done.labels, FESEM_CLUSTERS)
+    assert done.exchanges == [1, 1, 1, 1]
+
+
+def test_a_centre_is_the_mean_of_the_models_nearest_to_it():
+    method = FeSEMMethod(**(planted.FULL_BATCH | {"rounds": 2, "n_clusters": 2, "weighting": "clients"}))
+    done = planted.run(method, planted.clients(FESEM_CLUSTERS, planted.OPPOSITE))
+    before, after = done.states[1], done.states[2]
+    trained = []
+    for client, one in done.fed.clients.items():
+        start = before.models[before.labels[client]]
+        trained.append(start - 0.5 * planted.gradient(done.result["module"], start, one.x, one.y))
+    nearest = torch.cdist(torch.stack(trained), before.models).argmin(1)
+    assert torch.equal(nearest, after.labels)
+    for cluster in range(2):
+        mean = torch.stack([model for model, own in zip(trained, nearest, strict=True) if own == cluster]).mean(0)
+        assert torch.allclose(after.models[cluster], mean, atol=1e-5)
+
+
+def test_a_late_client_starts_from_the_model_with_the_lowest_loss():
+    fed = LocalFederation(planted.clients(FESEM_CLUSTERS, planted.OPPOSITE), workers=1, failures=[(2, 5)])
+    method = FeSEMMethod(**FESEM_SETTINGS)
+    state, _ = method.step(fed, method.init(fed))
+    assert int(state.labels[5]) == UNKNOWN
+    before = fed.exchange
+    state, record = method.step(fed, state)
+    assert fed.exchange == before + 2
+    assert record.missing == {}
+    assert planted.same_partition(state.labels.tolist(), FESEM_CLUSTERS)
+
+
+def test_random_sets_are_a_start_too():
+    starts = [
+        planted.run(
+            FeSEMMethod(**(FESEM_SETTINGS | {"rounds": 1}), start="random"),
+            planted.clients(FESEM_CLUSTERS, planted.OPPOSITE),
+            seed=seed,
+        ).labels
+        for seed in range(4)
+    ]
+    assert any(not planted.same_partition(labels, FESEM_CLUSTERS) for labels in starts)
+
+
+FEDGROUP_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 3, "n_clusters": 4}
+
+
+FEDGROUP_CLUSTERS = [0, 1, 2, 3, 3, 0, 1, 2, 0]
+
+
+def test_cosines_with_the_main_directions_are_numpys():
+    updates = torch.randn(5, 30, generator=torch.Generator().manual_seed(0))
+    _, _, vectors = np.linalg.svd(updates.double().numpy(), full_matrices=False)
+    expected = updates.double().numpy() @ vectors[:3].T / np.linalg.norm(updates.double().numpy(), axis=1)[:, None]
+    assert np.allclose(np.abs(decomposed_cosines(updates, 3).numpy()), np.abs(expected))
+
+
+@pytest.mark.parametrize("round_", [1, 2])
+def test_planted_clusters_are_found_in_one_round(round_):
+    done = planted.run(FedGroupMethod(**FEDGROUP_SETTINGS, clustering_round=round_), planted.clients(FEDGROUP_CLUSTERS))
+    assert planted.same_partition(done.labels, FEDGROUP_CLUSTERS)
+    assert [values["splits"] for values in done.values] == [int(at >= round_) for at in (1, 2, 3)]
+    assert done.exchanges == [1, 1, 1]
+
+
+def test_a_lost_client_and_a_newcomer_join_by_the_cold_start():
+    fed = LocalFederation(planted.clients(FEDGROUP_CLUSTERS), workers=1, failures=[(2, 8)])
+    method = FedGroupMethod(**FEDGROUP_SETTINGS)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    assert planted.same_partition(state.labels.tolist(), FEDGROUP_CLUSTERS)
+    for cluster, swaps in planted.LEVELS.items():
+        new = planted.client(70 + cluster, swaps)
+        assert FedGroupMethod.assign(method.result(state), new) == int(state.labels[FEDGROUP_CLUSTERS.index(cluster)])
+
+
+def test_models_move_towards_the_others_directions():
+    models = torch.tensor([[3.0, 4.0], [0.0, 2.0], [0.0, 0.0]])
+    expected = torch.tensor([[3.0, 4.5], [0.3, 2.4], [0.3, 0.9]])
+    assert torch.allclose(with_others(models, 0.5), expected)
+    alone = planted.run(FedGroupMethod(**FEDGROUP_SETTINGS), planted.clients(FEDGROUP_CLUSTERS))
+    together = planted.run(
+        FedGroupMethod(**FEDGROUP_SETTINGS, between_clusters=0.1), planted.clients(FEDGROUP_CLUSTERS)
+    )
+    assert planted.same_partition(together.labels, FEDGROUP_CLUSTERS)
+    assert torch.allclose(together.states[1].models, with_others(alone.states[1].models, 0.1), atol=1e-6)
+
+
+CLOVE_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 2}
+
+
+CLOVE_CLUSTERS = [0, 1, 1, 0, 1, 0]
+
+
+def people(clusters: list[int] = CLOVE_CLUSTERS) -> list[Client]:
+    return planted.clients(clusters, planted.OPPOSITE)
+
+
+def test_after_the_clustering_rounds_only_new_clients_send_losses():
+    fed = LocalFederation(people(), workers=1, failures=[(2, 5), (4, 5)])
+    method = CLoVEMethod(**CLOVE_SETTINGS, clustering_rounds=1)
+    state, record = method.step(fed, method.init(fed))
+    assert list(record.missing) == [5]
+    assert int(state.labels[5]) == UNKNOWN
+    before = state.labels[:5].tolist()
+    state, record = method.step(fed, state)
+    assert list(record.missing) == [5]
+    state, record = method.step(fed, state)
+    assert record.missing == {}
+    assert state.labels[:5].tolist() == before
+    assert int(state.labels[5]) != UNKNOWN
+    exchanges = fed.exchange
+    method.step(fed, state)
+    assert fed.exchange == exchanges + 1
+
+
+def test_a_round_is_the_mean_of_its_clusters_updates():
+    method = CLoVEMethod(**(planted.FULL_BATCH | {"rounds": 1, "n_clusters": 2, "weighting": "clients"}))
+    done = planted.run(method, people())
+    before, after = done.states[0].models, done.states[1].models
+    for cluster in range(2):
+        members = [client for client, label in enumerate(done.labels) if label == cluster]
+        gradients = [
+            planted.gradient(done.result["module"], before[cluster], done.fed.clients[i].x, done.fed.clients[i].y)
+            for i in members
+        ]
+        assert torch.allclose(after[cluster], before[cluster] - 0.5 * torch.stack(gradients).mean(0), atol=1e-5)
+
+
+CFL_GP_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 4, "coordinates": None}
+
+
+CFL_GP_CLUSTERS = [0, 1, 2, 3, 3, 0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("settings", [{}, {"coordinates": 20}, {"n_clusters": None, "period": 1}])
+def test_planted_clusters_are_found_in_the_first_round(settings):
+    clusters = [0, 1, 1, 0, 0, 1] if "n_clusters" in settings else CFL_GP_CLUSTERS
+    levels = planted.OPPOSITE if "n_clusters" in settings else planted.LEVELS
+    done = planted.run(CFLGPMethod(**(CFL_GP_SETTINGS | settings)), planted.clients(clusters, levels))
+    assert planted.same_partition(done.states[1].labels.tolist(), clusters)
+    assert planted.same_partition(done.labels, clusters)
+    assert done.result["n_clusters"] == len(set(clusters))
+    assert done.exchanges == [1, 1, 1, 1]
+
+
+def test_every_model_has_its_turn_and_profiles_are_means_of_updates():
+    method = CFLGPMethod(**(CFL_GP_SETTINGS | {"rounds": 5, "n_clusters": 2, "period": 1, "clustering_rounds": None}))
+    done = planted.run(method, planted.clients([0, 1, 0, 1], planted.OPPOSITE))
+    assert [values["criterion"] for values in done.values] == [0, 1, 0, 1, 0]
+    assert done.states[-1].counts.tolist() == [[3] * 4, [2] * 4]
+    first, later = done.states[1], done.states[3]
+    own = done.fed.clients[2]
+    model = first.models[0] * 0 + done.states[2].models[0]
+    expected = model.clone()
+    for _ in range(5):
+        expected = expected - 0.5 * planted.gradient(done.result["module"], expected, own.x, own.y)
+    mean = (first.profiles[0, 2] + (expected - model)) / 2
+    assert torch.allclose(later.profiles[0, 2], mean, atol=1e-4)
+
+
+def test_rows_are_projected_to_their_first_singular_vectors():
+    matrix = torch.randn(6, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    left, _, _ = np.linalg.svd(matrix.T.numpy(), full_matrices=False)
+    assert np.allclose(np.abs(reduced(matrix, 2).numpy()), np.abs((left[:, :2].T @ matrix.T.numpy()).T))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_number_is_that_of_the_greatest_silhouette(count):
+    rng = torch.Generator().manual_seed(count)
+    centres = 10 * torch.randn(count, 12, generator=rng, dtype=torch.float64)
+    rows = centres.repeat(4, 1) + 0.1 * torch.randn(4 * count, 12, generator=rng, dtype=torch.float64)
+    assert number_of_clusters(rows, rng) == count
+    assert number_of_clusters(rows[:2], rng) == 1
+
+
+def test_a_place_beyond_the_model_is_refused_at_the_client():
+    fed = LocalFederation(planted.clients([0]), workers=1)
+    method = CFLGPMethod(**CFL_GP_SETTINGS)
+    state = method.init(fed)
+    (payload,) = method.training(state, {0: state.models[0]}).values()
+    with pytest.raises(FedkinError, match="beyond the model's 42 numbers"):
+        train_and_profile.run([planted.client(0)], [payload | {"places": torch.tensor([42])}])
+    assert train_and_profile.objection(payload | {"places": torch.tensor([-1])}) is not None
+
+
+def test_a_profile_of_another_length_counts_as_missing():
+    fed = LocalFederation(planted.clients(CFL_GP_CLUSTERS), workers=1)
+    method = CFLGPMethod(**CFL_GP_SETTINGS)
+    state = method.init(fed)
+    _, expected = method._asked(fed, state, {0: state.models[0]}, state.models[0])
+    reply = {"update": torch.zeros(42), "samples": 1, "loss": 0.5, "profile": torch.zeros(41)}
+    assert "profile" in str(train_and_profile.refusal(reply, expected))
+
+
+FEDRC_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "n_clusters": 2}
+
+
+FEDRC_CLUSTERS = [0, 1, 1, 0, 1, 0]
+
+
+def test_models_that_start_alike_are_refused():
+    clients = [(one.x, one.y) for one in planted.clients(FEDRC_CLUSTERS, planted.OPPOSITE)]
+    with pytest.raises(FedkinError, match=r"All 2 models start with the same .*; give a module that draws its weights"):
+        fedkin.FedRC(**(FEDRC_SETTINGS | {"module": planted.zeros})).fit(clients)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_swapped_labels_part_clients(seed):
+    done = planted.run(FedRCMethod(**FEDRC_SETTINGS), planted.clients(FEDRC_CLUSTERS, planted.OPPOSITE), seed=seed)
+    assert planted.same_partition(done.labels, FEDRC_CLUSTERS)
+    memberships = done.result["memberships"]
+    assert torch.allclose(memberships.sum(1), torch.ones(6), atol=1e-5)
+    assert float(memberships.max(1).values.min()) > 0.65
+    assert done.values[-1]["memberships"] == memberships.tolist()
+    assert done.exchanges == [1] * 8
+
+
+def test_parts_are_those_of_the_formula():
+    losses = torch.tensor([[0.1, 2.0], [1.0, 0.5]])
+    memberships, frequencies = torch.tensor([0.75, 0.25]), torch.tensor([[0.5, 0.5], [0.2, 0.8]])
+    y = torch.tensor([0, 1])
+    expected = memberships * (-losses).exp() / frequencies.T[y]
+    assert torch.allclose(shares_of(losses, memberships, frequencies, y), expected / expected.sum(1, keepdim=True))
+    diverged = torch.tensor([[torch.nan, 2.0], [torch.inf, 0.5]])
+    assert shares_of(diverged, memberships, frequencies, y).tolist() == [[0.0, 1.0], [0.0, 1.0]]
+
+
+def test_a_step_is_the_gradient_of_the_weighted_loss_and_classes_are_counted():
+    one = planted.client(0)
+    spec = FedRCMethod(**planted.FULL_BATCH).init(LocalFederation([one, planted.client(1)], workers=1)).module
+    classifier = Classifier.of(spec)
+    models = torch.randn(2, classifier.size, generator=torch.Generator().manual_seed(2))
+    method = FedRCMethod(**planted.FULL_BATCH)
+    payload = {
+        "module": spec,
+        "models": models,
+        "memberships": torch.tensor([0.6, 0.4]),
+        "frequencies": torch.full((2, 6), 1 / 6),
+        "training": {**vars(method.descent())},
+    }
+    assert weigh_and_train.objection(payload) is None
+    (reply,) = weigh_and_train.run([one], [payload])
+    assert weigh_and_train.refusal(reply) is None
+    shares = shares_of(
+        sample_losses(classifier, models, one.x, one.y), *[payload[n] for n in ("memberships", "frequencies")], one.y
+    )
+    for k in range(2):
+        module = classifier.module(models[k]).train()
+        losses = torch.nn.functional.cross_entropy(module(one.x), one.y, reduction="none")
+        (losses * shares[:, k]).mean().backward()
+        gradient = torch.cat([part.grad.flatten() for part in module.parameters()])
+        assert torch.allclose(reply["updates"][k], -0.5 * gradient, atol=1e-5)
+        assert torch.allclose(reply["masses"][k], torch.stack([shares[one.y == c, k].sum() for c in range(6)]) / 24)
+    assert torch.allclose(reply["memberships"], shares.mean(0))
+
+
+def test_memberships_beyond_1_are_refused():
+    state = FedRCMethod(**FEDRC_SETTINGS).init(LocalFederation(planted.clients([0, 1]), workers=1))
+    reply = {
+        "updates": torch.zeros_like(state.models), "memberships": torch.tensor([1.5, 0.0]),
+        "masses": torch.zeros(2, 6), "samples": 3, "loss": 0.1,
+    }  # fmt: skip
+    assert "memberships" in str(weigh_and_train.refusal(reply))
+    assert weigh_and_train.refusal(reply | {"memberships": torch.tensor([1.0, 0.0])}) is None
+    assert weigh_and_train.refusal(reply | {"memberships": torch.ones(3)}) is not None
+
+
+def test_memberships_are_in_the_runs_table_and_in_its_scores(tmp_path: Path):
+    from fedkin.experiment.config import load_config
+    from fedkin.experiment.run import execute
+
+    settings = ["data.source=digits", "scenario.name=label-clusters", "method.rounds=1", "method.n_clusters=2"]
+    outcome = execute(load_config("fedrc", [*settings, "method.module=perceptron"]), tmp_path / "run")
+    header, first, *_ = (tmp_path / "run" / "clients.csv").read_text().splitlines()
+    assert header == "client,cluster,membership_0,membership_1"
+    assert sum(map(float, first.split(",")[2:])) == pytest.approx(1.0, abs=1e-3)
+    assert 0 <= outcome.records[-1]["metrics"]["personal_accuracy"] <= 1
+
+
+def test_a_client_predicts_with_all_models_as_it_belongs_to_them():
+    done = planted.run(FedRCMethod(**FEDRC_SETTINGS), planted.clients(FEDRC_CLUSTERS, planted.OPPOSITE))
+    classifier, x = Classifier.of(done.result["module"]), planted.client(9).x
+    probabilities = torch.stack([classifier.logits(model, x).softmax(1) for model in done.result["models"]])
+    expected = (done.result["memberships"][2][:, None, None] * probabilities).sum(0)
+    assert torch.allclose(FedRCMethod.logits_of(done.result, x, client=2).exp(), expected, atol=1e-6)
+    assert torch.equal(FedRCMethod.predict(done.result, x, client=2), expected.argmax(1))
+    assert torch.equal(FedRCMethod.predict(done.result, x, cluster=1), probabilities[1].argmax(1))

@@ -1,0 +1,214 @@
+"""Methods that cluster what clients say of their data."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pictures
+import planted
+from fedkin.core import Client
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import UNKNOWN
+from fedkin.methods.clients.ladd import LADDMethod, describe_style, low_frequencies, window_shape
+from fedkin.methods.clients.pacfl import PACFLMethod, cut_angles, describe_subspace, vectors_of, without_small
+
+SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}
+
+
+CLUSTERS = [0, 1, 1, 0, 2, 2, 3, 0, 3]
+
+
+def test_vectors_are_numpys_and_a_missing_class_is_zeros():
+    one = planted.client(0)
+    one.x, one.y = one.x[one.y != 2], one.y[one.y != 2]
+    how = {"bases": "class", "count": 2, "segments": planted.CLASSES}
+    found = vectors_of(one, how).view(planted.CLASSES, 2, -1)
+    assert not found[2].any()
+    _, _, expected = np.linalg.svd(one.x[one.y == 1].numpy(), full_matrices=False)
+    assert np.allclose(np.abs(found[1].numpy()), np.abs(expected[:2]), atol=1e-5)
+
+
+@pytest.mark.parametrize("angle", ["mean", "smallest"])
+def test_turned_pictures_are_told_apart_without_labels(angle):
+    method = PACFLMethod(**(pictures.TRAINING | {"rounds": 1}), bases="client", angle=angle, vectors=2, threshold=None)
+    done = planted.run(method, pictures.clients())
+    assert planted.same_partition(done.labels, pictures.TURNS)
+    assert not PACFLMethod.assigns_by_labels(done.result)
+    new = pictures.client(50, 2)
+    new.y = None
+    assert PACFLMethod.assign(done.result, new) == done.labels[pictures.TURNS.index(2)]
+
+
+def test_a_newcomer_joins_the_cluster_of_its_angles():
+    done = planted.run(PACFLMethod(**SHORT), planted.clients(CLUSTERS))
+    assert PACFLMethod.assigns_by_labels(done.result)
+    for cluster, swaps in planted.LEVELS.items():
+        new = planted.client(70 + cluster, swaps)
+        assert PACFLMethod.assign(done.result, new) == done.labels[CLUSTERS.index(cluster)]
+
+
+def test_a_client_lost_at_first_joins_later_and_one_unlike_all_forms_a_cluster():
+    method = PACFLMethod(**SHORT)
+    fed = LocalFederation(planted.clients([*CLUSTERS[:6], 0, 3]), workers=1, failures=[(2, 6), (2, 7)])
+    state, record = method.step(fed, method.init(fed))
+    assert set(record.missing) == {6, 7}
+    assert state.labels.tolist() == [0, 1, 1, 0, 2, 2, UNKNOWN, UNKNOWN]
+    state, record = method.step(fed, state)
+    assert state.labels.tolist() == [0, 1, 1, 0, 2, 2, 0, 3]
+    assert record.values["founded"] == [3]
+    assert len(state.models) == 4
+
+
+def test_clients_that_change_move_and_those_that_do_not_stay():
+    people = planted.clients([0, 0, 0, 3, 3, 3])
+    method = PACFLMethod(**(SHORT | {"rounds": 3}), refresh=1)
+    fed = LocalFederation(people, workers=1)
+    state = method.init(fed)
+    state, _ = method.step(fed, state)
+    state, _ = method.step(fed, state)
+    people[2].y = planted.client(2, planted.LEVELS[3]).y
+    state, record = method.step(fed, state)
+    assert record.values["moved"] == [[2, 0, 1]]
+    assert state.labels.tolist() == [0, 0, 1, 1, 1, 1]
+
+
+def test_the_gap_between_heights():
+    angles = torch.tensor([[0.0, 1, 50, 50], [1, 0, 50, 50], [50, 50, 0, 2], [50, 50, 2, 0]], dtype=torch.float64)
+    labels, cut, heights = cut_angles(angles, "average", None)
+    assert labels.tolist() == [0, 0, 1, 1]
+    assert cut == pytest.approx(26.0)
+    assert heights == [50.0, 2.0, 1.0]
+    assert cut_angles(angles[:2, :2], "average", None)[0].tolist() == [0, 0]  # no gap between one height and none
+    assert cut_angles(angles[:1, :1], "average", 30.0)[0].tolist() == [0]
+
+
+def test_small_clusters_join_the_nearest_large_one():
+    angles = torch.tensor([[0.0, 1, 60, 20], [1, 0, 60, 20], [60, 60, 0, 70], [20, 20, 70, 0]], dtype=torch.float64)
+    assert without_small(torch.tensor([0, 0, 1, 2]), angles, 2).tolist() == [0, 0, 0, 0]
+    assert without_small(torch.tensor([0, 1, 2, 3]), angles, 2).tolist() == [0, 1, 2, 3]
+
+
+def test_vectors_longer_than_1_are_refused():
+    assert describe_subspace.refusal({"vectors": torch.tensor([1.0, -1.0])}) is None
+    assert describe_subspace.refusal({"vectors": torch.tensor([1.5])}) is not None
+
+
+def noisy(rows: int, features: int, generator: torch.Generator, count: int = 6) -> list[Client]:
+    """Random equal parts of one table whose columns are standardised: there are no clusters."""
+    made = []
+    for at in range(count):
+        y = torch.arange(rows) % 2
+        made.append(Client(at, torch.randn(rows, features, generator=generator) + 0.3 * y[:, None], y))
+    return made
+
+
+def test_of_clients_that_are_mostly_alone_it_is_said():
+    done = planted.run(PACFLMethod(**SHORT), noisy(20, 8, torch.Generator().manual_seed(0)))
+    assert done.values[0]["warning"].startswith("6 of 6 clients are alone in their clusters")
+    assert not any({"warning", "note"} & values.keys() for values in done.values[1:])
+
+
+CLASSES, SIDE = 3, 16
+
+
+STYLES = [0, 1, 2, 3, 1, 0, 3, 2, 2, 3, 0, 1]
+
+
+TRAINING: dict[str, Any] = {"module": "perceptron", "rounds": 2, "local_steps": 1, "batch_size": 1000}
+
+
+def client(number: int, style: int = 0, samples: int = 12) -> Client:
+    """Noise under stripes of a frequency and an orientation that depend on the style alone."""
+    rng = torch.Generator().manual_seed(number)
+    along = torch.arange(SIDE) * (2 * torch.pi / SIDE) * (1 + style // 2)
+    stripes = 3 * torch.cos(along).expand(SIDE, SIDE)
+    x = torch.randn(samples, 1, SIDE, SIDE, generator=rng) + (stripes if style % 2 else stripes.T)
+    return Client(number, x, torch.arange(samples) % CLASSES)
+
+
+def make_clients(styles: list[int] = STYLES) -> list[Client]:
+    return [client(number, style) for number, style in enumerate(styles)]
+
+
+SETTINGS = TRAINING | {"window": 0.2}
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 20), st.integers(1, 20), st.floats(0.01, 0.5), st.integers(0, 99))
+def test_low_frequencies_are_those_of_numpy(height, width, window, seed):
+    x = torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(seed))
+    found = low_frequencies(x, window)
+    half = int(window * min(height, width))
+    whole = np.abs(np.fft.fft2(x.double().numpy()))
+    lines, columns = (range(-min(half, side // 2), min(half, (side - 1) // 2) + 1) for side in (height, width))
+    expected = np.stack([np.stack([whole[..., line, column] for column in columns], -1) for line in lines], -2)
+    assert found.shape == (2, *window_shape([3, height, width], window)) == expected.shape
+    assert np.allclose(found.numpy(), expected, atol=1e-3)
+
+
+def style(client: Client, seed: int = 0, **how: Any) -> torch.Tensor:
+    client.rng = torch.Generator().manual_seed(seed)
+    (reply,) = describe_style.run([client], [{"style": "class", "window": 0.2, "segments": CLASSES} | how])
+    assert list(reply) == ["style"]
+    assert reply["style"].dtype == torch.float32
+    made: torch.Tensor = reply["style"]
+    return made
+
+
+def test_a_style_is_the_mean_amplitude_of_every_class():
+    one = client(0)
+    expected = [low_frequencies(one.x[one.y == label], 0.2).mean(0).flatten() for label in range(CLASSES)]
+    assert torch.allclose(style(one), torch.cat(expected), rtol=1e-5)
+    assert len(style(one)) == CLASSES * 7 * 7
+
+
+def test_missing_classes_are_uniform_noise_drawn_once():
+    one = client(0)
+    one.x, one.y = one.x[one.y != 1], one.y[one.y != 1]
+    first = style(one, seed=1).view(CLASSES, -1)
+    assert torch.equal(style(one, seed=2).view(CLASSES, -1), first)
+    assert bool(((first[1] >= 0) & (first[1] < 1)).all())
+    assert torch.allclose(first[2], low_frequencies(one.x[one.y == 2], 0.2).mean(0).flatten(), rtol=1e-5)
+    other = client(0)
+    other.x, other.y = other.x[other.y != 1], other.y[other.y != 1]
+    assert not torch.equal(style(other, seed=2).view(CLASSES, -1)[1], first[1])
+
+
+@pytest.mark.parametrize("kind", ["class", "client"])
+def test_clients_of_different_styles_are_told_apart(kind):
+    done = planted.run(LADDMethod(**SETTINGS, style=kind), make_clients())
+    assert planted.same_partition(done.labels, STYLES)
+    assert done.exchanges == [1, 1, 1]
+    assert [values["phase"] for values in done.values] == ["embedding", "training", "training"]
+    assert done.values[0]["clustering"]["mode"] == "k-means"
+    assert done.result["n_clusters"] == 4
+    assert done.result["centroids"].shape == (4, (CLASSES if kind == "class" else 1) * 49)
+
+
+def test_a_newcomer_joins_the_cluster_of_its_style():
+    done = planted.run(LADDMethod(**SETTINGS), make_clients())
+    for own in range(4):
+        new = client(70 + own, own)
+        assert LADDMethod.assign(done.result, new) == done.labels[STYLES.index(own)]
+    plain = planted.run(LADDMethod(**SETTINGS, style="client"), make_clients())
+    new = client(70, 2)
+    assert LADDMethod.assign(plain.result, new) == plain.labels[STYLES.index(2)]
+
+
+def test_bad_styles_are_refused():
+    many = make_clients()
+    many[3].x[0, 0, 0, 0] = torch.nan
+    fed = LocalFederation(many, workers=1)
+    method = LADDMethod(**SETTINGS)
+    state, record = method.step(fed, method.init(fed))
+    assert record.missing == {3: "'style' is not finite"}
+    assert int(state.labels[3]) == UNKNOWN
+    rest = record.answered
+    assert planted.same_partition(state.labels[rest].tolist(), [STYLES[i] for i in rest])
+    many[3].x = client(3, STYLES[3]).x
+    state, record = method.step(fed, state)
+    assert record.values["newcomers"] == [[3, int(state.labels[STYLES.index(STYLES[3], 4)])]]

@@ -1,0 +1,392 @@
+"""Methods that part clients by their updates."""
+
+import dataclasses
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+import planted
+from fedkin.core import Client, Federation
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.ocfl import OCFLMethod, OCFLState, temperature
+from fedkin.methods.clients.sattler import SattlerMethod, SattlerState, bipartition
+from fedkin.methods.clients.update_splits import (
+    Round,
+    SplitState,
+    UpdateDistances,
+    UpdateMethod,
+    cosine_distances,
+    cosine_similarities,
+)
+
+CLUSTERS = [0, 3, 0, 3, 0, 3]
+
+
+@dataclass(frozen=True)
+class PlannedSplit(UpdateMethod):
+    """Divides the clients by their planted clusters in the given round, counted from 1."""
+
+    at: int = 2
+
+    def can_split(self, state: SplitState) -> bool:
+        return state.steps + 1 == self.at
+
+    def divided(
+        self, fed: Federation, state: SplitState, part: Round
+    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+        return (
+            [7 - CLUSTERS[client] for client in part.clients],
+            cosine_distances(part.compared),
+            {"seen": part.cluster},
+        )
+
+
+def test_a_split_is_remembered_and_its_first_part_keeps_the_number():
+    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(CLUSTERS))
+    assert [values["labels"] for values in done.values] == [[0] * 6, [0, 1] * 3, [0, 1] * 3]
+    assert [values["fired"] for values in done.values] == [False, True, False]
+    assert [values["sizes"] for values in done.values] == [[6], [3, 3], [3, 3]]
+    assert done.values[1]["seen"] == 0
+    (split,) = done.states[-1].splits
+    assert (split["round"], split["cluster"], split["clusters"]) == (2, 0, [0, 1])
+    assert (split["clients"], split["parts"]) == (list(range(6)), [0, 1] * 3)
+    assert torch.equal(split["model"], done.states[1].models[0])
+    steps = torch.stack(
+        [
+            -0.5 * planted.gradient(done.states[1].module, split["model"], client.x, client.y)
+            for client in done.fed.clients.values()
+        ]
+    )
+    assert torch.allclose(split["directions"], torch.stack([steps[::2].mean(0), steps[1::2].mean(0)]), atol=1e-6)
+    assert torch.allclose(split["distances"], cosine_distances(steps), atol=1e-4)
+    assert torch.allclose(done.states[2].models, split["model"] + split["directions"], atol=1e-6)
+
+
+def test_whoever_missed_a_split_trains_the_model_of_that_time_and_moves_no_other():
+    lost = [(3, 1), (3, 4), (4, 4)]
+    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=4), planted.clients(CLUSTERS), failures=lost)
+    assert [values["labels"] for values in done.values[1:]] == [
+        [0, -1, 0, 1, -1, 1],
+        [0, 1, 0, 1, -1, 1],
+        [0, 1, 0, 1, 0, 1],
+    ]
+    before, after = done.states[2:4]
+    inside = [
+        -0.5 * planted.gradient(before.module, before.models[1], client.x, client.y)
+        for client in (done.fed.clients[3], done.fed.clients[5])
+    ]
+    assert torch.allclose(after.models[1] - before.models[1], torch.stack(inside).mean(0), atol=1e-6)
+
+
+def test_newcomers_follow_the_part_that_their_update_agrees_with():
+    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(CLUSTERS))
+    for cluster, label in ((0, 0), (3, 1)):
+        new = planted.client(90, planted.LEVELS[cluster])
+        assert PlannedSplit.assign(done.result, new) == label
+
+
+rows = st.lists(st.lists(st.integers(-50, 50), min_size=5, max_size=5), min_size=1, max_size=6)
+
+
+@given(rows)
+def test_similarities_are_cosines(values):
+    updates = torch.tensor(values).float()
+    matrix = cosine_similarities(updates)
+    expected = cosine_similarity(updates[:, None].double(), updates[None].double(), dim=2)
+    assert matrix.dtype == torch.float64
+    assert torch.allclose(matrix, expected.fill_diagonal_(1.0), atol=1e-7)
+    assert torch.equal(matrix, matrix.T)
+    assert torch.equal(cosine_distances(updates), 1 - matrix)
+    assert bool((matrix.abs() <= 1).all())
+
+
+def test_an_update_of_length_0_is_like_no_other():
+    matrix = cosine_similarities(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]))
+    assert torch.equal(matrix, torch.eye(3, dtype=torch.float64))
+
+
+def test_wide_updates_are_compared_in_parts_without_a_difference(monkeypatch):
+    updates = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))
+    whole = cosine_similarities(updates)
+    monkeypatch.setattr("fedkin.methods.clients.update_splits._COLUMNS", 64)
+    assert torch.allclose(cosine_similarities(updates), whole, atol=1e-12)
+
+
+SATTLER_CLUSTERS = [3, 0, 2, 1, 1, 3, 0, 2, 0, 2, 3, 1, 0, 1, 2, 3]
+
+
+SETTINGS = planted.LEARNING | {"rounds": 30, "cooldown": 3}
+
+
+@pytest.fixture(scope="module")
+def found() -> planted.Run:
+    """A run that finds the four clusters."""
+    return planted.run(SattlerMethod(**SETTINGS), make_clients())
+
+
+def make_clients(clusters: list[int] = SATTLER_CLUSTERS) -> list[planted.Client]:
+    return planted.clients(clusters)
+
+
+def halves(split: dict[str, Any], clusters: list[int] = SATTLER_CLUSTERS) -> set[frozenset[int]]:
+    """Planted clusters in each half of a split."""
+    pairs = list(zip(split["clients"], split["parts"], strict=True))
+    return {frozenset(clusters[client] for client, part in pairs if part == half) for half in (0, 1)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_levels_of_planted_clusters_are_found(seed):
+    done = planted.run(SattlerMethod(**SETTINGS), make_clients(), seed=seed)
+    splits = done.states[-1].splits
+    assert len(splits) == 3
+    assert halves(splits[0]) == {frozenset({0, 1}), frozenset({2, 3})}
+    assert sorted(splits[0]["clients"]) == list(range(16))
+    below = {frozenset(half) for split in splits[1:] for half in halves(split)}
+    assert below == {frozenset({cluster}) for cluster in range(4)}
+    for split in splits[1:]:  # positions in the cluster, not ids, are what a second cut gets to see
+        inside = {SATTLER_CLUSTERS[client] for client in split["clients"]}
+        assert inside in ({0, 1}, {2, 3})
+        assert split["clients"] == [client for client in range(16) if SATTLER_CLUSTERS[client] in inside]
+    assert adjusted_rand_score(SATTLER_CLUSTERS, done.labels) == 1.0
+    assert adjusted_rand_score(SATTLER_CLUSTERS, done.values[-1]["labels"]) == 1.0
+    assert done.result["n_clusters"] == 4
+
+
+def part(*updates: tuple[float, ...], weights: list[float] | None = None) -> Round:
+    stack = torch.tensor(updates)
+    return Round(0, list(range(len(stack))), stack, stack, weights or [1.0] * len(stack))
+
+
+def cut(method: SattlerMethod, cluster: Round, **state: Any) -> list[int] | None:
+    fed = LocalFederation(make_clients([0] * len(cluster.clients)))
+    return method.divided(fed, SattlerState(steps=9, **state), cluster)[0]
+
+
+RIGHT, LEFT, LITTLE = (2.0, 0.1), (-2.0, 0.1), (0.02, 0.0)
+
+
+def test_a_cluster_is_cut_where_its_mean_rests_and_its_clients_do_not():
+    assert cut(SattlerMethod(), part(RIGHT, LEFT, RIGHT, LEFT)) in ([0, 1, 0, 1], [1, 0, 1, 0])
+    assert cut(SattlerMethod(), part(RIGHT, RIGHT, RIGHT, LEFT)) is None  # the mean still moves: (1.0, 0.1)
+    assert cut(SattlerMethod(), part(RIGHT, LEFT)) is None  # two clients are no cluster to cut
+
+
+@pytest.mark.parametrize(("linkage", "halves"), [("complete", [0, 0, 1, 1, 1, 1]), ("single", [0, 1, 1, 1, 1, 1])])
+def test_the_cut_is_that_of_the_linkage(linkage, halves):
+    """The widest gap is after the first direction, where single linkage cuts."""
+    angles = torch.deg2rad(torch.tensor([0.0, 35.0, 60.0, 80.0, 98.0, 114.0]))
+    updates = torch.stack([angles.cos(), angles.sin()], dim=1)
+    assert planted.same_partition(bipartition(cosine_distances(updates), linkage), halves)
+    always = SattlerMethod(mean_below=2.0, separation=1.0, linkage=linkage)
+    assert planted.same_partition(cut(always, part(*updates.tolist())), halves)
+    assert SattlerMethod().linkage == "complete"
+
+
+def test_a_client_takes_a_cached_model_that_serves_it_better(found):
+    method, done = SattlerMethod(**SETTINGS), found
+    assert done.exchanges[-1] == 2
+    assert all(exchanges == 1 for exchanges in done.exchanges[:-1])
+    last = done.states[-2]
+    spoilt = int(last.labels[0])
+    models = last.models.clone()
+    models[spoilt] = -3 * models[spoilt]
+    fed = LocalFederation(make_clients(), workers=1)
+    after, _ = method.step(fed, dataclasses.replace(last, models=models))
+    assert set(after.choices) == {str(client) for client in range(16) if int(last.labels[client]) == spoilt}
+    result = method.result(after)
+    for client, choice in after.choices.items():
+        site = fed.clients[int(client)]
+        options = torch.stack([after.models[spoilt], *(split["model"] for split in after.splits)])
+        judged = planted.losses(after.module, options, site.x, site.y)
+        way = [at for at, split in enumerate(after.splits) if int(client) in split["clients"]]
+        assert choice == min(way, key=lambda at: judged[1 + at])
+        assert torch.equal(method.model_of(result, int(client)), after.splits[choice]["model"])
+    other = next(client for client in range(16) if str(client) not in after.choices)
+    assert torch.equal(method.model_of(result, other), after.models[int(after.labels[other])])
+
+
+def test_whoever_was_away_for_several_cuts_walks_down_to_its_cluster(found):
+    rounds = [split["round"] for split in found.states[-1].splits]
+    away = [(round_ + 1, client) for round_ in range(rounds[0], rounds[-1] + 1) for client in (2, 3)]
+    done = planted.run(SattlerMethod(**SETTINGS), make_clients(), failures=away)
+    labels = [values["labels"] for values in done.values]
+    assert labels[rounds[0] - 2][2] == 0
+    assert labels[rounds[0] - 1][2] == labels[rounds[-1] - 1][2] == -1
+    assert done.states[-1].pending == {}
+    assert planted.same_partition(done.labels, SATTLER_CLUSTERS)
+
+
+def test_newcomers_walk_down_the_tree(found):
+    for cluster in range(4):
+        new = planted.client(80 + cluster, planted.LEVELS[cluster])
+        assert SattlerMethod.assign(found.result, new) == found.labels[SATTLER_CLUSTERS.index(cluster)]
+
+
+OCFL_CLUSTERS = [1, 0, 0, 2, 1, 2, 0, 1, 2, 0, 2, 1]
+
+
+SWAPS = {0: [], 1: [(0, 1), (2, 3)], 2: [(2, 3), (4, 5)]}
+
+
+OCFL_SETTINGS = planted.LEARNING | {"rounds": 8}
+
+
+def ocfl_make_clients() -> list[planted.Client]:
+    return planted.clients(OCFL_CLUSTERS, SWAPS)
+
+
+def temperatures(done: planted.Run) -> list[float]:
+    return [values["temperature"] for values in done.values if "temperature" in values]
+
+
+def fired_in(done: planted.Run) -> int:
+    """The round, counted from 1."""
+    rounds = [number for number, values in enumerate(done.values, 1) if values["fired"]]
+    assert len(rounds) == 1
+    return rounds[0]
+
+
+def test_the_temperature_is_equation_4_by_hand():
+    gamma = torch.tensor([[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]])
+    assert temperature(gamma) == pytest.approx(math.sqrt(2 * (0.25 + 2.25 + 1.0)) / math.sqrt(3 * 2 * 4))
+
+
+@given(
+    st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=4), min_size=2, max_size=6),
+    st.lists(st.floats(0.01, 100), min_size=6, max_size=6),
+)
+def test_the_lengths_of_updates_do_not_matter_to_it(rows, lengths):
+    updates = torch.tensor(rows, dtype=torch.float64).round(decimals=2)
+    now = temperature(cosine_distances(updates))
+    assert 0.0 <= now <= 1.0 + 1e-9
+    stretched = updates * torch.tensor(lengths[: len(rows)], dtype=torch.float64)[:, None]
+    assert temperature(cosine_distances(stretched)) == pytest.approx(now, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_fires_at_the_first_rise_of_the_temperature(seed):
+    done = planted.run(OCFLMethod(**OCFL_SETTINGS), ocfl_make_clients(), seed=seed)
+    seen, at = temperatures(done), fired_in(done)
+    assert at >= 2
+    assert len(seen) == at  # nobody watches any longer
+    assert seen[-1] > seen[-2]
+    assert all(later <= earlier for earlier, later in pairwise(seen[:-1]))
+
+
+def test_the_same_updates_move_the_models_of_the_new_clusters():
+    unequal = [planted.client(i, SWAPS[cluster], samples=12 + 6 * (i % 3)) for i, cluster in enumerate(OCFL_CLUSTERS)]
+    settings = planted.FULL_BATCH | {"rounds": 20, "clusterer": "kmeans"}
+    done = planted.run(OCFLMethod(**settings), unequal)
+    at = fired_in(done)
+    before, after = done.states[at - 1 : at + 1]
+    assert len(after.models) == 3
+    for cluster in range(3):
+        steps = [
+            -0.5 * planted.gradient(before.module, before.models[0], client.x, client.y)
+            for client in done.fed.clients.values()
+            if int(after.labels[client.id]) == cluster
+        ]
+        assert torch.allclose(after.models[cluster] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
+
+
+def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds():
+    """Clients 0-2 and 3-5 pull apart; with one side away the temperature falls, and rises when it is back."""
+    apart = torch.tensor([[1.0, 0.0]] * 3 + [[-1.0, 0.0]] * 3)
+    ocfl, fed = OCFLMethod(rounds=5), LocalFederation([Client(i, torch.zeros(1, 1)) for i in range(6)])
+    state = OCFLState(labels=torch.zeros(6, dtype=torch.int64))
+
+    def seen(state, clients):
+        part = Round(0, clients, apart[clients], apart[clients], [1.0] * len(clients))
+        parts, distances, values = ocfl.divided(fed, state, part)
+        return (
+            replace(state, **ocfl.kept(state, [UpdateDistances(clients, distances, values)])),
+            parts,
+            values["temperature"],
+        )
+
+    state, parts, all_there = seen(state, [0, 1, 2, 3, 4, 5])
+    assert parts is None
+    state, parts, some_there = seen(state, [0, 1, 2])
+    assert parts is None
+    assert some_there < all_there
+    state, parts, all_there_again = seen(state, [0, 1, 2, 3, 4, 5])
+    assert all_there_again > some_there
+    assert parts is None  # among clients 0-2, who were there both times, nothing has risen
+
+
+def test_a_counter_of_batches_drowns_everything_else():
+    settings = planted.LEARNING | {"module": "planted:normalised", "local_steps": 20, "rounds": 1}
+    first = {}
+    for compare in ("parameters", "floats", "everything"):
+        done = planted.run(OCFLMethod(**settings, compare=compare), ocfl_make_clients(), seed=1)
+        first[compare] = temperatures(done)[0]
+    assert first["everything"] < 0.1 * first["parameters"]
+    assert first["floats"] != first["parameters"]
+
+
+def drifting(method: OCFLMethod, moves: dict[int, int], at: int = 7) -> tuple[list[OCFLState], list[dict[str, Any]]]:
+    """Run `method` on the planted clients; before round `at` clients move to other clusters."""
+    fed = LocalFederation(ocfl_make_clients(), seed=1, workers=1)
+    states, values = [method.init(fed)], []
+    while not states[-1].finished:
+        if states[-1].steps + 1 == at:
+            for number, cluster in moves.items():
+                fed.clients[number] = planted.client(number, SWAPS[cluster])
+        state, record = method.step(fed, states[-1])
+        states.append(state)
+        values.append(record.values)
+    return states, values
+
+
+def test_clients_that_drift_are_placed_again():
+    """Client 0 moves from cluster 1 to 0, and client 3 from 2 to 1."""
+    moves, settings = {0: 0, 3: 1}, OCFL_SETTINGS | {"rounds": 12}
+    now = [moves.get(number, cluster) for number, cluster in enumerate(OCFL_CLUSTERS)]
+    once, _ = drifting(OCFLMethod(**settings), moves)
+    assert planted.same_partition(once[-1].labels.tolist(), OCFL_CLUSTERS)
+    states, values = drifting(OCFLMethod(**settings, again=0.1), moves)
+    assert planted.same_partition(states[-1].labels.tolist(), now)
+    assert any(values[6]["rises"].values())
+    left = {int(once[-1].labels[0]), int(once[-1].labels[3])}
+    assert {name for name, rises in values[6]["rises"].items() if rises} == {str(cluster) for cluster in left}
+    waiting = {number for number, label in enumerate(states[6].labels.tolist()) if label in left}
+    assert set(states[7].pending) == {str(number) for number in waiting}
+    assert states[7].labels.tolist() == states[6].labels.tolist()  # meanwhile they keep their cluster's model
+    assert states[8].pending == {}
+
+
+def test_a_single_cluster_that_comes_apart_is_clustered_again():
+    people = {number: 1 for number in range(12) if number % 2}
+    settings = OCFL_SETTINGS | {"rounds": 12, "clusterer": "linkage"}
+
+    def last(again: float | None) -> OCFLState:
+        method = OCFLMethod(**settings, again=again)
+        fed = LocalFederation([planted.client(number) for number in range(12)], seed=1, workers=1)
+        state = replace(method.init(fed), fired=True)
+        while not state.finished:
+            if state.steps + 1 == 6:
+                for number, cluster in people.items():
+                    fed.clients[number] = planted.client(number, SWAPS[cluster])
+            state, _ = method.step(fed, state)
+        return state
+
+    assert set(last(None).labels.tolist()) == {0}
+    found = last(0.05)
+    assert planted.same_partition(found.labels.tolist(), [number % 2 for number in range(12)])
+    assert len(found.splits) == 1
+
+
+def test_as_printed_the_first_round_fires():
+    method = OCFLMethod(trigger="printed")
+    assert method.fires(None, 0.0)
+    assert method.fires(0.5, 0.5)
+    assert not method.fires(0.5, 0.4)

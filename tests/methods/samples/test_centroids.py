@@ -1,0 +1,411 @@
+"""Methods that cluster by centroids."""
+
+import dataclasses
+from collections import Counter
+
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+import fedkin
+from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
+from fedkin.clustering.k_means import awasthi_sheffet, farthest_points
+from fedkin.core import Client, FedkinError
+from fedkin.core.seeds import derive_generator
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.samples.centralized import KMeansMethod
+from fedkin.methods.samples.ffcm import FFCMMethod, mean_by_index, move_centres
+from fedkin.methods.samples.kfed import KFedMethod
+from fedkin.methods.samples.mufc import FORGOTTEN, MUFCMethod, draw_centroids, drawn_rows, forget
+from fedkin.secure_aggregation.sums import secure
+
+CENTRES = 12 * torch.eye(6, 20)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make_client(i: int, held: list[int], each: int = 30) -> tuple[Client, torch.Tensor]:
+    truth = torch.tensor(held).repeat_interleave(each)
+    return Client(i, CENTRES[truth] + torch.randn(len(truth), 20, generator=generator(100 + i))), truth
+
+
+def planted(each: int = 30):
+    """Six clusters, of which every client holds two."""
+    made = [make_client(i, [i, (i + 1) % 6], each) for i in range(6)]
+    return [client for client, _ in made], [truth for _, truth in made]
+
+
+def run(method, clients, **options):
+    fed = LocalFederation(clients, 0, workers=1, **options)
+    state = method.init(fed)
+    state, record = method.step(fed, state)
+    return fed, state, record
+
+
+def agreement(clients, truth):
+    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["clusters"] for client in clients]))
+
+
+@pytest.mark.parametrize("options", [{}, {"assign": "induced"}, {"server": "one-round"}, {"start": "largest"}])
+def test_planted_clusters_are_found_where_no_client_holds_them_all(options):
+    clients, truth = planted()
+    _, state, record = run(KFedMethod(n_clusters=6, local_clusters=2, **options), clients)
+    assert state.finished
+    assert agreement(clients, truth) == 1.0
+    assert torch.cdist(CENTRES, state.centroids).amin(1).max() < 1.0
+    assert record.values["local_clusters"] == [2] * 6
+
+
+def test_the_start_is_the_first_or_the_largest_client():
+    clients = [make_client(0, [0, 1])[0], make_client(1, [2, 3], 50)[0], make_client(2, [4, 5])[0]]
+    first = run(KFedMethod(n_clusters=6, local_clusters=2), clients)[2]
+    largest = run(KFedMethod(n_clusters=6, local_clusters=2, start="largest"), clients)[2]
+    assert (first.values["start"], largest.values["start"]) == (0, 1)
+    lost = run(KFedMethod(n_clusters=6, local_clusters=2), clients, failures=[(2, 0)])[2]
+    assert lost.values["start"] == 1
+    assert lost.missing == {0: "lost on purpose"}
+
+
+def test_induced_clusters_are_those_of_local_clusters_and_nearest_ones_are_not():
+    clients, _ = planted()
+    method = KFedMethod(n_clusters=3, local_clusters=2, assign="induced")
+    _, state, _ = run(method, clients)
+    for client in clients:
+        expected = state.clusters[str(client.id)][client.state["local_clusters"]]
+        assert torch.equal(client.state["clusters"], expected)
+    _, state, _ = run(method, clients, failures=[(2, 3)])
+    assert "3" not in state.clusters
+    assert torch.equal(clients[3].state["clusters"], method.predict(method.result(state), clients[3].x))
+
+
+def test_one_round_is_one_assignment_and_one_mean():
+    clients, _ = planted()
+    _, state, _ = run(KFedMethod(n_clusters=3, local_clusters=2, server="one-round", assign="induced"), clients)
+    replies = [awasthi_sheffet(client.x, 2, client_rng(client.id)) for client in clients]
+    pooled = torch.cat([reply.centres for reply in replies])
+    start = farthest_points(replies[0].centres, pooled, 3)
+    nearest = torch.cdist(pooled, start).argmin(1)
+    expected = torch.stack([pooled[nearest == cluster].mean(0) for cluster in range(3)])
+    torch.testing.assert_close(state.centroids, expected, atol=1e-4, rtol=1e-4)
+
+
+def client_rng(i: int) -> torch.Generator:
+    return derive_generator(0, "client", i, 2)
+
+
+@pytest.mark.parametrize("server", ["until-stable", "one-round"])
+@pytest.mark.parametrize("assign", ["nearest", "induced"])
+def test_clients_with_few_samples_and_repeated_ones(server, assign):
+    same = torch.full((9, 20), 0.3)
+    clients = [Client(0, CENTRES[:1].clone()), Client(1, same), planted()[0][2], Client(3, torch.zeros(4, 20))]
+    method = KFedMethod(n_clusters=4, local_clusters=3, server=server, assign=assign)
+    _, state, record = run(method, clients)
+    assert record.values["local_clusters"][:2] == [1, 1]
+    assert record.values["local_clusters"][3] == 1
+    assert method.result(state)["n_clusters"] == 4
+    for client in clients:
+        assert client.state["clusters"].shape == (len(client),)
+        assert client.state["clusters"].max() < 4
+
+
+FFCM_CENTRES = 8 * torch.eye(4, 6)
+
+
+PAYLOAD = {
+    "features": "raw",
+    "centroids": FFCM_CENTRES,
+    "fuzziness": 1.5,
+    "tolerance": 1e-4,
+    "local_iterations": 200,
+    "local_clusters": 4,
+}
+
+
+def ffcm_make_client(i: int, held: list[int], each: int = 25) -> tuple[Client, torch.Tensor]:
+    truth = torch.tensor(held).repeat_interleave(each)
+    rng = torch.Generator().manual_seed(50 + i)
+    return Client(i, FFCM_CENTRES[truth] + torch.randn(len(truth), 6, generator=rng)), truth
+
+
+def ffcm_planted():
+    made = [ffcm_make_client(i, [0, 1, 2, 3]) for i in range(3)]
+    return [client for client, _ in made], [truth for _, truth in made]
+
+
+def ffcm_run(method, clients, secure_sums=False, **options):
+    fed = LocalFederation(clients, 0, workers=1, **options)
+    if secure_sums:
+        secure(fed, method)
+    state = method.init(fed)
+    states, records = [state], []
+    while not state.finished:
+        state, record = method.step(fed, state)
+        states.append(state)
+        records.append(record)
+    return states, records
+
+
+@pytest.mark.parametrize("aggregation", ["kmeans", "mean"])
+@pytest.mark.parametrize("fuzziness", [1.1, 2.0])
+def test_planted_clusters_are_found_and_centres_come_to_rest(aggregation, fuzziness):
+    clients, truth = ffcm_planted()
+    states, records = ffcm_run(FFCMMethod(n_clusters=4, aggregation=aggregation, fuzziness=fuzziness), clients)
+    assert agreement(clients, truth) == 1.0
+    assert 1 < len(records) < 20
+    assert records[-1].values["moved"] <= 1e-4
+    assert all(record.values["moved"] > 1e-4 for record in records[1:-1])
+    assert torch.cdist(FFCM_CENTRES, states[-1].centroids).amin(1).max() < 1.0
+
+
+def test_it_starts_from_drawn_samples_as_in_the_paper():
+    clients, _ = ffcm_planted()
+    fed = LocalFederation(clients, 0, workers=1)
+    method = FFCMMethod(n_clusters=4, start="uniform", fuzziness=2.0)
+    state = method.init(fed)
+    assert state.centroids.shape == (4, 6)
+    assert 0 <= state.centroids.min() <= state.centroids.max() <= 1
+    assert method.ready(state)
+    assert not method.ready(FFCMMethod(n_clusters=4).init(fed))
+    images = [Client(0, torch.rand(5, 1, 3, 3))]
+    drawn = method.init(LocalFederation(images, 0, workers=1)).centroids
+    torch.testing.assert_close(drawn.norm(dim=1), torch.ones(4))
+
+
+def test_a_client_sends_centres_supports_and_where_they_started():
+    client, _ = ffcm_make_client(0, [0, 1, 2, 3])
+    reply = move_centres.run([client], [PAYLOAD])[0]
+    expected = fuzzy_c_means(client.x, FFCM_CENTRES, 1.5)
+    torch.testing.assert_close(reply["centres"], expected.centres)
+    torch.testing.assert_close(reply["supports"].sum(), torch.tensor(float(len(client))))
+    assert reply["indices"].tolist() == [0, 1, 2, 3]
+    assert set(reply) == {"centres", "supports", "indices", "iterations"}
+
+
+def test_a_client_with_fewer_clusters_speaks_of_those_it_has():
+    client, _ = ffcm_make_client(0, [1, 3])
+    reply = move_centres.run([client], [PAYLOAD | {"local_clusters": 2}])[0]
+    assert reply["indices"].tolist() == [1, 3]
+    torch.testing.assert_close(reply["centres"][0], client.x[:25].mean(0), atol=0.2, rtol=0)
+    few = Client(1, client.x[:1])
+    reply = move_centres.run([few], [PAYLOAD])[0]
+    assert reply["indices"].tolist() == [1]
+    assert len(move_centres.run([few], [PAYLOAD | {"centroids": torch.zeros(0, 0)}])[0]["centres"]) == 1
+
+
+def reply(centres, supports, indices):
+    return {"centres": torch.tensor(centres), "supports": torch.tensor(supports), "indices": torch.tensor(indices)}
+
+
+def test_means_count_supports_and_keep_what_nobody_reports():
+    before = torch.tensor([[1.0], [2.0], [3.0]])
+    replies = [
+        {
+            "centres": torch.tensor([[0.0], [5.0]]),
+            "supports": torch.tensor([3.0, 1.0]),
+            "indices": torch.tensor([0, 2]),
+        },
+        {"centres": torch.tensor([[4.0]]), "supports": torch.tensor([1.0]), "indices": torch.tensor([0])},
+    ]
+    assert mean_by_index(before, replies).tolist() == [[1.0], [2.0], [5.0]]
+
+
+def test_rounds_are_a_limit_and_a_round_in_which_nobody_answers_is_no_rest():
+    clients, _ = ffcm_planted()
+    states, records = ffcm_run(
+        FFCMMethod(n_clusters=4, rounds=3, tolerance=1e-12), clients, failures=[(3, i) for i in range(3)]
+    )
+    assert len(records) == 3
+    assert records[1].answered == []
+    assert torch.equal(states[1].centroids, states[2].centroids)
+    assert not states[2].finished
+    assert all("clusters" in client.state for client in clients)
+
+
+def test_centres_that_go_back_and_forth_are_at_rest_too():
+    clients, _ = ffcm_planted()
+    method = FFCMMethod(n_clusters=4, rounds=9)
+    fed = LocalFederation(clients, 0, workers=1)
+    state, _ = method.step(fed, method.init(fed))
+    state, _ = method.step(fed, state)
+    rested, _ = method.step(fed, state)
+    assert rested.finished
+    swung = dataclasses.replace(state, before=rested.centroids, centroids=state.centroids + 0.3)
+    after, record = method.step(fed, swung)
+    assert record.values["moved"] > 0.1
+    assert after.finished
+    elsewhere = dataclasses.replace(swung, before=rested.centroids + 1.0)
+    assert not method.step(fed, elsewhere)[0].finished
+
+
+def test_with_sums_alone_it_finds_the_same_centres():
+    method = FFCMMethod(n_clusters=4, aggregation="mean", start="uniform", fuzziness=2.0)
+    (open_, plain), (hidden, secret) = (
+        ffcm_run(method, ffcm_planted()[0], secure_sums=secure_sums) for secure_sums in (False, True)
+    )
+    assert len(plain) == len(secret) > 1
+    for one, other in zip(open_, hidden, strict=True):
+        torch.testing.assert_close(other.centroids, one.centroids, rtol=0, atol=1e-4)
+    for one, other in zip(plain, secret, strict=True):
+        assert other.answered == one.answered == [0, 1, 2]
+        assert other.values["iterations"] == {}  # nobody knows them
+
+
+MUFC_CENTRES = 12 * torch.eye(4, 6)
+
+
+HOW = {"features": "raw", "local_clusters": 3, "grid": 0.0}
+
+
+def mufc_planted(each: int = 15) -> tuple[list[Client], list[torch.Tensor]]:
+    """Four clusters, of which every client holds two."""
+    truths = [torch.tensor([i, (i + 1) % 4]).repeat_interleave(each) for i in range(4)]
+    people = [
+        Client(i, MUFC_CENTRES[t] + 0.5 * torch.randn(len(t), 6, generator=generator(i))) for i, t in enumerate(truths)
+    ]
+    return people, truths
+
+
+def mufc_run(method: MUFCMethod, people: list[Client], **options):
+    fed = LocalFederation(people, 0, workers=1, **options)
+    state = method.init(fed)
+    state, record = method.step(fed, state)
+    return fed, state, record
+
+
+@pytest.mark.parametrize("options", [{}, {"grid": 0.0}, {"local_clusters": 2}])
+def test_planted_clusters_are_found_in_one_round(options):
+    people, truth = mufc_planted()
+    fed, state, _ = mufc_run(MUFCMethod(n_clusters=4, **options), people)
+    found = torch.cat([one.state["clusters"] for one in people])
+    assert adjusted_rand_score(torch.cat(truth), found) == 1.0
+    assert fed.exchange == 3  # shapes, seeds, clusters
+    assert {name: int(own.sum()) for name, own in state.sizes.items()} == {str(i): 30 for i in range(4)}
+
+
+def test_points_are_samples_rounded_to_the_grid():
+    people, _ = mufc_planted()
+    _, state, _ = mufc_run(MUFCMethod(n_clusters=4, grid=0.5), people)
+    for one in people:
+        points = state.points[str(one.id)]
+        assert torch.equal((points / 0.5).round() * 0.5, points)
+        assert torch.equal(points, (one.x[one.state["centroid_rows"]] / 0.5).round() * 0.5)
+
+
+def test_seeds_are_drawn_by_their_squared_distance():
+    """The second seed of four points on a line, the first being the first: 1, 4 and 9 of 14."""
+    points, everybody = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.ones(4, dtype=torch.bool)
+    rng = generator(5)
+    drawn = Counter(drawn_rows(points, everybody, 2, rng, [0])[1] for _ in range(1400))
+    assert [drawn[row] for row in range(4)] == pytest.approx([0, 100, 400, 900], abs=60)
+    assert drawn_rows(torch.ones(5, 2), torch.ones(5, dtype=torch.bool), 3, rng) != []
+    assert len(drawn_rows(torch.ones(5, 2), torch.ones(5, dtype=torch.bool), 3, rng)) == 1
+
+
+def test_forgetting_leaves_the_distribution_of_a_run_without_the_samples():
+    """Seeds of five points, one of which is forgotten afterwards, against seeds of the four: the same, pair by pair."""
+    points = torch.tensor([[0.0], [1.0], [2.5], [4.0], [7.0]])
+    without, afterwards = Counter(), Counter()
+    rng = generator(1)
+    present = torch.tensor([True, True, True, False, True])
+    for _ in range(3000):
+        without[tuple(drawn_rows(points, present, 2, rng))] += 1
+        client = Client(0, points, rng=rng)
+        draw_centroids.run([client], [HOW | {"local_clusters": 2}])
+        forget.run([client], [HOW | {"local_clusters": 2, "rows": torch.tensor([3])}])
+        afterwards[tuple(client.state["centroid_rows"].tolist())] += 1
+    assert set(without) == set(afterwards)
+    assert all(3 not in pair for pair in afterwards)
+    for pair, count in without.items():
+        assert afterwards[pair] == pytest.approx(count, abs=4 * (2 * count) ** 0.5 + 5)
+
+
+def test_samples_and_clients_are_forgotten_with_a_certificate():
+    people, _ = mufc_planted()
+    method = MUFCMethod(n_clusters=4)
+    fed, state, _ = mufc_run(method, people)
+    state, certificate = method.unlearned(fed, state, {1: torch.tensor([0, 1, 2]), 3: None})
+    assert certificate["request"] == 1
+    assert certificate["samples"] == 3 * 30 - 3
+    assert certificate["clients"]["3"] == {"rows": None, "kept": 0, "drawn": 0}
+    assert certificate["clients"]["1"]["rows"] == 3
+    assert list(state.points) == ["0", "1", "2"]
+    assert people[1].state["clusters"][:3].tolist() == [FORGOTTEN] * 3
+    assert int(people[1].state["clusters"][3:].min()) >= 0
+    state, certificate = method.unlearned(fed, state, {1: torch.arange(3, 30)})
+    assert list(state.points) == ["0", "2"]
+    assert certificate["request"] == 2
+    with pytest.raises(FedkinError, match="Nothing would be left"):
+        method.unlearned(fed, state, {0: None, 2: None})
+    with pytest.raises(FedkinError, match="has no part in the clusters"):
+        method.unlearned(fed, state, {3: None})
+
+
+def test_a_client_that_does_not_answer_changes_nothing():
+    people, _ = mufc_planted()
+    method = MUFCMethod(n_clusters=4)
+    fed, state, _ = mufc_run(method, people)
+    fed.failures = {(exchange, 1) for exchange in range(99)}
+    with pytest.raises(FedkinError, match="has not forgotten its samples"):
+        method.unlearned(fed, state, {1: torch.tensor([0])})
+    with pytest.raises(FedkinError, match="has drawn no centroids"):
+        forget.run([Client(0, torch.ones(2, 2))], [HOW | {"rows": torch.tensor([0])}])
+    with pytest.raises(FedkinError, match="Row 30 is not among the 30 rows"):
+        forget.run([people[0]], [HOW | {"rows": torch.tensor([30])}])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"client": 9}, "client is 9; numbers are positions, 0 to 3"),
+        ({"client": 0, "rows": [30]}, "rows are from 30 to 30; allowed: 0 to 29"),
+        ({"client": 0, "rows": []}, "one or more row numbers"),
+        ({"client": 0, "rows": [0.5]}, "one or more row numbers"),
+    ],
+)
+def test_bad_requests_are_refused(asked, said):
+    given = [one.x.numpy() for one in mufc_planted()[0]]
+    model = fedkin.MUFC(n_clusters=4, scaling="none", random_state=0).fit(given)
+    with pytest.raises(FedkinError, match=said):
+        model.forget(X=given, **asked)
+    with pytest.raises(FedkinError, match="has 3 rows, but had 30"):
+        model.forget(1, [given[0][:3], *given[1:]])
+    assert model.certificates_ == []
+
+
+CORNERS = 5 * torch.eye(3, 4)
+
+
+def make_clients(count: int = 3, each: int = 20) -> list[Client]:
+    rng = torch.Generator().manual_seed(1)
+    return [Client(i, CORNERS[i % 3] + torch.randn(each, 4, generator=rng)) for i in range(count)]
+
+
+def centralized_run(method, clients, **options):
+    fed = LocalFederation(clients, 0, workers=1, **options)
+    state = method.init(fed)
+    records = []
+    while not state.finished:
+        state, record = method.step(fed, state)
+        records.append(record)
+    return fed, state, records
+
+
+def test_clients_that_fail_are_left_out_and_reported_in_the_end():
+    clients = make_clients()
+    records = centralized_run(KMeansMethod(n_clusters=3), clients, failures=[(2, 1)])[2]
+    assert records[0].answered == [0, 2]
+    assert records[0].missing == {1: "lost on purpose"}
+    assert len(clients[1].state["clusters"]) == len(clients[1])
+
+
+def test_if_nobody_answers_the_next_step_tries_again_but_not_for_ever():
+    clients = make_clients(2)
+    _, state, records = centralized_run(KMeansMethod(n_clusters=2), clients, failures=[(2, 0), (2, 1)])
+    assert [record.answered for record in records] == [[], [0, 1]]
+    assert state.finished
+    with pytest.raises(FedkinError, match="No client answered KMeans in 20 attempts"):
+        centralized_run(
+            KMeansMethod(n_clusters=2), clients, failures=[(exchange, i) for exchange in range(2, 30) for i in range(2)]
+        )

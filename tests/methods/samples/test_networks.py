@@ -1,0 +1,328 @@
+"""Methods that cluster by networks, and clusters of single clients."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits, make_blobs
+
+from fedkin.clustering.metrics import clustering_accuracy, normalized_mutual_information
+from fedkin.core import Client, Federation, FedkinError
+from fedkin.data.population import Population
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.evaluation import evaluate_samples
+from fedkin.methods.samples.dec import DECMethod
+from fedkin.methods.samples.first_clusters import initial_labels
+from fedkin.methods.samples.ppfc_gan import PPFCGANMethod
+from fedkin.methods.samples.sda_fc import SDAFCMethod
+from fedkin.methods.samples.uifca import UIFCAMethod, likelihoods
+from fedkin.nn.flow import Flow, to_logits
+
+TINY = {"hidden": (16,), "code": 3, "pretrain_steps": 150, "restarts": 2, "max_refreshes": 5}
+
+
+def make_clients(each=30):
+    """Three clients, each with two of three blobs in six dimensions."""
+    rng = torch.Generator().manual_seed(1)
+    truth = [torch.tensor([i, (i + 1) % 3]).repeat(each // 2) for i in range(3)]
+    blobs = [8 * torch.eye(3, 6)[own] + torch.randn(each, 6, generator=rng) for own in truth]
+    return [Client(i, x) for i, x in enumerate(blobs)], truth
+
+
+def run(method, fed):
+    state = method.init(fed)
+    return method.step(fed, state)
+
+
+def test_clients_that_do_not_answer_are_left_out_and_reported():
+    clients, _ = make_clients()
+    _, record = run(DECMethod(**TINY, n_clusters=3), LocalFederation(clients, failures=[(2, 1)]))
+    assert record.values["samples"] == 60
+    assert list(record.missing) == [1]
+    assert all("clusters" in client.state for client in clients)
+
+
+def test_with_nobody_there_it_tries_again_and_gives_up_in_the_end():
+    clients, _ = make_clients()
+    method = DECMethod(**TINY, n_clusters=3)
+    fed = LocalFederation(clients, failures=[(exchange, i) for exchange in range(2, 99) for i in range(3)])
+    state = method.init(fed)
+    state, record = method.step(fed, state)
+    assert not state.finished
+    assert not method.ready(state)
+    assert sorted(record.missing) == [0, 1, 2]
+    for _ in range(18):
+        state, _ = method.step(fed, state)
+    with pytest.raises(FedkinError, match="0 samples arrived in 20 attempts"):
+        method.step(fed, state)
+
+
+def test_clients_alone_have_clusters_of_their_own():
+    clients, truth = make_clients()
+    method, fed = DECMethod(**TINY, n_clusters=2, scope="client"), LocalFederation(clients)
+    state, record = run(method, fed)
+    assert state.finished
+    assert record.answered == [0, 1, 2]
+    assert method.result(state)["n_clusters"] == 6
+    for client in clients:
+        assert set(client.state["clusters"].tolist()) <= {2 * client.id, 2 * client.id + 1}
+    metrics = evaluate_samples(method, Population(clients, truth, list("abc")), fed, state)
+    assert metrics["accuracy"] > 0.85
+    assert metrics["pooled_accuracy"] < 0.6
+
+
+def test_nothing_of_clients_alone_leaves_them():
+    clients, _ = make_clients()
+    fed = LocalFederation(clients)
+    run(DECMethod(**TINY, n_clusters=2, scope="client"), fed)
+    assert fed.traffic.received < 1000
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def blobs(clusters, each, features=8, seed=0):
+    rng = generator(seed)
+    centres = 12 * torch.eye(clusters, features)
+    truth = torch.arange(clusters).repeat_interleave(each)
+    return centres[truth] + torch.randn(len(truth), features, generator=rng), truth
+
+
+def digits(classes, each):
+    data = load_digits()
+    truth = torch.from_numpy(data.target)
+    rows = torch.cat([(truth == c).nonzero().flatten()[:each] for c in classes])
+    return torch.from_numpy(data.data[rows.numpy()] / 16).float(), truth[rows]
+
+
+def test_the_embedding_beats_kmeans_on_digits():
+    clients = [digits(classes, 50) for classes in [(1, 8, 9), (3, 5, 8, 2), (0, 4, 6, 7, 9), (7, 1)]]
+    score = {}
+    for how in ("embedding", "kmeans"):
+        found = [initial_labels(x, how, len(set(y.tolist())), generator()) for x, y in clients]
+        score[how] = sum(clustering_accuracy(y, labels) for (_, y), labels in zip(clients, found, strict=True)) / len(
+            clients
+        )
+    assert score["embedding"] > max(0.92, score["kmeans"])
+
+
+@pytest.mark.parametrize("how", ["dec", "embedding", "kmeans"])
+def test_same_generator_same_labels_and_no_global_randomness(how):
+    x, _ = blobs(3, 12)
+    before = torch.get_rng_state()
+    first, second = (initial_labels(x, how, 3, generator(5)) for _ in range(2))
+    assert torch.equal(first, second)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@given(
+    samples=st.integers(1, 45),
+    features=st.integers(1, 4),
+    values=st.integers(1, 6),
+    seed=st.integers(0, 99),
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_labels_are_compact_whatever_the_data(samples, features, values, seed, data):
+    x = torch.randint(values, (samples, features), generator=generator(seed)).float()
+    wanted = data.draw(st.none() | st.integers(1, 8))
+    labels = initial_labels(x, data.draw(st.sampled_from(["embedding", "kmeans"])), wanted, generator(seed), 6)
+    found = labels.unique().tolist()
+    distinct = len(x.unique(dim=0))
+    assert labels.dtype == torch.int64
+    assert labels.shape == (samples,)
+    assert found == list(range(len(found)))
+    assert len(found) <= min(distinct, 6 if wanted is None else wanted)
+    if wanted is not None and samples > 3:
+        assert len(found) == min(wanted, distinct)
+
+
+@pytest.mark.parametrize("how", ["dec", "embedding", "kmeans"])
+@pytest.mark.parametrize("x", [torch.zeros(1, 5), torch.rand(3, 5), torch.ones(40, 5)])
+def test_tiny_and_constant_clients_are_one_cluster(how, x):
+    assert initial_labels(x, how, None, generator()).tolist() == [0] * len(x)
+    assert initial_labels(x, how, 2, generator()).tolist() == [0] * len(x)
+
+
+QUICK = {"n_clusters": 2, "epochs": 2, "min_steps": 1, "noise": 3, "capacity": 0.1}
+
+
+NETWORKS = {"generator", "discriminator", "epochs"}
+
+
+def synthetic_samples_make_clients(*sizes):
+    rng = torch.Generator().manual_seed(1)
+    return [Client(i, torch.rand(size, 5, generator=rng)) for i, size in enumerate(sizes)]
+
+
+def test_networks_stay_at_their_client_and_are_dropped_in_the_end():
+    clients = synthetic_samples_make_clients(7, 9)
+    fed = LocalFederation(clients)
+    method = SDAFCMethod(**QUICK)
+    state, _ = method.step(fed, method.init(fed))
+    assert all(client.state.keys() == NETWORKS for client in clients)
+    received = fed.traffic.received
+    state, _ = method.step(fed, state)
+    assert fed.traffic.received - received < 500
+    method.step(fed, state)
+    assert all(client.state.keys() == {"clusters", "confidence"} for client in clients)
+
+
+def test_a_client_that_missed_an_epoch_goes_on_where_it_was():
+    clients = synthetic_samples_make_clients(7, 9)
+    fed = LocalFederation(clients, failures=[(2, 1)])
+    method = SDAFCMethod(**{**QUICK, "epochs": 3})
+    state, record = method.step(fed, method.init(fed))
+    assert list(record.missing) == [1]
+    while state.steps < 3:
+        state, _ = method.step(fed, state)
+    assert [int(client.state["epochs"]) for client in clients] == [3, 2]
+
+
+def test_rates_fall_with_the_epochs_of_a_client():
+    rates = {"generator_rate": 0.01, "discriminator_rate": 0.01}
+    moved = []
+    for decay in (1.0, 1e-9):
+        clients = synthetic_samples_make_clients(8)
+        fed, method = LocalFederation(clients), SDAFCMethod(**QUICK, **rates, rate_decay=decay)
+        state, _ = method.step(fed, method.init(fed))
+        before = clients[0].state["generator"].clone()
+        method.step(fed, state)
+        trained = clients[0].state["generator"] - before
+        moved.append(float(trained[:10].abs().max()))  # leading numbers are weights of the first layer
+    assert moved[0] > 1e-3
+    assert moved[1] < 1e-6
+
+
+def ppfc_gan_blobs():
+    x, y = make_blobs([40, 40, 40], n_features=6, cluster_std=0.6, random_state=0)
+    x = torch.from_numpy(x).float()
+    return (x - x.mean(0)) / x.std(0), torch.from_numpy(y)
+
+
+def test_blobs_are_found_though_no_client_has_all():
+    x, y = ppfc_gan_blobs()
+    clients, truth = [Client(i, x[y != i]) for i in range(3)], torch.cat([y[y != i] for i in range(3)])
+    fed = LocalFederation(clients, seed=1)
+    method = PPFCGANMethod(n_clusters=3, epochs=12, noise=8, pretrain_epochs=20, cluster_epochs=10, code=3)
+    state = method.init(fed)
+    while not state.finished:
+        assert not method.ready(state)
+        state, _ = method.step(fed, state)
+    assert method.ready(state)
+    found = torch.cat([client.state["clusters"] for client in clients])
+    assert normalized_mutual_information(truth.numpy(), found.numpy()) > 0.9
+
+
+UIFCA_TINY = {"n_clusters": 3, "local_steps": 2, "width": 6, "depth": 1, "couplings": 2}
+
+
+MEANS = torch.tensor([[4.0, 0, 0, 0], [-4.0, 0, 0, 0], [0, 4.0, 0, 0]])
+
+
+def uifca_make_clients(count: int = 3, each: int = 40) -> tuple[list[Client], torch.Tensor]:
+    """Clients with two of three blobs each."""
+    rng = torch.Generator().manual_seed(1)
+    truth = torch.stack([torch.tensor([i % 3, (i + 1) % 3]).repeat(each // 2) for i in range(count)])
+    clients = [Client(i, MEANS[own] + torch.randn(each, 4, generator=rng)) for i, own in enumerate(truth)]
+    return clients, truth
+
+
+@pytest.fixture
+def crossed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], dict[int, Any]]]:
+    """Exchanges so far: name of the task, payloads and replies."""
+    seen = []
+    stream = Federation.stream
+
+    def listen(fed: Federation, task: Any, payloads: Any, shapes: Any = None) -> Any:
+        replies = dict(stream(fed, task, payloads, shapes))
+        seen.append((task.name.rsplit(".", 1)[1], dict(payloads), replies))
+        yield from replies.items()
+
+    monkeypatch.setattr(Federation, "stream", listen)
+    return seen
+
+
+def test_a_flow_becomes_the_mean_of_the_clients_that_have_samples_of_it(crossed):
+    clients, _ = uifca_make_clients()
+    method = UIFCAMethod(**UIFCA_TINY, start="random")
+    fed = LocalFederation(clients, seed=2)
+    before = method.init(fed)
+    after, _ = method.step(fed, before)
+    _, _, replies = crossed[-1]
+    assert len(replies) == 3
+    for cluster in range(3):
+        found = [
+            (float((client.state["clusters"] == cluster).sum()), replies[client.id]["models"][at])
+            for client in clients
+            for at in (replies[client.id]["clusters"] == cluster).nonzero().flatten()
+        ]
+        expected = before.models[cluster]
+        if found:
+            weights = torch.tensor([weight for weight, _ in found])
+            expected = (weights[:, None] * torch.stack([model for _, model in found])).sum(0) / weights.sum()
+        assert torch.allclose(after.models[cluster], expected, atol=1e-6)
+
+
+def test_samples_choose_the_likeliest_flow_once_in_a_cluster_round():
+    clients, _ = uifca_make_clients()
+    method = UIFCAMethod(**UIFCA_TINY, cluster_rounds=2, rounds=3, start="random")
+    fed = LocalFederation(clients, seed=2)
+    state = method.init(fed)
+    for step in range(6):
+        chosen = [likelihoods(method.result(state), client.x).argmax(0) for client in clients]
+        before = [client.state.get("clusters") for client in clients]
+        state, record = method.step(fed, state)
+        expected = chosen if step % 3 == 0 else before
+        if step < 5:
+            assert all(
+                torch.equal(client.state["clusters"], own) for client, own in zip(clients, expected, strict=True)
+            )
+        assert ("moved" in record.values) == (step % 3 == 0)
+    assert state.finished
+    final = [method.predict(method.result(state), client.x) for client in clients]
+    assert all(torch.equal(client.state["clusters"], own) for client, own in zip(clients, final, strict=True))
+
+
+def test_only_flows_of_a_clients_own_clusters_cross(crossed):
+    clients, _ = uifca_make_clients()
+    fed = LocalFederation(clients, seed=2)
+    method = UIFCAMethod(**UIFCA_TINY | {"n_clusters": 6}, cluster_rounds=1, rounds=2)
+    state, _ = method.step(fed, method.init(fed))
+    own = [client.state["clusters"].unique() for client in clients]
+    method.step(fed, state)
+    (_, first, _), (_, second, replies) = [one for one in crossed if one[0] == "choose_and_train"]
+    for client, clusters in enumerate(own):
+        assert len(clusters) < 6
+        assert torch.equal(first[client]["clusters"], torch.arange(6))
+        assert torch.equal(second[client]["clusters"], clusters)
+        assert torch.equal(torch.stack(second[client]["models"]), state.models[clusters])
+        assert torch.equal(replies[client]["clusters"], clusters)
+
+
+def test_a_cluster_without_samples_keeps_its_flow():
+    clients, _ = uifca_make_clients()
+    method = UIFCAMethod(**UIFCA_TINY | {"n_clusters": 60}, start="random")
+    fed = LocalFederation(clients, seed=2)
+    state = method.init(fed)
+    after, record = method.step(fed, state)
+    empty = [cluster for cluster, size in enumerate(record.values["sizes"]) if size == 0]
+    assert 0 < len(empty) == record.values["empty"] < 60
+    changed = (after.models != state.models).any(1)
+    assert changed.tolist() == [cluster not in empty for cluster in range(60)]
+
+
+def test_images_are_given_as_logits_and_tables_as_they_are():
+    rng = torch.Generator().manual_seed(0)
+    images = [Client(i, torch.rand(8, 1, 3, 4, generator=rng)) for i in range(2)]
+    method = UIFCAMethod(**UIFCA_TINY)
+    state = method.init(LocalFederation(images))
+    assert state.alpha == 0.05
+    flow = Flow.of(state.flow)
+    expected = flow.log_likelihoods(state.models, to_logits(images[0].x, 0.05)[0])
+    assert torch.equal(likelihoods(method.result(state), images[0].x), expected)
+    assert UIFCAMethod(**UIFCA_TINY, pixels="none").init(LocalFederation(images)).alpha is None
+    assert UIFCAMethod(**UIFCA_TINY).init(LocalFederation(uifca_make_clients()[0])).alpha is None

@@ -1,0 +1,380 @@
+"""What a comparison asks, tries and judges."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.core.options import options_of
+from fedkin.core.progress import Callback
+from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import execute
+from fedkin.studies import time_budget
+from fedkin.studies.benchmark import best_of, critical_difference, ranked
+from fedkin.studies.cells import CellResult, agreement, looked_at, run_cell
+from fedkin.studies.question import Candidate, Selection, method_named, question_of, selection_of
+from fedkin.studies.ranking import CandidateScore, best_numbers, recommend, score_of
+from fedkin.studies.time_budget import TimeBudget, parsed_duration
+from site_files import sites
+
+
+def test_data_are_partitioned_for_clusters_of_samples() -> None:
+    question = question_of("blobs")
+    assert (question.family, question.data, question.scenario) == ("samples", "blobs", "own-class")
+    assert question.name == "blobs-own-class"
+    assert "--question clients" in question.description
+
+
+@pytest.mark.parametrize(
+    ("scenario", "family"), [("own-class", "samples"), ("label-skew", "samples"), ("rotation", "clients"),
+                             ("iid", "clients"), ("label-clusters", "clients")]
+)  # fmt: skip
+def test_the_scenario_tells_what_is_to_be_clustered(scenario: str, family: str) -> None:
+    question = question_of(scenario, seed=7)
+    assert (question.family, question.scenario, question.data) == (family, scenario, "digits")
+    assert question.name == f"digits-{scenario}-seed7"
+
+
+def test_methods_and_the_user_tell_it_before_the_scenario() -> None:
+    assert question_of("digits", methods=["ocfl", "ifca"]).scenario == "label-clusters"
+    assert question_of("digits", methods=["ocfl", "ifca"]).family == "clients"
+    assert question_of("rotation", methods=["kfed"]).family == "samples"
+    assert question_of("rotation", asked="samples").family == "samples"
+    assert question_of("digits", asked="clients").scenario == "label-clusters"
+    assert question_of("digits", methods=["ocfl", "kfed"]).family == "samples"
+
+
+def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Path) -> None:
+    folder = sites(tmp_path / "hospitals")
+    samples = question_of(folder)
+    assert (samples.family, samples.scenario, samples.name) == ("samples", "files", "hospitals-files")
+    assert len(samples.check(samples.config(Candidate("kfed", 2), 0).population()).clients) == 3
+    clients = question_of(folder, asked="clients")
+    assert (clients.family, clients.name) == ("clients", "hospitals-files-clients")
+    config = clients.config(Candidate("ocfl"), 0)
+    assert config.scenario.test_fraction == 0.2
+    assert clients.check(config.population()).tests
+
+
+def test_an_experiment_lends_its_data_scenario_and_engine(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'seed = 5\n[data]\nsource = "wine"\n[scenario]\nname = "label-skew"\nclients = 4\n[engine]\nworkers = 1\n'
+        '[method]\nname = "fedcref"\nrounds = 3\n'
+    )
+    question = question_of(str(file), settings=["scenario.clients=6", "method.rounds=2"])
+    config = question.config(Candidate("kfed", 3), 8)
+    assert (question.seed, config.seed, config.data_seed) == (5, 8, 5)
+    assert (config.data.source, config.scenario.clients, config.engine.workers) == ("wine", 6, 1)
+    assert config.method_name == "kfed"
+    assert config.method.n_clusters == 3
+
+
+def test_settings_of_methods_are_for_the_runs_of_an_experiment_too(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[method]\nname = "ocfl"\nrounds = 50\nwings = 2\n[target]\nmetric = "ari"\n[tracking]\nto = []\n')
+    assert question_of(str(file)).settings == {}
+    question = question_of(str(file), scenario="label-clusters", settings=["method.rounds=3"])
+    assert question.config(Candidate("ocfl"), 0).method.rounds == 3
+    assert question.config(Candidate("ocfl"), 0).target.metric is None
+
+
+def test_runs_of_all_seeds_are_of_the_same_clients() -> None:
+    question = question_of("wine", seed=3)
+    one, other = (question.check(question.config(Candidate("kfed", 3), seed).population()) for seed in (3, 4))
+    assert all((a.x == b.x).all() for a, b in zip(one.clients, other.clients, strict=True))
+    another = question_of("wine", seed=4)
+    third = another.config(Candidate("kfed", 3), 4).population()
+    assert any(a.x.shape != b.x.shape or (a.x != b.x).any() for a, b in zip(one.clients, third.clients, strict=True))
+
+
+def test_every_method_says_what_it_clusters() -> None:
+    made = {name: method_named(name) for name in registry.METHODS}
+    assert {name for name, own in made.items() if own.traits.clusters == "clients"} == {
+        *("embedding", "ladd", "fedavg", "fedopt", "local", "ifca", "gradient-loss", "ocfl", "sattler", "hierarchical"),
+        *("pacfl", "flux", "feddrift", "fedrc", "clove", "cfl-gp", "fesem", "fedgroup"),
+    }
+    assert {own.traits.clusters for own in made.values()} == {"samples", "clients"}
+    assert {name for name, own in made.items() if own.traits.cost == "cheap"} == {
+        *("kfed", "mufc", "kmeans", "fuzzy-cmeans", "ffcm", "kin-graph", "ifca", "gradient-loss", "ladd", "pacfl"),
+        *("afcl", "feddp-kmeans"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "finds_k", "takes_k", "unknown"),
+    [
+        ("kfed", False, True, {}),
+        ("kin-graph", True, True, {"n_clusters": "auto"}),
+        ("ladd", True, True, {"n_clusters": None}),
+        ("fedcref", True, False, {}),
+        ("afcl", True, False, {}),
+        ("ocfl", True, False, {}),
+        ("sattler", True, False, {}),
+        ("fedavg", True, False, {}),
+        ("ifca", False, True, {}),
+    ],
+)
+def test_who_must_be_given_the_number_of_clusters(
+    name: str, finds_k: bool, takes_k: bool, unknown: dict[str, object]
+) -> None:
+    made = method_named(name)
+    assert (made.traits.finds_k, made.traits.takes_k) == (finds_k, takes_k)
+    assert Candidate(name).settings({}) == {"name": name, **unknown}
+
+
+def test_every_method_that_takes_a_number_of_clusters_has_a_field_for_it() -> None:
+    for name in registry.METHODS:
+        made = method_named(name)
+        assert not made.traits.takes_k or "n_clusters" in {field.name for field in options_of(made)}
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [("kmeans", "centralised"), ("dec", "centralised"), ("sda-fc", "synthetic"), ("local", "baseline"), ("kfed", "")],
+)
+def test_what_is_not_recommended(name: str, role: str) -> None:
+    assert Selection.role(name) == role
+
+
+def test_all_methods_of_the_family_the_cheapest_first() -> None:
+    selection = selection_of("samples", ["all"])
+    assert set(selection.methods) == {
+        name for name in registry.METHODS if method_named(name).traits.clusters == "samples"
+    }
+    assert selection.methods[0] == "kfed"
+    assert selection.methods[-1] == "ccfc"
+    assert selection.needy[0] == "kfed"
+
+
+def test_without_a_number_those_that_find_one_come_first() -> None:
+    selection = selection_of("samples", ["ccfc", "kfed", "kin-graph", "fedcref"])
+    assert selection.first(None) == [Candidate("kin-graph"), Candidate("fedcref")]
+    assert selection.first(4) == [Candidate("kfed", 4), Candidate("kin-graph", 4), Candidate("fedcref"),
+                                  Candidate("ccfc", 4)]  # fmt: skip
+    assert selection.with_k([4, 7], cheap=True) == [
+        *(Candidate("kfed", number) for number in (4, 7)), *(Candidate("kin-graph", number) for number in (4, 7))
+    ]  # fmt: skip
+    assert selection.with_k([4], cheap=False) == [Candidate("ccfc", 4)]
+
+
+def test_a_candidate_is_a_section_of_an_experiment() -> None:
+    given = {"rounds": 3, "smoothing": 0}
+    assert Candidate("kin-graph").settings(given) == {"name": "kin-graph", "smoothing": 0, "n_clusters": "auto"}
+    assert Candidate("kin-graph", 5).settings({}) == {"name": "kin-graph", "n_clusters": 5}
+    assert Candidate("ladd").settings(given) == {"name": "ladd", "rounds": 3, "n_clusters": None}
+    assert (Candidate("kfed", 5).folder, Candidate("fedcref").folder) == ("kfed-5", "fedcref")
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(FedkinError, match=r"kfedd.*kfed"):
+        selection_of("samples", ["kfedd"])
+
+
+def test_a_method_of_the_other_family_is_refused() -> None:
+    with pytest.raises(FedkinError, match=r"'ocfl' clusters clients.*--question clients"):
+        selection_of("samples", ["kfed", "ocfl"])
+
+
+def test_no_method_at_all_is_refused() -> None:
+    with pytest.raises(FedkinError, match="names no method"):
+        selection_of("samples", [])
+
+
+SAMPLES = Selection("samples", ("kfed", "kmeans", "kin-graph", "ffcm", "sda-fc"))
+
+
+KFED, KIN_GRAPH, FFCM, KMEANS = (
+    Candidate("kfed", 3),
+    Candidate("kin-graph"),
+    Candidate("ffcm", 3),
+    Candidate("kmeans", 3),
+)
+
+
+THREE, TWO, SIX = [0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]
+
+
+def of_samples(
+    again: list[float], labels: list[int] | None = None, moved: int = 1000, ari: float = 0.0
+) -> CandidateScore:
+    labels = THREE if labels is None else labels
+    number = len(set(labels))
+    return score_of("samples", [CellResult({"ari": ari}, number, each, labels, moved) for each in again])
+
+
+def of_clients(scores: list[float | None], clusters: int = 2, moved: int = 1000) -> CandidateScore:
+    known = [score for score in scores if score is not None]
+    metrics: dict[str, Any] = {"personal_accuracy": sum(known) / len(known), "client_accuracy": scores}
+    return score_of("clients", [CellResult(metrics, clusters, None, [0, 1, 0, 1], moved)])
+
+
+def taken(scores: dict[Candidate, CandidateScore], selection: Selection = SAMPLES, by_truth: bool = False) -> Candidate:
+    choice = recommend(selection, scores, by_truth)
+    assert choice is not None
+    return choice.candidate
+
+
+def test_what_is_found_again_is_taken() -> None:
+    assert taken({KFED: of_samples([0.6]), FFCM: of_samples([0.9]), KMEANS: of_samples([1.0])}) == FFCM
+
+
+def test_a_finer_partition_is_taken_within_the_spread_of_splits_only() -> None:
+    fine, coarse = Candidate("kfed", 6), Candidate("kfed", 2)
+    for again, best in ((0.93, fine), (0.85, coarse)):
+        assert best_numbers({fine: of_samples([again], SIX), coarse: of_samples([1.0], TWO)}) == {"kfed": best}
+    two, six = Candidate("ffcm", 2), Candidate("kfed", 6)
+    steady = {six: of_samples([0.93, 0.92, 0.93], SIX), two: of_samples([1.0, 1.0, 1.0], TWO)}
+    assert taken(steady) == two  # three splits tell them apart
+    unsteady = {six: of_samples([0.99, 0.85, 0.98], SIX), two: of_samples([1.0, 0.9, 0.9], TWO)}
+    assert taken(unsteady) == six
+
+
+def test_of_the_same_clusters_the_fewest_bytes_are_taken() -> None:
+    scores = {KIN_GRAPH: of_samples([0.95], moved=500), KFED: of_samples([0.93], moved=10), FFCM: of_samples([0.5])}
+    choice = recommend(SAMPLES, scores)
+    assert choice is not None
+    assert (choice.candidate, choice.as_good, choice.undecided) == (KFED, (KIN_GRAPH,), ())
+
+
+def test_one_cluster_moved_samples_and_copies_are_never_taken() -> None:
+    single = score_of("samples", [CellResult({}, 1, 0.0, [0] * 6)])
+    assert (
+        recommend(SAMPLES, {KIN_GRAPH: single, KMEANS: of_samples([1.0]), Candidate("sda-fc", 3): of_samples([1.0])})
+        is None
+    )
+
+
+def test_the_truth_chooses_where_it_is_asked() -> None:
+    scores = {
+        KMEANS: of_samples([1.0], ari=1.0),
+        KFED: of_samples([0.9], ari=0.4),
+        KIN_GRAPH: of_samples([0.2], ari=0.6),
+    }
+    assert taken(scores, by_truth=True) == KIN_GRAPH
+    two = Candidate("kfed", 2)
+    assert best_numbers({KFED: of_samples([0.5], ari=0.8), two: of_samples([1.0], TWO, ari=0.1)}, by_truth=True) == {
+        "kfed": KFED
+    }
+
+
+def test_clients_are_served_best_and_clusters_come_before_none() -> None:
+    clients = Selection("clients", ("local", "ocfl", "ifca"))
+    local, ocfl = Candidate("local"), Candidate("ocfl")
+    assert taken({ocfl: of_clients([0.9, 0.8, 0.95]), local: of_clients([0.7, 0.6, 0.75])}, clients) == ocfl
+    choice = recommend(
+        clients, {local: of_clients([0.90, 0.80, 0.95, None]), ocfl: of_clients([0.95, 0.74, 0.95, 0.5])}
+    )
+    assert choice is not None
+    assert (choice.candidate, choice.baseline) == (ocfl, local)
+    assert taken({local: of_clients([0.9, 0.8, 0.95]), ocfl: of_clients([0.80, 0.71, 0.85])}, clients) == local
+
+
+@pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (5, 2.728), (10, 3.164)])
+def test_the_critical_difference_is_demsars(methods, q):
+    """Its table 5 (a) lists q at 5 %."""
+    expected = q * (methods * (methods + 1) / (6 * 14)) ** 0.5
+    assert critical_difference(methods, 14) == pytest.approx(expected, abs=2e-3)
+
+
+def test_ranks_are_means_over_scenarios_with_ties_shared():
+    found = ranked(
+        {
+            ("one", "a"): [0.9, 0.7],
+            ("one", "b"): [0.8],
+            ("one", "c"): [0.1],
+            ("two", "a"): [0.5],
+            ("two", "b"): [0.6],
+            ("two", "c"): [0.2],
+        }
+    )
+    assert found.ranks == {"b": 1.25, "a": 1.75, "c": 3.0}
+    assert found.scenarios == ["one", "two"]
+    assert found.p is not None
+    assert 0 < found.p < 1
+    assert found.as_good == ["b", "a", "c"]  # two scenarios show nothing
+
+
+def test_many_scenarios_tell_methods_apart():
+    scores = {(str(at), name): [value] for at in range(12) for name, value in (("a", 0.9), ("b", 0.5), ("c", 0.1))}
+    found = ranked(scores)
+    assert found.as_good == ["a"]
+    assert found.p is not None
+    assert found.p < 1e-4
+
+
+def test_within_the_noise_is_two_standard_errors():
+    scores = {("s", "best"): [0.9, 0.8, 1.0], ("s", "near"): [0.8, 0.9, 0.85], ("s", "far"): [0.5, 0.51, 0.49]}
+    assert best_of(scores, "s") == ["best", "near"]
+    assert best_of(scores, "other") == []
+    assert best_of({("s", "b"): [0.5], ("s", "a"): [0.5], ("s", "c"): [0.4]}, "s") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1h30m", 5400), ("0.5m", 30), ("1.5s", 1.5)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parsed_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "10 m", "ten minutes", "-5m", "0s", "10d", "10m!"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(FedkinError, match=r"--budget is '.*'; it should be a time above 0, such as 90s, 10m or 2h\."):
+        parsed_duration(text)
+
+
+def test_a_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time_budget, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    made = TimeBudget(5.0)
+    now[0] += 2
+    assert (made.left, made.spent) == (3.0, 2.0)
+    now[0] += 4
+    assert (made.left, made.spent) == (0.0, 6.0)
+    begun = TimeBudget(20.0, kept=2.0, began=100.0)
+    assert (begun.left, begun.spent) == (12.0, 6.0)
+
+
+RNG = np.random.default_rng(3)
+
+
+def result_on(sources: list[np.ndarray], method: str = "kfed", clusters: int = 3, seed: int = 0):
+    settings = [f"method.n_clusters={clusters}", f"seed={seed}", "data.source=x", "scenario.name=files"]
+    return run_cell(load_config(method, settings), ClientFiles(sources, "none").build(), Callback())
+
+
+def test_separate_clusters_are_found_again_and_pieces_of_a_cloud_less_so() -> None:
+    clusters = [RNG.normal(size=(90, 2)) + 9 * np.eye(3, 2)[np.arange(90) % 3] for _ in range(3)]
+    cloud = [RNG.normal(size=(90, 6)) for _ in range(3)]
+    found, pieces = result_on(clusters), result_on(cloud)
+    assert found.again == pytest.approx(1, abs=0.02)
+    assert found.clusters == 3
+    assert pieces.again is not None
+    assert pieces.again < 0.6
+    assert result_on(cloud, seed=1).again != pieces.again  # another split
+
+
+def test_a_cell_has_the_clusters_bytes_and_steps_of_a_run(tmp_path: Path) -> None:
+    folder = sites(tmp_path / "sites")
+    config = load_config("kfed", ["method.n_clusters=2", f"data.source={folder}", "scenario.name=files"])
+    cell = run_cell(config, config.population(), Callback())
+    outcome = execute(config, tmp_path / "run")
+    assert cell.labels == [one for path in sorted((tmp_path / "run" / "labels").iterdir()) for one in
+                           np.loadtxt(path, int, delimiter=",", skiprows=1, usecols=1).tolist()]  # fmt: skip
+    last = outcome.records[-1]
+    assert (cell.bytes, cell.steps) == (last["sent"] + last["received"], last["step"])
+    assert cell.metrics["ari"] == last["metrics"]["ari"]
+
+
+def test_a_single_cluster_is_no_agreement() -> None:
+    one, two = np.zeros(6, dtype=np.int64), np.array([0, 0, 0, 1, 1, 1])
+    assert agreement(two, two) == 1
+    assert agreement(one, one) == agreement(one, two) == 0
+    assert agreement(one, one, single=1.0) == 1
+    assert agreement(np.array([-1, -1, 0, 1]), np.array([0, 1, -1, -1])) == 0
+    assert len(looked_at(5000)) == 2000
