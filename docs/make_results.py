@@ -88,20 +88,20 @@ def _row(cells: list[str], border: str = "| ") -> str:
 
 
 def _verdicts() -> str:
-    """By entry of `fedkin reproduce` and scale: claims that hold of those tested, and cells beside the paper's."""
+    """By paper of `fedkin reproduce` and scale: claims that hold of those tested, and cells beside the paper's."""
     claims: dict[tuple[str, str], Counter[str]] = {}
     for line in lines("reproduce-claims"):
-        claims.setdefault((line["entry"], line["scale"]), Counter())[line["outcome"]] += 1
+        claims.setdefault((line["entry"].split("/")[0], line["scale"]), Counter())[line["outcome"]] += 1
     cells: dict[tuple[str, str], Counter[str]] = {}
     for line in lines("reproduce"):
-        scale, entry = line["table"].split("/", 1)
-        cells.setdefault((entry, scale), Counter())[line["verdict"]] += 1
-    text = _row(["entry", "claims that hold, quick", "near/higher/lower/open", "full size: claims", "cells"])
+        scale, paper, _ = line["table"].split("/")
+        cells.setdefault((paper, scale), Counter())[line["verdict"]] += 1
+    text = _row(["paper", "claims that hold, quick", "near/higher/lower/open", "full size: claims", "cells"])
     text += _row(["---"] * 5, "|")
-    for entry in dict.fromkeys(entry for entry, _ in cells):
-        row = [f"`{entry}`"]
+    for paper in dict.fromkeys(paper for paper, _ in cells):
+        row = [f"`{paper}`"]
         for scale in ("quick", "paper"):
-            held, found = claims.get((entry, scale), Counter()), cells.get((entry, scale), Counter())
+            held, found = claims.get((paper, scale), Counter()), cells.get((paper, scale), Counter())
             tested = held["holds"] + held["does not hold"] + held["open"]
             beside = [found["✓"] + found["≈"], found["▲"] + found["△"], found["▼"] + found["▽"], found["?"]]
             row += [f"{held['holds']}/{tested}" if tested else "", "/".join(map(str, beside)) if any(beside) else ""]
