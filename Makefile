@@ -36,9 +36,7 @@ format: $(READY) ## Put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-options: $(READY) ## Write options of methods and commands, and pages of estimators, into the docs
-	$(BIN)/python docs/make_options.py
-	$(BIN)/python docs/make_cli.py
+options: $(READY) ## Write the pages of estimators into the docs
 	$(BIN)/python docs/make_api.py
 
 results: $(READY) ## Write the tables of docs/results from their data

@@ -1,6 +1,8 @@
 """How Sphinx builds the site from these pages: ``make docs``."""
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import fedkin
@@ -53,5 +55,13 @@ _OF_SCIKIT_LEARN = re.compile(r"set_\w+_request|get_metadata_routing|[gs]et_para
 
 
 def setup(app: Any) -> None:
-    """Leave scikit-learn's own functions out of the pages of estimators."""
+    """Fill the lists of options and commands; leave scikit-learn's own functions out of the pages of estimators."""
+    folder = Path(__file__).parent
+    sys.path.insert(0, str(folder))
+    from generated import filled
+
+    # Before autodoc imports modules as type checkers do, after which their annotations cannot be read.
+    names = {path.relative_to(folder).with_suffix("").as_posix(): path.read_text() for path in folder.rglob("*.md")}
+    pages = {name: filled(name, text) for name, text in names.items()}
+    app.connect("source-read", lambda app, page, source: source.__setitem__(0, pages.get(page, source[0])))
     app.connect("autodoc-skip-member", lambda app, what, name, *rest: bool(_OF_SCIKIT_LEARN.fullmatch(name)) or None)

@@ -1,4 +1,4 @@
-"""Writes a page of the API for every estimator, and the lists of them: ``python docs/make_api.py``."""
+"""Writes a page of the API for every estimator, and the contents of their lists: ``python docs/make_api.py``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import fedkin
-from fedkin.core.options import first_sentences
 from fedkin.estimators import ClientClusterer, SampleClusterer
 from fedkin.experiment import registry
 
@@ -55,19 +54,13 @@ def _page(name: str) -> str:
 
 
 def _listed(page: Path, base: type) -> str:
-    """A page whose list, and hidden contents, are the estimators of `base`."""
+    """A page whose contents are the estimators of `base`."""
     names = _names(base)
-    rows = [f"| [{name}](estimators/{name}.md) | {_summary(name)} |" for name in names]
-    table = ["| estimator | |", "|---|---|", *rows]
-    contents = ["```{toctree}", ":hidden:", "", *(f"estimators/{name}" for name in names), "```"]
-    text, count = _BETWEEN.subn(lambda _: "\n".join(["", *table, "", *contents, "", ""]), page.read_text())
+    contents = ["```{toctree}", "", *(f"estimators/{name}" for name in names), "```"]
+    text, count = _BETWEEN.subn(lambda _: "\n".join(["", *contents, "", ""]), page.read_text())
     if count != 1:
         raise ValueError(f"{page} has {count} places for estimators; it needs one.")
     return text
-
-
-def _summary(name: str) -> str:
-    return first_sentences(getattr(fedkin, name)).replace("``", "`")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ METHODS = ROOT / "docs" / "methods"
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CELL = re.compile(r"^```\{code-cell\} python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^(`{3,}|:{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
-OPTIONS = re.compile(r"^<!-- options -->.*^<!-- /options -->$", re.MULTILINE | re.DOTALL)
+FILLED = runpy.run_path(str(ROOT / "docs" / "generated.py"))["filled"]
+"""The text of a page with the lists that the site shows."""
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 NUMBERS = re.compile(r"# (?:array\()?(-?\d+(?:\.\d+)?|\[[^]]*\])\)?(?=$|[,;:] )")
 """A comment behind an expression that begins with the number, or the list of numbers, that it gives."""
@@ -181,7 +182,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def headings(page: Path) -> set[str]:
     """Names that headings of a page go by in links."""
-    titles = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    text = text_of(page) if page.is_relative_to(ROOT / "docs") else page.read_text()
+    titles = re.findall(r"^#+ (.*)$", FENCED.sub("", text), re.MULTILINE)
     plain = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title).lower() for title in titles]
     return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}
 
@@ -221,7 +223,7 @@ def test_every_method_has_a_page() -> None:
 @pytest.mark.parametrize("name", registry.METHODS)
 def test_the_options_on_a_methods_page_exist(name: str) -> None:
     """Whatever stands in backticks as ``key = value`` is allowed, and every word there is a parameter or a method."""
-    codes = re.findall(r"`([^`]+)`", OPTIONS.sub("", FENCED.sub("", (METHODS / f"{name}.md").read_text())))
+    codes = re.findall(r"`([^`]+)`", FENCED.sub("", (METHODS / f"{name}.md").read_text()))
     for code in codes:
         if re.fullmatch(r"[a-z_]+ = \S+", code):
             load_config(name, [f"method.{code.replace(' = ', '=')}"])
@@ -230,26 +232,28 @@ def test_the_options_on_a_methods_page_exist(name: str) -> None:
     assert words - fields - set(registry.METHODS) - {"fit", "labels"} == set()
 
 
+def text_of(page: Path) -> str:
+    """A page as the site shows it."""
+    return str(FILLED(str(page.relative_to(ROOT / "docs").with_suffix("")), page.read_text()))
+
+
 @pytest.mark.parametrize("name", registry.METHODS)
-def test_a_methods_page_has_its_options(name: str) -> None:
-    """All of them and nothing else, as the method's class describes them; `make options` writes the table."""
-    make_options = runpy.run_path(str(ROOT / "docs" / "make_options.py"))
-    assert (METHODS / f"{name}.md").read_text() == make_options["filled"](name), "run `make options`"
+def test_the_site_shows_a_methods_options(name: str) -> None:
+    """On its page, or on the one that it refers to."""
+    text = text_of(METHODS / f"{name}.md")
+    shared = re.findall(r"\]\(([a-z-]+)\.md#options\)", text)
+    shown = text + "".join(text_of(METHODS / f"{other}.md") for other in shared)
+    options = options_of(registry.resolve("method", name))
+    assert [option.name for option in options if f"* `{option.name} = " not in shown] == []
 
 
-@pytest.mark.parametrize("page", ["scenarios", "experiments", "index"])
-def test_the_pages_of_scenarios_experiments_and_all_methods_have_their_options(page: str) -> None:
-    """All of them and nothing else, as their classes describe them; `make options` writes the tables."""
-    make_options = runpy.run_path(str(ROOT / "docs" / "make_options.py"))
-    assert make_options[page.upper()].read_text() == make_options[f"filled_{page}"](), "run `make options`"
-
-
-def test_the_page_of_the_command_line_has_every_command_and_exit_code() -> None:
-    make_cli = runpy.run_path(str(ROOT / "docs" / "make_cli.py"))
-    text = make_cli["PAGE"].read_text()
-    assert text == make_cli["filled"](), "run `make options`"
-    named = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
-    assert named == {DONE, FAILED, REFUSED, INTERRUPTED}
+def test_the_site_shows_every_scenario_section_command_and_exit_code() -> None:
+    titles = {page: headings(ROOT / "docs" / f"{page}.md") for page in ("scenarios", "experiments", "cli")}
+    assert set(registry.SCENARIOS) <= titles["scenarios"]
+    assert {"data", "engine", "federation", "evaluation", "target", "tracking"} <= titles["experiments"]
+    assert {"fedkin-run", "fedkin-federation-init"} <= titles["cli"]
+    codes = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE)
+    assert {int(code) for code in codes} == {DONE, FAILED, REFUSED, INTERRUPTED}
 
 
 def test_every_estimator_has_a_page_in_the_lists() -> None:

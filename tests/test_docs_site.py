@@ -101,6 +101,8 @@ def test_the_reference_lists_every_parameter(site: Path) -> None:
     assert "micro_cluster" in pages["KinGraph"]
     assert "smallest_cluster" in pages["OCFL"]
     assert "server_learning_rate" in pages["FedOpt"]
+    lists = {"methods/afcl": "Initial number of seeds", "scenarios": 'id="own-class"', "cli": "fedkin federation init"}
+    assert [name for name, shown in lists.items() if shown not in (site / f"{name}.html").read_text()] == []
     shared = {"KinGraph": ["predict", "transform", "describe", "cut"], "OCFL": ["predict_proba", "assign", "metrics_"]}
     for name, functions in shared.items():
         assert [one for one in functions if f'id="fedkin.{name}.{one}"' not in pages[name]] == []
