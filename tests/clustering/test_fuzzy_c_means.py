@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means, memberships
@@ -38,15 +37,6 @@ def test_the_same_as_scikit_fuzzy(fuzziness):
     np.testing.assert_allclose(found.supports, shares.sum(1)[order], rtol=1e-3)
 
 
-def test_the_limit_is_k_means():
-    points = blobs()
-    start = points[[0, 50, 100]]
-    hard = KMeans(3, init=start.numpy(), n_init=1, tol=0).fit(points.numpy())
-    found = fuzzy_c_means(points, start, 1.005)
-    np.testing.assert_allclose(found.centres, hard.cluster_centers_, atol=5e-3)
-    np.testing.assert_allclose(found.supports, np.bincount(hard.labels_), atol=0.1)
-
-
 @given(SEEDS, FUZZINESS, st.integers(1, 30), st.integers(1, 5), st.sampled_from([1, 7, 100]))
 def test_memberships_sum_to_one_and_do_not_depend_on_chunks(seed, fuzziness, n, k, chunk):
     rng = generator(seed)
@@ -57,21 +47,6 @@ def test_memberships_sum_to_one_and_do_not_depend_on_chunks(seed, fuzziness, n, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedkin.clustering.fuzzy_c_means._CHUNK", chunk)
         torch.testing.assert_close(memberships(points, centres, fuzziness), whole, atol=1e-5, rtol=1e-4)
-
-
-@given(SEEDS, FUZZINESS, st.integers(1, 25))
-def test_centres_do_not_depend_on_chunks_or_order(seed, fuzziness, chunk):
-    points = blobs(8, seed=seed)
-    start, rng = points[[0, 8, 16]], generator(seed)
-    close = {"atol": 2e-3, "rtol": 1e-3}
-    plain = fuzzy_c_means(points, start, fuzziness, max_iterations=10)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedkin.clustering.fuzzy_c_means._CHUNK", chunk)
-        other = fuzzy_c_means(points, start, fuzziness, max_iterations=10)
-    torch.testing.assert_close(other.centres, plain.centres, **close)
-    order = torch.randperm(len(points), generator=rng)
-    mixed = fuzzy_c_means(points[order], start[[2, 0, 1]], fuzziness, max_iterations=10)
-    torch.testing.assert_close(mixed.centres, plain.centres[[2, 0, 1]], **close)
 
 
 @given(SEEDS, FUZZINESS)

@@ -27,21 +27,6 @@ def test_it_is_scikit_learns():
     assert iterations == expected.n_iter_
 
 
-def test_same_generator_same_clusters():
-    points = torch.randn(200, 5, generator=generator())
-    first, second = (k_means(points, 7, generator(5), n_init=2) for _ in range(2))
-    assert torch.equal(first[0], second[0])
-    assert torch.equal(first[1], second[1])
-
-
-def test_repeated_points_are_no_clusters_of_their_own():
-    points = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(600, 1)
-    for start in (5, torch.rand(5, 2, generator=generator()), points[:5]):
-        centres, labels, _ = k_means(points, start, generator())
-        assert sorted(centres.tolist()) == [[0.0, 1.0], [1.0, 0.0]]
-        assert torch.equal(labels[0::2], labels[:1].expand(600))
-
-
 def test_weights_are_repetitions():
     points, weights = torch.tensor([[0.0], [1.0], [10.0]]), torch.tensor([3, 1, 2])
     found = k_means(points, 2, generator(), weights=weights).centres

@@ -10,7 +10,7 @@ from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.node_votes import counted, nearest_nodes, node_margins
 from fedkin.clustering.search_device import WORTH_A_DEVICE, place_of_search, rows_at_once
-from fedkin.clustering.whitening import fewest_samples, local_scatter, whitened
+from fedkin.clustering.whitening import local_scatter, whitened
 from fedkin.core.device import on
 
 
@@ -57,15 +57,6 @@ def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():
     assert counted(nearest_nodes(centroids, points[:0]), result).shape == (0,)
 
 
-def test_a_cluster_of_one_or_two_nodes_among_many_keeps_the_points_that_are_nearest_to_it():
-    centroids = torch.eye(8)  # as in many dimensions: all about equally far
-    for few in ([0], [0, 1]):
-        clusters = torch.zeros(8, dtype=torch.int64).index_fill_(0, torch.tensor(few), 1)
-        points = torch.full((1, 8), 0.1).index_fill_(1, torch.tensor(few), 0.13)
-        votes = nearest_nodes(centroids, torch.cat([points, points.flip(1)]))
-        assert counted(votes, {"n_clusters": 2, "clusters": clusters}).tolist() == [1, 0], few
-
-
 def test_a_margin_compares_distances_from_the_nearest_nodes_of_two_clusters():
     centroids = torch.tensor([[0.0], [2.0], [10.0], [50.0]])
     result = {"n_clusters": 3, "centroids": centroids, "clusters": torch.tensor([0, 0, 1, 2])}
@@ -99,28 +90,6 @@ def test_each_is_the_mean_of_its_members_and_none_is_too_small(clusters: int, le
         torch.testing.assert_close(centroid, x[found.labels == i].mean(0), atol=1e-5, rtol=1e-4)
 
 
-def test_micro_clusters_are_pure_where_points_are_apart():
-    truth = torch.arange(200) % 4
-    x = 20 * torch.eye(4)[truth] + torch.randn(200, 4, generator=generator())
-    found = summarise(x, 40, 5, generator(3))
-    for i in range(len(found.counts)):
-        assert len(truth[found.labels == i].unique()) == 1
-
-
-def test_too_many_micro_clusters_become_fewer_by_weight():
-    x, counts = points(), torch.arange(1, 401)
-    found = merged_nodes(x, counts, 50, generator())
-    assert 25 < len(found.counts) <= 50
-    assert found.counts.sum() == counts.sum()
-    for i, centroid in enumerate(found.centroids):
-        inside = found.labels == i
-        mean = (x[inside] * counts[inside, None]).sum(0) / counts[inside].sum()
-        torch.testing.assert_close(centroid, mean, atol=1e-5, rtol=1e-4)
-    same = merged_nodes(x, counts, 400, generator())
-    assert torch.equal(same.centroids, x)
-    assert torch.equal(same.labels, torch.arange(400))
-
-
 def test_points_move_to_the_mean_of_their_neighbours():
     x = points(600)
     order = torch.cdist(x, x).argsort(1)[:, :4]
@@ -146,11 +115,6 @@ def test_of_many_points_some_are_the_neighbours_of_all(rounds: int, monkeypatch:
         expected[drawn] = moved[drawn]
     expected = (expected + expected[near].sum(1)) / 4
     torch.testing.assert_close(smoothed(x, 3, rounds, generator(5)), expected)
-
-
-@pytest.mark.parametrize(("dimensions", "samples"), [(1, 10), (10, 10), (30, 30), (60, 60), (128, 64)])
-def test_as_many_samples_as_dimensions_suffice(dimensions: int, samples: int):
-    assert fewest_samples(dimensions) == samples
 
 
 @pytest.mark.parametrize(("n", "neighbours"), [(2, 1), (8, 2), (63, 3), (64, 4), (216, 6)])

@@ -22,12 +22,6 @@ def federation(n=4, **options):
     return LocalFederation([Client(i, torch.full((2, 3), float(i))) for i in range(n)], **options)
 
 
-def test_replies_come_back_by_id_in_order():
-    replies = federation().ask(double, {2: {"add": 1.0}, 0: {"add": 0.0}})
-    assert list(replies) == [0, 2]
-    assert replies[2]["x"] == 25.0
-
-
 def test_every_byte_is_counted_by_direction_and_a_shared_payload_for_everyone():
     fed = federation()
     payload = {"add": torch.zeros(100)}

@@ -1,6 +1,6 @@
 import pytest
 
-from fedkin.core.progress import Callback, Callbacks, run_with_callbacks
+from fedkin.core.progress import Callback, run_with_callbacks
 
 
 class Diary(Callback):
@@ -29,12 +29,3 @@ def test_callbacks_end_with_what_happened(error: type[BaseException], status: st
     with pytest.raises(error), run_with_callbacks(Diary("a", calls)):
         raise error
     assert calls == [("a", "begin"), ("a", "finished"), ("a", "begin"), ("a", status)]
-
-
-def test_several_callbacks_are_called_in_order_and_all_end_if_one_cannot_begin() -> None:
-    calls: list[tuple] = []
-    both = Callbacks([Diary("a", calls, fails="begin"), Diary("b", calls)])
-    both.warn("Careful.")
-    with pytest.raises(KeyError), run_with_callbacks(both):
-        raise AssertionError
-    assert calls == [("a", "Careful."), ("b", "Careful."), ("a", "begin"), ("a", "failed"), ("b", "failed")]

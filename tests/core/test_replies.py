@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from fedkin.core import task
 from fedkin.core.replies import (
     below,
     int64,
@@ -43,16 +42,3 @@ def test_tensors_have_the_dtype_and_range_that_is_wanted():
     assert refusal({"x": torch.ones(2, dtype=torch.bool)}, {"x": reals(2)}) is not None
     assert refusal({"x": torch.tensor([1e11])}, {"x": updates(1)}) is not None
     assert refusal({"x": torch.tensor([3])}, {"x": int64(1, bound=3)}) is not None
-
-
-@task(holds={"x": (None,)}, may_hold={"loss": is_number}, may_be_empty=True)
-def tell(clients, payloads):
-    return [{} for _ in clients]
-
-
-def test_a_task_says_what_its_replies_hold():
-    assert tell.refusal({}) is None
-    assert tell.refusal({"x": torch.zeros(2)}) is None
-    assert tell.refusal({"x": torch.zeros(2)}, {"x": (3,)}) is not None
-    assert tell.refusal({"loss": 1.0}) == "'x' is absent"
-    assert tell.refusal({"x": torch.zeros(2), "loss": None}) is not None

@@ -155,17 +155,6 @@ def test_a_site_that_was_stopped_while_its_key_was_made_makes_another(
     assert private.public_key() == load_ssh_public_key((tmp_path / "site.key.pub").read_bytes())
 
 
-@pytest.mark.parametrize("given", [[], ["nowhere.toml"]])
-def test_a_site_without_its_file_is_not_started(given: list[str], tmp_path: Path) -> None:
-    init(tmp_path / "app", "kfed", 3, [], "127.0.0.1", 8000, False)
-    ended = subprocess.run(
-        ["sh", tmp_path / "app" / "start-site.sh", *given], cwd=tmp_path, text=True, capture_output=True, check=False
-    )
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("fedkin: Give the site's own file, as in start-site.sh site.toml; '")
-    assert [path.name for path in tmp_path.iterdir()] == ["app"]
-
-
 def test_the_servers_database_is_for_its_owner_alone(tmp_path: Path) -> None:
     init(tmp_path / "app", "kfed", 2, ["method.n_clusters=2"], "127.0.0.1", 8000, insecure=True)
     (tmp_path / "bin").mkdir()

@@ -10,7 +10,6 @@ from flwr.app import Message
 
 import planted
 from fedkin.cli import main
-from fedkin.core import FedkinError
 from fedkin.data.preparation import restore_preparation
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep
@@ -148,32 +147,6 @@ def test_a_site_that_does_not_fit_is_refused(classes, columns, newcomers, senten
     assert sentence.removeprefix("Refused: ") in [
         one for r in records(tmp_path / "out") for one in r.get("refused", [])
     ]
-
-
-def test_only_so_many_join(tmp_path, capsys):
-    nodes = grid(tmp_path, 6)
-    Comings(nodes, {0: {4, 5}, 2: {5}, 3: set()})
-    serve(nodes, config("fedavg", 4, 1), tmp_path / "out")
-    assert "The run began without site 'site-5', and all seats for newcomers are taken." in (capsys.readouterr().out)
-    assert records(tmp_path / "out")[-1]["answered"] == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "sentence"),
-    [
-        ("kfed", ["engine.newcomers=1"], "'engine.newcomers' is for methods that cluster clients; 'kfed' needs all"),
-        ("kin-graph", ["engine.quorum=0.5"], "'engine.quorum' is for methods that cluster clients; 'kin-graph' needs"),
-        (
-            "fedavg",
-            ["engine.quorum=0.5", "engine.secure_sums=true", "data.scaling=none"],
-            "'engine.quorum' does not go with 'engine.secure_sums'",
-        ),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_done_is_refused(method, settings, sentence):
-    with pytest.raises(FedkinError) as refused:
-        load_config(method, [*FEDERATED, "engine.sites=3", *settings])
-    assert sentence in str(refused.value)
 
 
 def test_columns_of_newcomers_are_encoded_as_everyones(tmp_path):

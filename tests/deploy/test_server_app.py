@@ -55,20 +55,6 @@ def test_every_site_keeps_its_clusters_model_which_serves_it_as_in_a_run_here(
         assert predict(own, file, client=0) == predict(here, file, client=site)
 
 
-def test_every_site_keeps_the_clusters_of_its_samples(data: Path, tmp_path: Path) -> None:
-    settings = ["method.n_clusters=6"]
-    serve(grid(data, tmp_path), config("kfed", *settings), tmp_path / "out")
-    local = [f"data.source={data}", "scenario.name=files", *settings]
-    here = execute(load_config("kfed", local), tmp_path / "here").folder
-    for site in range(4):
-        assert sorted(path.name for path in kept(tmp_path, site).iterdir()) == ["SHA256SUMS", "labels"]
-        own = kept(tmp_path, site) / "labels" / f"site-{site}.csv"
-        assert own.read_text() == (here / "labels" / f"site-{site}.csv").read_text()
-        with pytest.raises(FedkinError, match=r"put result\.json and models\.safetensors of the server's"):
-            predict(kept(tmp_path, site), str(data / f"site-{site}.npz"))
-    assert not (tmp_path / "out" / "labels").exists()
-
-
 def test_a_run_is_cut_and_forgets_more_than_once(tmp_path: Path) -> None:
     """Each time its sites begin from the end of the first run, whatever they did since."""
     folder, sites = tmp_path / "tables", []

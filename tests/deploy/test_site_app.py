@@ -14,7 +14,7 @@ from fedkin.data.preparation import restore_preparation
 from fedkin.data.reading.sources import load
 from fedkin.data.statistics import moments
 from fedkin.deploy.server_app import _part
-from fedkin.deploy.site_app import client_app, keep, read_site
+from fedkin.deploy.site_app import client_app, keep
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.site import Request, Site
 from fedkin.experiment import outputs, prediction
@@ -58,16 +58,6 @@ def test_data_that_are_refused_are_reported_to_the_site_alone(
     assert all(record.getMessage().startswith("fedkin: ") for record in caplog.records)
     assert "Once that is mended, start the site again." in caplog.text
     assert "north.csv" in caplog.text
-
-
-def test_a_site_file_that_is_refused_is_reported_to_the_site_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    nodes, reported = node(tmp_path / "site", ROWS), []
-    (tmp_path / "site" / "site.toml").write_text("nam = 3")
-    assert Roster(nodes, report=reported.append).greet() == []
-    assert reported == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
-    assert "site.toml" in caplog.text
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -174,31 +164,6 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     assert [str(own.classes[one]) for one in classes] == [line.split(",")[-1] for line in said]
 
 
-def test_a_site_reads_new_rows_as_it_read_its_table(tmp_path: Path) -> None:
-    folder, new = tmp_path / "clients", tmp_path / "new.csv"
-    folder.mkdir()
-    head, rows = "größe;kost\n", [f"{i % 9},5;{'fett' if i % 2 else 'käse'}" for i in range(60)]
-    for name in ("north", "south"):
-        (folder / f"{name}.csv").write_text(head + "\n".join(rows) + "\n", encoding="cp1252")
-    new.write_text(head + "0,5;käse\n-9;fett\n8,5;-\n", encoding="cp1252")
-    settings = ["data.decimal=','", "data.encoding=cp1252", 'data.na_values=[-9, "-"]', "method.n_clusters=2"]
-    with pytest.warns(UserWarning, match=r"^No cell holds -9, as named in na_values;"):  # only a new row does
-        execute(load_config("kfed", [f"data.source={folder}", *settings]), tmp_path / "run")
-    file = tmp_path / "site.toml"
-    file.write_text(
-        'name = "north"\ndata = "clients/north.csv"\nfolder = "private"\n'
-        'decimal = ","\nencoding = "cp1252"\nna_values = [-9, "-"]\n'
-    )
-    site = read_site(file).site(file)
-    keep(site, Request("ab12", 0, 0, 9, 8, ""), {})
-    kept = tmp_path / "private" / "results" / "ab12"
-    for name in ("result.json", "models.safetensors"):  # as a site gets them from the server's results
-        (kept / name).write_bytes((tmp_path / "run" / name).read_bytes())
-    notes: list[str] = []
-    assert prediction.predict(kept, str(new), warn=notes.append) == prediction.predict(tmp_path / "run", str(new))
-    assert notes == []
-
-
 def test_a_result_that_a_site_was_given_goes_with_its_clusters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,12 +214,3 @@ def test_a_site_checks_its_file_and_data_before_anybody_sees_them(
         main(["federation", "check", str(tmp_path / "site" / "site.toml")])
     assert ended.value.code == 2
     assert "set decimal = ','" in capsys.readouterr().err
-
-
-def test_a_site_that_the_server_refuses_reads_why_in_its_own_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    nodes = node(tmp_path / "site", ROWS)
-    assert Roster(nodes, listed={"south": ""}).greet() == []
-    why = "Site 'north' is not among the clients that this run's [federation] lists."
-    assert f"fedkin: The server refuses this site: {why}" in caplog.text

@@ -114,10 +114,6 @@ na_values = {nr = [8]}
         built(minimal(tmp_path, 'decimal = ";"'))
 
 
-def test_own_packages_are_trusted_besides_fedkin(tmp_path: Path) -> None:
-    assert built(minimal(tmp_path, 'packages = ["mynet"]')).packages == ("fedkin", "mynet")
-
-
 def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
     assert built(minimal(tmp_path)).reserve is None
     site = built(minimal(tmp_path, "epsilon = 4\ndelta = 1e-6"))

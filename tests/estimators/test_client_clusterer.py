@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -53,9 +52,6 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 
 
-GROUPING = ["IFCA", "GradientLoss", "OCFL", "Sattler", "Hierarchical"]
-
-
 def quick(name: str = "OCFL", **options: Any) -> ClientClusterer:
     made: ClientClusterer = getattr(fedkin, name)(
         **{"rounds": 4, "module": "perceptron", "random_state": 0, **QUICK[name], **options}
@@ -91,16 +87,6 @@ def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, 
     assert model.classes_.tolist() == list(range(10))
     assert model.n_features_in_ == 64
     assert model.preparation_.mode == "common"  # pixels
-
-
-@pytest.mark.parametrize("name", GROUPING)
-def test_clusters_are_found_and_newcomers_join_them(name: str, fitted: dict[str, ClientClusterer]) -> None:
-    model = fitted[name]
-    low, high = model.client_labels_[0], model.client_labels_[3]
-    assert model.client_labels_.tolist() == [low] * 3 + [high] * 3
-    assert low != high
-    assert [model.assign(*NEW_LOW), model.assign(*NEW_HIGH)] == [low, high]
-    assert model.score(*NEW_HIGH, cluster=high) > 0.8 > model.score(*NEW_HIGH, cluster=low)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -146,21 +132,6 @@ def test_encoding_loses_nothing(labels: list[list[int]]) -> None:
     made, classes, *_ = clients_of(federation_input(pairs, seek_labels=True), TableOptions())
     assert [classes[client.y.numpy()].tolist() for client in made if client.y is not None] == labels
     assert (np.diff(classes) > 0).all()
-
-
-def test_pairs_may_be_lists_and_frames_and_images(model: ClientClusterer) -> None:
-    columns = [f"p{i}" for i in range(64)]
-    frames = [[pd.DataFrame(x, columns=columns), y] for x, y in CLIENTS]
-    other = quick().fit(tuple(frames))
-    assert same(other, model)
-    assert other.feature_names_in_.tolist() == columns
-    turned = other.predict(frames[0][0][columns[::-1]], client=0)
-    assert np.array_equal(turned, model.predict(CLIENTS[0][0], client=0))
-    with pytest.raises(FedkinError, match="The data given has no column 'p3'"):
-        other.predict(frames[0][0].drop(columns="p3"), client=0)
-    images = quick("FedAvg", module="auto", rounds=1).fit([(x.reshape(-1, 8, 8) / 16, y) for x, y in CLIENTS])
-    assert (images.result_["module"]["name"], images.preparation_.mode) == ("lenet5", "unit")
-    assert quick("FedAvg", module="auto", rounds=1).fit(CLIENTS).result_["module"]["name"] == "perceptron"
 
 
 COLUMNS = [(x, y[:, None]) for x, y in CLIENTS]

@@ -36,16 +36,6 @@ def test_describe_has_a_row_per_cluster_in_original_units(model, wines):
     assert all(text.startswith(f"Cluster {cluster} (") for cluster, text in frame["sentence"].items())
 
 
-def test_confidence_is_high_in_the_middle_and_low_between(model, wines):
-    values = model.confidence(wines["a"])
-    assert values.shape == (len(wines["a"]),)
-    assert ((values >= 0) & (values <= 1)).all()
-    kmeans = fedkin.KFed(n_clusters=2, random_state=0).fit([np.array([[0.0], [0.1], [1.0], [0.9]])])
-    near, between = kmeans.confidence(np.array([[0.05], [0.5]]))
-    assert near > 0.9
-    assert between < 0.1
-
-
 def test_new_rows_may_be_files(model, wines, tmp_path):
     own = wines["a"]
     own.to_csv(tmp_path / "new.csv", index=False)

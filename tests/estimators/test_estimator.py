@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -17,11 +16,8 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators import LatentClusterer, SampleClusterer
+from fedkin.estimators import SampleClusterer
 from fedkin.estimators.parameters import EstimatorOptions
-from fedkin.estimators.training import TrainingOptions
-from fedkin.methods.clients import ocfl
-from fedkin.methods.samples.fedcref import fedcref
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 
@@ -127,25 +123,7 @@ def test_clones_pickles_and_copies_do_the_same(name: str) -> None:
         assert np.array_equal(other.predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize("name", [name for name in QUICK if issubclass(getattr(fedkin, name), LatentClusterer)])
-def test_a_representation_is_reported_sample_by_sample(name: str) -> None:
-    model = fitted(name)
-    latents = model.transform(X)
-    assert (latents.dtype, len(latents)) == (np.float32, 108)
-    np.testing.assert_allclose(model.transform(X[:1]), latents[:1], rtol=1e-4, atol=1e-5)
-    assert [len(part) for part in model.transform(SITES)] == [72] * 3
-
-
 CLIENTS = list(np.random.default_rng(0).normal(size=(3, 20, 4)))
-
-
-def test_the_signature_is_that_of_the_method_for_samples() -> None:
-    parameters = inspect.signature(fedkin.FedCRef).parameters
-    method = inspect.signature(fedcref.FedCRefMethod).parameters
-    assert set(method) - {"oracle"} == set(parameters) - {field.name for field in dataclasses.fields(EstimatorOptions)}
-    assert all(parameters[name].default == method[name].default for name in method if name != "oracle")
-    assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters.values())
-    assert set(fedkin.FedCRef().get_params()) == set(parameters)
 
 
 @pytest.mark.parametrize(
@@ -169,20 +147,3 @@ def test_parameters_for_samples_that_cannot_be_used_are_refused(options: dict[st
         )
     assert str(raised.value).startswith(sentence)
     assert "\n" not in str(raised.value)
-
-
-def test_the_signature_is_that_of_the_method_for_clients() -> None:
-    parameters = inspect.signature(fedkin.OCFL).parameters
-    method = inspect.signature(ocfl.OCFLMethod).parameters
-    more = {field.name for kind in (EstimatorOptions, TrainingOptions) for field in dataclasses.fields(kind)}
-    assert set(parameters) == set(method) | more
-    assert all(parameters[name].default == method[name].default for name in method)
-    assert repr(fedkin.OCFL(rounds=8, clusterer="kmeans")) == "OCFL(clusterer='kmeans', rounds=8)"
-
-
-def test_truth_values_and_numbers_of_numpy_are_as_good_as_pythons() -> None:
-    tables = [pd.DataFrame({"a": [*range(9), None], "b": range(10)}) for _ in range(2)]
-    fitted = [fedkin.KFed(n_clusters=2, indicator=own, random_state=0).fit(tables) for own in (np.True_, True)]
-    assert fitted[0].labels_[0].tolist() == fitted[1].labels_[0].tolist()
-    with pytest.raises(FedkinError, match=r"^n_clusters is 21, but all clients together hold 20 samples\.$"):
-        fedkin.KFed(n_clusters=np.int64(21)).fit(tables)

@@ -51,20 +51,6 @@ def test_exactly_is_as_fitted_again(made) -> None:
     assert np.array_equal(model.result_["centroids"], again.result_["centroids"])
 
 
-def test_a_graph_is_cut_again_without_the_client() -> None:
-    model = fedkin.KinGraph(random_state=0, common_micro_clusters=False).fit(CLIENTS)
-    nodes = len(model.result_["counts"])
-    certificate = model.forget(3, CLIENTS)
-    assert len(model.result_["counts"]) < nodes
-    assert len(certificate["still_holds"]) == 2
-    coarse = model.cut(2)
-    assert coarse.n_clusters_ == 2
-    assert set(coarse.labels_[3].tolist()) == {-1}
-    common = fedkin.KinGraph(random_state=0, common_micro_clusters=True).fit(CLIENTS)
-    assert common.forget(3, CLIENTS)["way"] == "retrained"
-    assert set(common.labels_[3].tolist()) == {-1}
-
-
 @pytest.mark.filterwarnings("ignore:.* clusters were asked for")
 def test_clusters_of_clients_are_found_again() -> None:
     model = fedkin.IFCA(n_clusters=2, rounds=2, random_state=0).fit(LABELLED, eval=0.2)

@@ -5,7 +5,6 @@ import pickle
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -22,7 +21,6 @@ X = {name: (CENTRES[y] + RNG.normal(size=(60, 3))).astype(np.float32) for name, 
 PAIRS = {name: (X[name], Y[name] if name in NAMES[:2] else 2 - Y[name]) for name in NAMES}
 TRAIN = {name: (x[:40], y[:40]) for name, (x, y) in PAIRS.items()}
 TEST = {name: (x[40:], y[40:]) for name, (x, y) in PAIRS.items()}
-FRAMES = {name: pd.DataFrame(x, columns=list("abc")).assign(kind=y) for name, (x, y) in PAIRS.items()}
 DATASETS = {name: TensorDataset(torch.from_numpy(x), torch.from_numpy(y)) for name, (x, y) in PAIRS.items()}
 OPTIONS: dict[str, Any] = {
     "n_clusters": 2, "rounds": 3, "local_steps": 8, "learning_rate": 0.3, "start": "kmeans", "random_state": 0,
@@ -79,21 +77,6 @@ def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
     assert model.predict_proba(X)["north"].shape == (60, 3)
 
 
-def test_score_takes_what_fit_takes(model: fedkin.IFCA) -> None:
-    each = [model.score(*PAIRS[name], client=name) for name in NAMES]
-    assert min(each) > 0.7
-    for given in (PAIRS, list(PAIRS.values()), DATASETS, {n: DataLoader(d) for n, d in DATASETS.items()}):
-        assert model.score(given) == pytest.approx(np.mean(each))
-    assert model.score(X, {name: y for name, (_, y) in PAIRS.items()}) == pytest.approx(np.mean(each))
-    assert model.score(FRAMES, "kind") == pytest.approx(np.mean(each))
-    assert model.score(DATASETS["east"], client="east") == each[2]
-    of_frames = ifca().fit(FRAMES, "kind")
-    own = of_frames.score(FRAMES["east"], client=2)
-    assert own > 0.7
-    assert of_frames.score(FRAMES["east"].drop(columns="kind"), PAIRS["east"][1], client=2) == own
-    assert of_frames.score(FRAMES) == pytest.approx(np.mean([of_frames.score(FRAMES[n], client=n) for n in NAMES]))
-
-
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -113,16 +96,6 @@ def test_what_does_not_fit_is_refused(call: Any, sentence: str, model: fedkin.IF
     with pytest.raises(FedkinError) as raised:
         call(model)
     assert str(raised.value).startswith(sentence)
-
-
-def test_the_history_is_the_tidy_table_and_records_are_kept_as_they_are(judged: fedkin.IFCA) -> None:
-    assert judged.history_.equals(judged.metrics_)
-    assert list(judged.history_) == ["round", "client", "cluster", "split", "metric", "value"]
-    sent = judged.history_.query("metric == 'sent'")["value"].tolist()
-    assert sent == [record["sent"] for record in judged.records_]
-    assert judged.n_iter_ == len(judged.records_)
-    twin = ifca().set_params(device=torch.device("cpu")).fit(TRAIN)
-    assert twin.client_labels_.tolist() == judged.client_labels_.tolist()
 
 
 def test_metrics_are_those_of_each_clients_model_on_its_own_samples(judged: fedkin.IFCA) -> None:

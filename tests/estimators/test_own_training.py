@@ -37,11 +37,6 @@ class Net(nn.Module):
         return logits
 
 
-def focal(logits: Tensor, y: Tensor) -> Tensor:
-    chosen = logits.log_softmax(1).gather(1, y[:, None])
-    return -((1 - chosen.exp()) ** 2 * chosen).mean()
-
-
 def fitted(**options: Any) -> fedkin.FedAvg:
     return fedkin.FedAvg(**OPTIONS | options).fit(CLIENTS)
 
@@ -54,11 +49,6 @@ def models(**options: Any) -> Tensor:
 @pytest.fixture(scope="module")
 def plain() -> Tensor:
     return models(module=Net)
-
-
-@pytest.mark.parametrize("module", [Net, lambda: Net(), lambda shape, classes: Net(), partial(Net, hidden=6)])
-def test_a_network_is_given_in_any_form(module: Any, plain: Tensor) -> None:
-    assert torch.equal(models(module=module), plain)
 
 
 @pytest.mark.parametrize(
@@ -103,17 +93,6 @@ def test_augmentation_changes_training_alone() -> None:
     assert torch.equal(first.result_["models"], models(module=Net, augmentation=noisy))
 
 
-def test_pickles_copies_and_clones_keep_them() -> None:
-    options = {"module": Net, "loss": focal, "optimizer": partial(torch.optim.AdamW, lr=0.01), "rounds": 2}
-    model = fedkin.OCFL(**OPTIONS | options).fit(CLIENTS)
-    found = model.assign(*CLIENTS[0])
-    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        assert twin.assign(*CLIENTS[0]) == found
-        assert np.array_equal(twin.predict_proba(CLIENTS[0][0], client=0), model.predict_proba(CLIENTS[0][0], client=0))
-    again = clone(model).fit(CLIENTS)
-    assert torch.equal(again.result_["models"], model.result_["models"])
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -152,17 +131,6 @@ def small(shape: tuple[int, ...], classes: int, width: int = 3) -> nn.Module:
     return nn.Sequential(nn.Linear(shape[0], width), nn.Tanh(), nn.Linear(width, classes))
 
 
-class Marked(nn.Module):
-    """A layer that cannot draw its parameter anew."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mark = nn.Parameter(torch.ones(4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.mark
-
-
 def torch_modules_fitted(module: Any, **options: Any) -> Any:
     return fedkin.FedAvg(module=module, rounds=2, random_state=0, **options).fit(TORCH_MODULES_CLIENTS)
 
@@ -183,18 +151,6 @@ def test_any_form_is_trained(module: Any) -> None:
     assert model.get_params()["module"] is module
     assert model.score(X, Y) > 0.9
     assert torch.equal(torch_modules_fitted(module, local_epochs=30).result_["models"], model.result_["models"])
-
-
-def test_a_modules_architecture_is_taken_and_its_weights_are_drawn_anew() -> None:
-    given = net()
-    before = copy.deepcopy(given.state_dict())
-    first, other = torch_modules_fitted(given), torch_modules_fitted(net(seed=5))
-    assert isinstance(first.models_[0], nn.Sequential)
-    assert torch.equal(first.result_["models"], other.result_["models"])
-    assert not torch.equal(first.result_["models"], torch_modules_fitted(given, batch_size=7).result_["models"])
-    assert all(torch.equal(value, before[name]) for name, value in given.state_dict().items())
-    assert given.training
-    assert type(given[3]) is nn.Dropout
 
 
 def test_pickles_and_copies_bring_the_module_along() -> None:

@@ -83,14 +83,6 @@ def test_clients_that_were_clustered() -> None:
     assert drawn[-1].get_ydata().tolist() == mean["value"].tolist()
 
 
-def test_samples_that_were_clustered() -> None:
-    model = fedkin.KFed(n_clusters=2, random_state=0).fit(CLIENTS)
-    figure = model.plot()
-    assert titles(figure) == ["Samples in each cluster, by client", "Adjusted Rand index within each client"]
-    heights = sum(patch.get_height() for patch in figure.axes[0].patches)
-    assert heights == 60
-
-
 OPTIONS: dict[str, Any] = {"rounds": 2, "local_epochs": 1, "random_state": 0}
 
 

@@ -13,10 +13,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin
-from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
 from fedkin.data.inputs.federation_input import COLLECTIONS
-from fedkin.estimators import DEC, UIFCA
 
 QUICK = {
     "initial": "kmeans",
@@ -33,9 +31,6 @@ X, Y = make_blobs([24, 24, 24], n_features=8, random_state=0)
 
 
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
-
-
-TRUTH = [Y[Y != 2], Y[Y != 0], Y[Y != 1]]
 
 
 NAMES = [f"f{i}" for i in range(8)]
@@ -91,20 +86,6 @@ def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
         check(estimator)
 
 
-def test_clusters_are_found_across_clients(fitted: fedkin.FedCRef) -> None:
-    assert fitted.n_clusters_ == 3
-    assert adjusted_rand_score(np.concatenate(TRUTH), np.concatenate(fitted.labels_)) == 1.0
-    assert [labels.dtype for labels in fitted.labels_] == [np.int64] * 3
-    assert sorted(node for members in fitted.communities_ for node in members) == [
-        (i, q) for i in range(3) for q in (0, 1)
-    ]
-    assert [len(members) for members in fitted.communities_] == [2, 2, 2]
-    assert [entry["step"] for entry in fitted.records_] == list(range(1, len(fitted.records_) + 1))
-    assert fitted.records_[-1]["communities"] == 3
-    assert fitted.records_[-1]["sent"] > fitted.records_[-1]["received"] > 0
-    assert fitted.n_features_in_ == 8
-
-
 def test_fitting_again_gives_the_same_and_other_data_leave_no_trace(fitted: fedkin.FedCRef) -> None:
     model = quick().fit([pd.DataFrame(x[:, :5], columns=NAMES[:5]) for x in SITES])
     assert model.n_features_in_ == 5
@@ -151,18 +132,6 @@ def test_new_samples_get_the_cluster_of_their_kind(fitted: fedkin.FedCRef) -> No
     assert set(clusters) <= set(range(fitted.n_clusters_))
 
 
-def test_columns_of_frames_are_remembered_and_compared() -> None:
-    frames = [pd.DataFrame(x, columns=NAMES) for x in SITES]
-    model = quick().fit(frames)
-    assert model.feature_names_in_.tolist() == NAMES
-    assert np.array_equal(model.predict(frames[0]), model.predict(SITES[0]))
-    assert np.array_equal(model.predict(frames[0][NAMES[::-1]]), model.predict(SITES[0]))
-    turned = quick().fit([frames[0], *(frame[NAMES[::-1]] for frame in frames[1:])])
-    assert all(np.array_equal(one, other) for one, other in zip(turned.labels_, model.labels_, strict=True))
-    with pytest.raises(FedkinError, match="The data to predict has no column 'f3'"):
-        model.predict(frames[0].drop(columns="f3"))
-
-
 def test_clients_with_numbers_for_names_are_called_by_texts_and_numbers_are_positions():
     rng = np.random.default_rng(0)
     clients = {7: rng.normal(size=(30, 3)), 9: rng.normal(size=(40, 3)), 1: rng.normal(size=(50, 3))}
@@ -203,29 +172,6 @@ def blobs():
     x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
     kept = [y != 2, y != 0, y != 1]
     return [x[rows] for rows in kept], [y[rows] for rows in kept]
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        UIFCA(cluster_rounds=2, rounds=1, local_steps=20, learning_rate=0.01, width=16, n_clusters=3, random_state=0),
-        DEC(n_clusters=3, pretrain_steps=150, random_state=0),
-    ],
-)
-def test_clusters_of_blobs_and_of_new_samples(blobs, estimator):
-    sites, truth = blobs
-    estimator.fit(sites)
-    assert adjusted_rand(np.concatenate(truth), np.concatenate(estimator.labels_)) > 0.95
-    assert all(np.array_equal(estimator.predict(x), own) for x, own in zip(sites, estimator.labels_, strict=True))
-    assert estimator.n_clusters_ == 3
-
-
-def test_clients_alone_share_no_cluster_and_have_none_for_others(blobs):
-    sites, _ = blobs
-    model = DEC(n_clusters=2, scope="client", pretrain_steps=100, random_state=0).fit(sites)
-    assert [set(labels.tolist()) for labels in model.labels_] == [{0, 1}, {2, 3}, {4, 5}]
-    with pytest.raises(FedkinError, match="new samples have no cluster"):
-        model.predict(sites[0])
 
 
 MEMBERSHIPS_X, MEMBERSHIPS_Y = make_blobs([40, 40, 40], n_features=4, random_state=0)

@@ -23,15 +23,6 @@ def test_it_stops_after_so_many_rounds_without_a_better_one() -> None:
     assert stopped([None, float("nan")], patience=2) == 2
 
 
-def test_less_is_better_of_a_loss_and_each_run_begins_anew() -> None:
-    stop = fedkin.EarlyStopping("loss", patience=1)
-    lines = [{"step": step, "values": {"loss": loss}, "metrics": {}} for step, loss in ((1, 2.0), (2, 1.0), (3, 1.0))]
-    assert [stop.stops(line) for line in lines] == [False, False, True]
-    assert (stop.best, stop.best_step) == (1.0, 2)
-    stop.begin()
-    assert [stop.stops(line) for line in lines] == [False, False, True]
-
-
 def test_what_it_cannot_watch_is_refused() -> None:
     with pytest.raises(FedkinError, match="patience is 0; it should be a whole number of rounds, 1 or more"):
         fedkin.EarlyStopping(patience=0)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.estimators import SampleClusterer
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
@@ -129,18 +128,3 @@ def test_only_clusters_are_taken_as_predictions(name: str, was: str, tmp_path: P
     sentence = rf"^{name}.predict should return the clusters of samples, a tensor int64 \(2,\), not {was}\.$"
     with pytest.raises(FedkinError, match=sentence):
         predict(tmp_path / "run", str(tmp_path / "new.npz"))
-
-
-def test_estimators_check_predictions_too() -> None:
-    made = sys.modules.get("own_options_of_mine") or __import__("own_options_of_mine")
-    clients = [np.random.default_rng(0).random((30, 2))] * 2
-
-    class Wrong(SampleClusterer, method=made.Floats):
-        """Predicts floats."""
-
-    class Right(SampleClusterer, method=made.Ints):
-        """Predicts int32."""
-
-    with pytest.raises(FedkinError, match=r"^Floats.predict should return .* not float32 \(30,\)\.$"):
-        Wrong(n_clusters=2).fit(clients).predict(clients[0])
-    assert Right(n_clusters=2).fit(clients).predict(clients[0]).dtype == np.int64

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 import app_nodes
-import planted
 from fedkin.core import FedkinError
 from fedkin.flower.array_layout import ArrayLayout, registered_model
 from fedkin.flower.grid_federation import RAISED, exchange
@@ -60,33 +59,6 @@ def test_who_fails_is_reported_in_one_line(grid):
     assert 0.3 <= time.monotonic() - began < 3
 
 
-def test_nothing_to_send_is_no_exchange(grid):
-    assert exchange(grid, {}, 5) == {}
-    assert grid.exchanges == 0
-
-
-def test_a_reply_that_takes_a_while_is_waited_for(grid):
-    late = time.monotonic() + 0.4
-    pull = grid.pull_messages
-    grid.pull_messages = lambda numbers: pull(numbers) if time.monotonic() > late else []
-    assert exchange(grid, messages(grid, ["a"]), 5)[0]["config"]["say"] == "a"
-    assert time.monotonic() - late < 2.5  # Flower itself would look again after three seconds
-
-
-IN_RAY = (
-    "<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'\x1b[36mray::ClientAppActor.run()\x1b[39m (pid=7835)\n"
-    '    ^^^^^^^^^^^^\n  File "/a/ray_actor.py", line 65, in run\n    raise ClientAppException(str(ex)) from ex\n'
-    "flwr.clientapp.client_app.ClientAppException: \nException ClientAppException occurred. Message: No query function "
-    "registered with name 'fedkin''>"
-)
-
-
-def test_of_an_error_in_a_simulation_the_apps_own_message_is_reported(grid):
-    grid.troubles = lambda message, partition: Error(2, IN_RAY if partition == 0 else "\x1b[31mbad\x1b[0m")
-    found = exchange(grid, messages(grid, ["a", "b"]), 5)
-    assert found == {0: "error 2: No query function registered with name 'fedkin'", 1: "error 2: bad"}
-
-
 TYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
 
 
@@ -121,12 +93,6 @@ def test_names_shapes_types_and_values_come_back(parts, seed):
         assert back[name].numpy().dtype == array.numpy().dtype
         assert np.array_equal(back[name].numpy(), array.numpy())
         assert back[name].shape == array.shape
-
-
-def test_means_of_whole_numbers_are_rounded():
-    layout = ArrayLayout.of(record(weight=np.zeros(1, np.float32), count=np.int64(0)))
-    assert layout.record(torch.tensor([0.25, 2.9999]))["count"].numpy() == 3
-    assert layout.as_sent(torch.tensor([0.25, 2.4])).tolist() == [0.25, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -185,13 +151,6 @@ def test_methods_know_the_model_as_an_architecture():
     gc.collect()
     with pytest.raises(FedkinError, match="is over, and the model gone"):
         Classifier(name, (1, 3, 3), 5)
-
-
-def test_the_order_of_a_record_does_not_matter():
-    one = app_nodes.arrays(lambda: planted.normalised((6,), 6))
-    layout = ArrayLayout.of(one)
-    turned = ArrayRecord({name: one[name] for name in reversed(list(one))})
-    assert torch.equal(layout.vector(turned), layout.vector(one))
 
 
 def header(shape: str) -> bytes:

@@ -1,6 +1,5 @@
 """What a node says of its data, and what it does not."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from fedkin.methods.clients import client_method, fedrc, ladd
 from fedkin.methods.clients.embedding import embedding
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import unpacked
-from query_apps import FEDRC, SWAPPED, grid, network, start
+from query_apps import FEDRC, SWAPPED, grid, start
 
 SHAPE = (1, pictures.SIDE, pictures.SIDE)
 
@@ -158,17 +157,6 @@ def test_a_node_that_lies_at_the_start_is_left_out_and_the_others_get_their_resu
     assert sorted(result.clusters) == sorted(where.node(at) for at in range(len(pictures.TURNS)) if at != 2)
 
 
-def test_a_run_waits_for_the_first_names(monkeypatch):
-    """As in a simulation on a busy machine, whose nodes do not answer in time."""
-    monkeypatch.setattr("fedkin.flower.rounds.PATIENCE", 0.0)
-    where = grid(pictures.clients())
-    where.troubles = lambda message, partition: "lost" if len(where.sent) <= 3 * len(pictures.TURNS) else None
-    result = flower.OCFLStrategy(names=True).start(
-        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=2, timeout=0.1, train_config=app_nodes.START
-    )
-    assert result.nodes == list(range(len(pictures.TURNS)))
-
-
 def test_what_is_no_answer_is_missing():
     where = grid(pictures.clients())
     real = where.app._registered_funcs["query.fedkin"]
@@ -182,17 +170,3 @@ def test_what_is_no_answer_is_missing():
     result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
     assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]
     assert where.node(2) not in result.clusters
-
-
-def test_an_answer_nested_too_deep_is_missing():
-    where = grid(pictures.clients())
-    real = where.app._registered_funcs["query.fedkin"]
-    header = json.dumps({"__metadata__": {"tree": 100_000 * "[" + 100_000 * "]"}}).encode()
-    deep = content(len(header).to_bytes(8, "little") + header)
-
-    def odd(message: Any, context: Any) -> Any:
-        return Message(deep, reply_to=message) if context.node_config["partition-id"] == 2 else real(message, context)
-
-    where.app._registered_funcs["query.fedkin"] = odd
-    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
-    assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]

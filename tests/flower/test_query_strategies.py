@@ -9,32 +9,11 @@ from flwr.app import ArrayRecord, Context
 from torch import nn
 
 import app_nodes
-import pictures
 import planted
 from fedkin import flower
 from fedkin.methods.clients import fedrc, flux
 from fedkin.nn.modules import Classifier
-from query_apps import FEDRC, SWAPPED, grid, start
-
-
-@pytest.mark.parametrize("form", ["classes", "prototypes"])
-def test_embedding_finds_planted_clusters(form):
-    where = grid(pictures.clients(), labelled=form == "classes")
-    more = {"prototypes": 5} if form == "prototypes" else {}
-    result = start(flower.EmbeddingStrategy(form=form, pretraining_rounds=1, flip=0.05, **more), where, rounds=2)
-    assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
-    assert [entry["round"] for entry in result.records] == [0, 0, 1, 2]
-    assert [entry["phase"] for entry in result.records] == ["pre-training", "embedding", "training", "training"]
-    assert len(result.arrays_by_cluster) == 3
-    assert set(result.evaluate_metrics_clientapp) == {1, 2}
-
-
-@pytest.mark.parametrize("bases", ["class", "client"])
-def test_pacfl_finds_planted_clusters(bases):
-    where = grid(pictures.clients(), labelled=bases == "class")
-    result = start(flower.PACFLStrategy(bases=bases, threshold=None), where)
-    assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
-    assert [entry["phase"] for entry in result.records] == ["embedding", *["training"] * 3]
+from query_apps import FEDRC, SWAPPED
 
 
 def weighing(kind: Any = planted.normalised, given: Any = None) -> app_nodes.Fleet:

@@ -198,15 +198,6 @@ def result() -> ClusterResult:
     )
 
 
-def test_who_is_where(result):
-    assert result.members(1) == [5, 7]
-    assert result.arrays_of(9) is result.arrays_by_cluster[0]
-    assert result.arrays_of(7) is result.arrays_by_cluster[1]
-    assert result.arrays_of(5) is result.own_arrays[5]
-    assert result.arrays_of(11) is result.arrays
-    assert str(result).startswith("Clusters:\n\tCluster 0: 1 nodes\n\tCluster 1: 2 nodes\n\nGlobal Arrays:\n")
-
-
 def test_a_folder_holds_a_model_for_each_cluster(result, tmp_path):
     result.save(tmp_path / "found")
     found = json.loads((tmp_path / "found" / "clusters.json").read_text())
@@ -236,13 +227,6 @@ def asking(names: dict[int, object]):
     return ask
 
 
-def test_clients_are_in_order_of_name_and_partitions_come_first():
-    seats = NodeAssignment(5, asking({1: "south", 2: 7, 3: "north", 4: 2}))
-    assert seats.update([1, 2, 3, 4]) == {0, 1, 2, 3}
-    assert seats.names == [2, 7, "north", "south"]
-    assert seats.nodes == [4, 2, 3, 1]
-
-
 def test_a_node_gets_its_seat_back_under_another_id(caplog):
     caplog.set_level("INFO", "flwr")
     ask = asking({1: "a", 2: "b", 3: "a"})
@@ -252,14 +236,6 @@ def test_a_node_gets_its_seat_back_under_another_id(caplog):
     assert seats.nodes == [3, 2]
     assert ask.asked == [[1, 2], [3]]
     assert "Node a is back." in caplog.text
-
-
-def test_a_name_is_taken_while_its_node_is_there(caplog):
-    seats = NodeAssignment(5, asking({1: "a", 2: "a"}))
-    seats.update([1])
-    assert seats.update([1, 2]) == {0}
-    assert seats.update([1, 2]) == {0}
-    assert caplog.text.count("Node 2 is ignored: it says that it is a, as node 1 does.") == 1
 
 
 def test_silent_nodes_are_asked_again_and_nameless_ones_are_not(caplog):

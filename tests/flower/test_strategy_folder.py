@@ -115,13 +115,6 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(make, tmp_path):
     assert rounds <= {4}
 
 
-def test_a_run_that_is_done_sends_nothing(tmp_path):
-    done = start(flower.OCFLStrategy(), grid(), tmp_path)
-    where = grid()
-    assert plain(start(flower.OCFLStrategy(), where, tmp_path)) == plain(done)
-    assert where.sent == []
-
-
 def test_by_name_it_resumes_with_other_node_ids_and_results_are_by_partition(tmp_path):
     expected = start(flower.OCFLStrategy(names=True), grid(named=True), None)
     with pytest.raises(KilledError):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.encoder import build_autoencoder, choose_autoencoder
+from fedkin.nn.encoder import build_autoencoder
 
 pytestmark = pytest.mark.usefixtures("seeded_torch")
 
@@ -36,20 +36,3 @@ def test_the_papers_sizes(name, shape, count, width):
     assert module.encoder(x).shape == (3, width)
     assert module(x).shape == x.shape
     assert torch.equal(module.eval()(x), module.decoder(module.encoder(x)))
-
-
-@pytest.mark.parametrize(
-    ("shape", "name"),
-    [
-        (COLOUR, "conv-autoencoder"),
-        ((4, 8, 16), "conv-autoencoder"),
-        (GREY, "dense-autoencoder"),
-        ((1, 32, 32), "dense-autoencoder"),
-        ((3, 30, 32), "dense-autoencoder"),
-        ((3, 32, 28), "dense-autoencoder"),
-        ((13,), "dense-autoencoder"),
-    ],
-)
-def test_auto_is_convolutional_for_colour_that_fits(shape, name):
-    assert choose_autoencoder(shape) == name
-    assert build_autoencoder(name, shape)(inputs(2, shape)).shape == (2, *shape)

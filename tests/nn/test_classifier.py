@@ -3,10 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
-from fedkin.core.seeds import derive_generator, draw_seed
-from fedkin.nn import build
+from fedkin.core.seeds import derive_generator
 from fedkin.nn.modules import Classifier
 from fedkin.nn.resident import vector_of
 
@@ -65,39 +63,6 @@ def test_a_vector_is_the_whole_model(name):
     with classifier.resident() as resident:
         resident.load(vector)
         assert torch.equal(resident.vector(), vector)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_new_model_is_initialised_as_its_module_initialises_itself(name):
-    classifier = Classifier(name, IMAGE, 3)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(draw_seed(rng("w")))
-        expected = vector_of(build(name, IMAGE, 3))
-    assert torch.equal(classifier.initial(rng("w")), expected)
-    assert not torch.equal(classifier.initial(rng("other")), expected)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("samples", [0, 1, 7, 1203])
-def test_logits_are_those_of_the_plain_module(name, samples):
-    classifier = Classifier(name, IMAGE, 3)
-    module = used(classifier)
-    x = torch.rand(samples, *IMAGE, generator=rng("test"))
-    logits = classifier.logits(vector_of(module), x)
-    assert logits.shape == (samples, 3)
-    assert not logits.requires_grad
-    torch.testing.assert_close(logits, module(x).detach(), rtol=1e-5, atol=1e-6)
-
-
-def test_loss_is_the_mean_cross_entropy_in_evaluation_mode():
-    classifier = Classifier(NORMED, IMAGE, 3)
-    module = used(classifier)
-    x, y = torch.rand(9, *IMAGE, generator=rng("x")), torch.arange(9) % 3
-    with classifier.resident() as resident:
-        resident.module.train()  # whoever had it last may have trained
-    assert classifier.loss(vector_of(module), x, y) == pytest.approx(
-        float(cross_entropy(module(x), y).detach()), rel=1e-5
-    )
 
 
 def test_threads_do_not_disturb_each_other():

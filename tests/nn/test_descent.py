@@ -176,9 +176,3 @@ def test_workers_and_chunks_change_no_bit_and_touch_no_global_generator(name):
             assert torch.equal(reply["update"], alone[client]["update"])
             assert reply["loss"] == alone[client]["loss"]
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_client_with_nothing_to_learn_from_is_missing_by_name():
-    found, missing = replies(NORMED, [20, 1, 9])
-    assert list(found) == [0, 2]
-    assert missing == {1: "'loss' is not finite"}

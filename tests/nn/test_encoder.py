@@ -42,25 +42,6 @@ def used(spec):
     return encoder, vector_of(module)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=NAMES)
-@pytest.mark.parametrize("n", [0, 1, 7])
-def test_codes_and_reconstructions_are_those_of_the_plain_module(spec, n):
-    encoder, vector = used(spec)
-    module, x = encoder.module(vector), samples(spec, n)
-    codes = encoder.codes(vector, x)
-    assert codes.shape == (n, encoder.width)
-    assert not codes.requires_grad
-    with encoder.resident() as resident:
-        resident.module.train()  # whoever has it next must not normalise by what comes along
-    made = encoder.decoded(vector, codes)
-    assert made.shape == x.shape
-    assert made.is_contiguous()
-    if n:
-        with torch.no_grad():
-            torch.testing.assert_close(codes, module.encoder(x), rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(made, module(x), rtol=1e-4, atol=1e-5)
-
-
 @settings(max_examples=12)
 @given(st.integers(0, 12), st.integers(1, 13), st.sampled_from(SPECS))
 def test_how_samples_are_cut_does_not_matter(n, at_once, spec):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from fedkin.nn.client_stack import ProductConv2d, is_plain, with_products
+from fedkin.nn.client_stack import with_products
 from fedkin.nn.descent import AdamMoments
 from fedkin.nn.networks import PairwiseAvgPool, PairwiseMaxPool, TanhBySigmoid, with_cheap_layers
 
@@ -76,20 +76,6 @@ def test_products_have_the_values_and_gradients_of_a_convolution(
         assert torch.allclose(parameter.grad, gradient)
 
 
-def test_only_plain_convolutions_of_images_are_replaced() -> None:
-    others = [
-        nn.Conv2d(2, 2, 3, groups=2),
-        nn.Conv2d(2, 2, 3, padding="same"),
-        nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"),
-        nn.Conv1d(2, 2, 3),
-        nn.Linear(2, 2),
-    ]
-    kinds = [type(part) for part in with_products(nn.Sequential(*others, nn.Sequential(nn.Conv2d(2, 2, 3))))]
-    assert kinds == [*map(type, others), nn.Sequential]
-    assert not any(map(is_plain, others))
-    assert type(with_products(nn.Sequential(nn.Conv2d(1, 1, 1)))[0]) is ProductConv2d
-
-
 def test_steps_are_those_of_torch_and_go_on_from_what_was_kept():
     rng = torch.Generator().manual_seed(0)
     params, gradients = torch.randn(7, generator=rng), torch.randn(5, 7, generator=rng)
@@ -104,14 +90,3 @@ def test_steps_are_those_of_torch_and_go_on_from_what_was_kept():
         optimizer.step()
     assert torch.allclose(params, theirs.detach(), atol=1e-6)
     assert float(state["adam_steps"]) == 5
-
-
-def test_a_copy_is_taken_and_forgetting_leaves_the_rest():
-    state = {"clusters": torch.ones(2)}
-    moments = AdamMoments.new(3)
-    moments.keep(state)
-    AdamMoments.kept(state, 3).mean.add_(1)
-    assert torch.equal(state["adam_mean"], torch.zeros(3))
-    AdamMoments.forget(state)
-    AdamMoments.forget(state)
-    assert list(state) == ["clusters"]

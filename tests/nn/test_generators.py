@@ -76,16 +76,3 @@ def test_an_epoch_leaves_its_models_alone_and_repeats_itself():
     assert torch.equal(generator, before[0])
     assert torch.equal(discriminator, before[1])
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-
-
-def test_a_generator_comes_near_the_samples():
-    adversaries, generator, discriminator = begun(Blueprint((2,), output="linear", noise=4, kinds=2))
-    corners = torch.tensor([[4.0, -4.0], [-4.0, 4.0]])
-    x = corners.repeat(64, 1) + 0.3 * torch.randn(128, 2, generator=rng("x"))
-    draws = rng("train")
-    for _ in range(60):
-        generator, discriminator, _ = adversaries.epoch(generator, discriminator, x, draws, (0.001, 0.001), 32)
-    made = adversaries.samples(generator, 200, rng("made"))
-    near = torch.cdist(made, corners).min(1)
-    assert float(near.values.median()) < 1.5
-    assert set(near.indices.tolist()) == {0, 1}

@@ -22,12 +22,6 @@ def test_what_is_kept_keeps_the_mean(p, seed):
     assert abs(y.mean().item() - 1) < 7 * spread
 
 
-def test_whole_channels_are_dropped_or_kept():
-    y = with_generator(Dropout(0.5, whole_channels=True))(torch.ones(8, 16, 3, 3))
-    assert torch.equal(y, y[:, :, :1, :1].expand_as(y))
-    assert 0 < (y == 0).float().mean() < 1
-
-
 def test_only_its_own_generator_is_drawn_from():
     before = torch.get_rng_state()
     first, second = (with_generator(Dropout(0.5), seed=3) for _ in range(2))
@@ -65,13 +59,3 @@ def test_every_dropout_is_replaced_in_place():
 def test_layers_with_hidden_random_numbers_are_refused_by_name(layer):
     with pytest.raises(FedkinError, match=rf"'1' \({type(layer).__name__}\)"):
         with_own_dropout(nn.Sequential(nn.Linear(2, 2), layer))
-
-
-def test_a_generator_reaches_every_dropout_and_can_be_taken_away():
-    net = nn.Sequential(Dropout(0.1), nn.Sequential(Dropout(0.2)))
-    generator = derive_generator(0)
-    set_generator(net, generator)
-    assert net[0].generator is generator
-    assert net[1][0].generator is generator
-    set_generator(net, None)
-    assert net[1][0].generator is None

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, l1_loss
 
-import fedkin
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.nn.networks import Dropout
 from fedkin.nn.resident import Architecture, Resident, vector_of
@@ -124,15 +123,6 @@ def test_layout_and_order_of_pooling_change_no_value(channels_last, channels, ac
     assert_as_plain(convolutional(channels, activation).train(), *batch(channels, n), channels_last)
 
 
-def test_the_module_given_is_not_touched():
-    module = convolutional(1)
-    before, order = vector_of(module), [type(part) for part in module]
-    resident = Resident(module, channels_last=True)
-    resident.params.zero_()
-    assert torch.equal(vector_of(module), before)
-    assert [type(part) for part in module] == order
-
-
 def test_dropout_draws_from_the_generator_that_was_loaded():
     resident = Resident(nn.Sequential(nn.Flatten(), Dropout(0.5), nn.Linear(64, 3)).train(), channels_last=False)
     vector, (x, _) = resident.vector(), batch(1)
@@ -145,28 +135,3 @@ def test_dropout_draws_from_the_generator_that_was_loaded():
     assert torch.equal(drawn("a"), drawn("a"))
     assert not torch.equal(drawn("a"), drawn("b"))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-class Functional(nn.Module):
-    """Drops activations by a function, which draws from torch's global generator."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(4, 16), nn.Linear(16, 3)
-
-    def forward(self, x):
-        return self.last(nn.functional.dropout(self.first(x).relu(), training=self.training))
-
-
-def test_what_a_module_draws_from_the_global_generator_is_seeded():
-    x, y = torch.rand(40, 4, generator=resident_rng("x")).numpy(), torch.arange(40).numpy() % 3
-    found = []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        before = torch.get_rng_state()
-        model = fedkin.FedAvg(module=Functional, rounds=3, random_state=0).fit([(x, y)] * 3)
-        assert torch.equal(before, torch.get_rng_state())
-        found.append(vector_of(model.models_[0]))
-    assert torch.equal(*found)
-    other = fedkin.FedAvg(module=Functional, rounds=3, random_state=1).fit([(x, y)] * 3)
-    assert not torch.equal(found[0], vector_of(other.models_[0]))

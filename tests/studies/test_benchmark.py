@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from comparing import Here
-from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.studies.benchmark import (
     CLIENTS,
@@ -18,8 +17,6 @@ from fedkin.studies.benchmark import (
     as_text,
     benchmarked,
     cells_of,
-    plain,
-    scenarios_of,
     scores_of,
     variants_of,
 )
@@ -61,11 +58,6 @@ def test_a_slow_run_is_tried_again_with_a_longer_limit_only(tmp_path: Path):
     assert same.made == []
     (done,) = benchmarked(BenchmarkOptions("clients", **options, limit="6s"), tmp_path, Here()).values()
     assert not done.failed
-
-
-def test_a_run_that_the_budget_cuts_off_leaves_no_result(tmp_path: Path):
-    options = BenchmarkOptions("clients", **QUICK, budget="2s", limit="10m")
-    assert benchmarked(options, tmp_path, Here(slow=("fedavg", "ifca"))) == {}
 
 
 def test_a_failure_is_a_result_with_its_reason(tmp_path: Path):
@@ -110,53 +102,6 @@ def test_a_method_takes_part_with_settings_of_its_own():
         conditions.config(Cell("ccfc+decorelation=1", 0, scenario="label-skew"))
 
 
-def test_of_samples_clusters_with_members_are_counted(tmp_path: Path):
-    options = BenchmarkOptions("samples", "iris", methods=("kfed",), scenarios=("own-class p=0.5",), seeds=1)
-    (found,) = benchmarked(options, tmp_path, Here()).values()
-    assert found.clusters == 3
-    assert found.again is None  # where there is a truth
-
-
-def test_all_are_those_that_need_no_data_of_their_own():
-    assert "domains" not in scenarios_of("clients", ("all",))
-    assert "thousand-clients" not in scenarios_of("clients", ("all",))
-    assert scenarios_of("clients", ("domains",)) == ["domains"]
-    with pytest.raises(FedkinError, match="rotatoin"):
-        scenarios_of("clients", ("rotatoin",))
-    with pytest.raises(FedkinError, match=r"Scenario 'iid' is not among those of the benchmark of samples, which are "):
-        scenarios_of("samples", ("iid",))
-
-
-def test_one_seed_of_everything_comes_first():
-    cells = cells_of(["a", "b"], ["m"], 2)
-    assert [(cell.seed, cell.scenario) for cell in cells] == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
-    with pytest.raises(FedkinError, match="at least one"):
-        cells_of([], ["m"], 1)
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"seeds": 0}, "--seeds is 0"),
-        ({"rounds": 0}, "--rounds is 0"),
-        ({"budget": "soon"}, "--budget is 'soon'"),
-        ({"limit": "0s"}, "--limit is '0s'"),
-        ({"methods": ("kfed",)}, "kfed"),
-        ({"methods": ("fedavg+roundz=3",)}, "roundz"),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_written(changed, said, tmp_path: Path):
-    with pytest.raises(FedkinError, match=said):
-        benchmarked(BenchmarkOptions("clients", **(QUICK | changed)), tmp_path / "new", Here())
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_folder_of_another_benchmark_is_refused(tmp_path: Path):
-    benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here(broken=("fedavg", "ifca")))
-    with pytest.raises(FedkinError, match="its rounds is 1, not 2"):
-        benchmarked(BenchmarkOptions("clients", **{**QUICK, "rounds": 2}), tmp_path, Here())
-
-
 def test_a_damaged_line_is_named(tmp_path: Path):
     benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here(broken=("fedavg", "ifca")))
     plan = json.loads((tmp_path / "plan.json").read_text())
@@ -169,20 +114,3 @@ def test_a_damaged_line_is_named(tmp_path: Path):
         file.write('{"seed": 1}\n')
     with pytest.raises(FedkinError, match="cannot be read"), Study(tmp_path, plan, "benchmark", Here()):
         pass
-
-
-def test_the_command_takes_clients_or_samples_only(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit) as ended:
-        main(["benchmark", "cats"])
-    assert ended.value.code == 2
-    assert "'clients', 'samples'" in capsys.readouterr().err
-
-
-def test_the_command_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Of results that are there; nothing is left to run."""
-    found = benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here())
-    words = ["--methods", "fedavg,ifca", "--scenarios", "label-clusters", "--seeds", "1", "--rounds", "1"]
-    with pytest.raises(SystemExit) as end:
-        main(["benchmark", "clients", *words, "--out", str(tmp_path), "--json"])
-    assert end.value.code == 0
-    assert json.loads(capsys.readouterr().out) == plain(found)

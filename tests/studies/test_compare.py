@@ -96,18 +96,6 @@ def test_the_command_it_recommends_does_what_was_compared(
     assert len({line.split(",")[1] for path in labels for line in path.read_text().splitlines()[1:]}) == 3
 
 
-def test_a_known_number_is_given_and_what_a_method_refuses_is_reported(tmp_path: Path, hospitals: str) -> None:
-    worker = Here()
-    options = Options(("kfed", "kin-graph"), clusters=2, seeds=1, budget="1h")
-    compared(question_of("iris", methods=options.methods), options, tmp_path / "iris", no_bar, worker)
-    assert sorted(worker.made) == ["kfed-2 0", "kin-graph-2 0"]
-    worker = Here(broken=("kfed",))
-    broken = compared(question_of("iris", methods=options.methods), options, tmp_path / "out", no_bar, worker)
-    assert {line.method: line.remark for line in broken.lines}["kfed"] == "cannot be applied: no such luck"
-    with pytest.raises(FedkinError, match="No method suits 'iris': no such luck"):
-        compared(question_of("iris"), Options(("kfed",), 2, 1), tmp_path / "none", no_bar, Here(broken=("kfed",)))
-
-
 def test_a_folder_of_something_else_is_left_alone(
     tmp_path: Path, found: tuple[Comparison, Here], hospitals: str
 ) -> None:
@@ -121,13 +109,6 @@ def test_a_folder_of_something_else_is_left_alone(
         compared(question, Options(CHEAP), found[0].out, no_bar, Here())
     with folder_lock(tmp_path / "out"), pytest.raises(FedkinError, match="Another process is at work"):
         compared(question_of("blobs"), Options(("kfed",)), tmp_path / "out", no_bar, Here())
-
-
-@pytest.mark.parametrize("content", ["", "[1]", "[" * 100_000])
-def test_a_damaged_plan_is_refused(content: str, tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(FedkinError, match=r"plan\.json is not as fedkin wrote it"):
-        compared(question_of("blobs"), Options(("kfed",), 2, 1), tmp_path, no_bar, Here())
 
 
 def test_the_command_prints_a_table_or_json(

@@ -7,19 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core import FedkinError
-from fedkin.core.options import options_of
 from fedkin.core.progress import Callback
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
 from fedkin.studies import time_budget
-from fedkin.studies.benchmark import best_of, critical_difference, ranked
-from fedkin.studies.cells import CellResult, agreement, looked_at, run_cell
+from fedkin.studies.benchmark import critical_difference, ranked
+from fedkin.studies.cells import CellResult, run_cell
 from fedkin.studies.question import Candidate, Selection, method_named, question_of, selection_of
 from fedkin.studies.ranking import CandidateScore, best_numbers, recommend, score_of
-from fedkin.studies.time_budget import TimeBudget, parsed_duration
+from fedkin.studies.time_budget import TimeBudget
 from site_files import sites
 
 
@@ -38,15 +36,6 @@ def test_the_scenario_tells_what_is_to_be_clustered(scenario: str, family: str) 
     question = question_of(scenario, seed=7)
     assert (question.family, question.scenario, question.data) == (family, scenario, "digits")
     assert question.name == f"digits-{scenario}-seed7"
-
-
-def test_methods_and_the_user_tell_it_before_the_scenario() -> None:
-    assert question_of("digits", methods=["ocfl", "ifca"]).scenario == "label-clusters"
-    assert question_of("digits", methods=["ocfl", "ifca"]).family == "clients"
-    assert question_of("rotation", methods=["kfed"]).family == "samples"
-    assert question_of("rotation", asked="samples").family == "samples"
-    assert question_of("digits", asked="clients").scenario == "label-clusters"
-    assert question_of("digits", methods=["ocfl", "kfed"]).family == "samples"
 
 
 def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Path) -> None:
@@ -73,15 +62,6 @@ def test_an_experiment_lends_its_data_scenario_and_engine(tmp_path: Path) -> Non
     assert (config.data.source, config.scenario.clients, config.engine.workers) == ("wine", 6, 1)
     assert config.method_name == "kfed"
     assert config.method.n_clusters == 3
-
-
-def test_settings_of_methods_are_for_the_runs_of_an_experiment_too(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('[method]\nname = "ocfl"\nrounds = 50\nwings = 2\n[target]\nmetric = "ari"\n[tracking]\nto = []\n')
-    assert question_of(str(file)).settings == {}
-    question = question_of(str(file), scenario="label-clusters", settings=["method.rounds=3"])
-    assert question.config(Candidate("ocfl"), 0).method.rounds == 3
-    assert question.config(Candidate("ocfl"), 0).target.metric is None
 
 
 def test_runs_of_all_seeds_are_of_the_same_clients() -> None:
@@ -128,20 +108,6 @@ def test_who_must_be_given_the_number_of_clusters(
     assert Candidate(name).settings({}) == {"name": name, **unknown}
 
 
-def test_every_method_that_takes_a_number_of_clusters_has_a_field_for_it() -> None:
-    for name in registry.METHODS:
-        made = method_named(name)
-        assert not made.traits.takes_k or "n_clusters" in {field.name for field in options_of(made)}
-
-
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [("kmeans", "centralised"), ("dec", "centralised"), ("sda-fc", "synthetic"), ("local", "baseline"), ("kfed", "")],
-)
-def test_what_is_not_recommended(name: str, role: str) -> None:
-    assert Selection.role(name) == role
-
-
 def test_all_methods_of_the_family_the_cheapest_first() -> None:
     selection = selection_of("samples", ["all"])
     assert set(selection.methods) == {
@@ -150,40 +116,6 @@ def test_all_methods_of_the_family_the_cheapest_first() -> None:
     assert selection.methods[0] == "kfed"
     assert selection.methods[-1] == "ccfc"
     assert selection.needy[0] == "kfed"
-
-
-def test_without_a_number_those_that_find_one_come_first() -> None:
-    selection = selection_of("samples", ["ccfc", "kfed", "kin-graph", "fedcref"])
-    assert selection.first(None) == [Candidate("kin-graph"), Candidate("fedcref")]
-    assert selection.first(4) == [Candidate("kfed", 4), Candidate("kin-graph", 4), Candidate("fedcref"),
-                                  Candidate("ccfc", 4)]  # fmt: skip
-    assert selection.with_k([4, 7], cheap=True) == [
-        *(Candidate("kfed", number) for number in (4, 7)), *(Candidate("kin-graph", number) for number in (4, 7))
-    ]  # fmt: skip
-    assert selection.with_k([4], cheap=False) == [Candidate("ccfc", 4)]
-
-
-def test_a_candidate_is_a_section_of_an_experiment() -> None:
-    given = {"rounds": 3, "smoothing": 0}
-    assert Candidate("kin-graph").settings(given) == {"name": "kin-graph", "smoothing": 0, "n_clusters": "auto"}
-    assert Candidate("kin-graph", 5).settings({}) == {"name": "kin-graph", "n_clusters": 5}
-    assert Candidate("ladd").settings(given) == {"name": "ladd", "rounds": 3, "n_clusters": None}
-    assert (Candidate("kfed", 5).folder, Candidate("fedcref").folder) == ("kfed-5", "fedcref")
-
-
-def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(FedkinError, match=r"kfedd.*kfed"):
-        selection_of("samples", ["kfedd"])
-
-
-def test_a_method_of_the_other_family_is_refused() -> None:
-    with pytest.raises(FedkinError, match=r"'ocfl' clusters clients.*--question clients"):
-        selection_of("samples", ["kfed", "ocfl"])
-
-
-def test_no_method_at_all_is_refused() -> None:
-    with pytest.raises(FedkinError, match="names no method"):
-        selection_of("samples", [])
 
 
 SAMPLES = Selection("samples", ("kfed", "kmeans", "kin-graph", "ffcm", "sda-fc"))
@@ -233,13 +165,6 @@ def test_a_finer_partition_is_taken_within_the_spread_of_splits_only() -> None:
     assert taken(steady) == two  # three splits tell them apart
     unsteady = {six: of_samples([0.99, 0.85, 0.98], SIX), two: of_samples([1.0, 0.9, 0.9], TWO)}
     assert taken(unsteady) == six
-
-
-def test_of_the_same_clusters_the_fewest_bytes_are_taken() -> None:
-    scores = {KIN_GRAPH: of_samples([0.95], moved=500), KFED: of_samples([0.93], moved=10), FFCM: of_samples([0.5])}
-    choice = recommend(SAMPLES, scores)
-    assert choice is not None
-    assert (choice.candidate, choice.as_good, choice.undecided) == (KFED, (KIN_GRAPH,), ())
 
 
 def test_one_cluster_moved_samples_and_copies_are_never_taken() -> None:
@@ -300,34 +225,6 @@ def test_ranks_are_means_over_scenarios_with_ties_shared():
     assert found.as_good == ["b", "a", "c"]  # two scenarios show nothing
 
 
-def test_many_scenarios_tell_methods_apart():
-    scores = {(str(at), name): [value] for at in range(12) for name, value in (("a", 0.9), ("b", 0.5), ("c", 0.1))}
-    found = ranked(scores)
-    assert found.as_good == ["a"]
-    assert found.p is not None
-    assert found.p < 1e-4
-
-
-def test_within_the_noise_is_two_standard_errors():
-    scores = {("s", "best"): [0.9, 0.8, 1.0], ("s", "near"): [0.8, 0.9, 0.85], ("s", "far"): [0.5, 0.51, 0.49]}
-    assert best_of(scores, "s") == ["best", "near"]
-    assert best_of(scores, "other") == []
-    assert best_of({("s", "b"): [0.5], ("s", "a"): [0.5], ("s", "c"): [0.4]}, "s") == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1h30m", 5400), ("0.5m", 30), ("1.5s", 1.5)]
-)
-def test_durations(text: str, seconds: float) -> None:
-    assert parsed_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "10", "m", "10 m", "ten minutes", "-5m", "0s", "10d", "10m!"])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(FedkinError, match=r"--budget is '.*'; it should be a time above 0, such as 90s, 10m or 2h\."):
-        parsed_duration(text)
-
-
 def test_a_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time_budget, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -369,12 +266,3 @@ def test_a_cell_has_the_clusters_bytes_and_steps_of_a_run(tmp_path: Path) -> Non
     last = outcome.records[-1]
     assert (cell.bytes, cell.steps) == (last["sent"] + last["received"], last["step"])
     assert cell.metrics["ari"] == last["metrics"]["ari"]
-
-
-def test_a_single_cluster_is_no_agreement() -> None:
-    one, two = np.zeros(6, dtype=np.int64), np.array([0, 0, 0, 1, 1, 1])
-    assert agreement(two, two) == 1
-    assert agreement(one, one) == agreement(one, two) == 0
-    assert agreement(one, one, single=1.0) == 1
-    assert agreement(np.array([-1, -1, 0, 1]), np.array([0, 1, -1, -1])) == 0
-    assert len(looked_at(5000)) == 2000

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedkin.cli import main
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume
-from fedkin.studies.costs import Cost, CostTarget, as_text, costs_of
+from fedkin.studies.costs import Cost, costs_of
 
 STEPS = [
     ("pre-training", 100, 100, 0.5, 1.0, None),
@@ -54,13 +54,6 @@ def test_phases_are_told_apart_and_what_came_before_counts_to_the_first(tmp_path
         "seconds": 0.5 / 6,
     }
     assert list(found.shares) == ["pre-training", "embedding"]
-
-
-def test_a_target_ends_the_count_at_the_step_that_reached_it(tmp_path: Path) -> None:
-    [found] = costs_of([saved(tmp_path / "run")], CostTarget("accuracy", 0.95))
-    assert (found.step, found.rounds) == (5, 2)
-    assert found.phases["training"] == Cost(2, 2000, 1800, 8.0, 4.0)
-    assert "accuracy 0.95 reached at step 5, after 2 training rounds" in as_text([found], CostTarget("accuracy", 0.95))
 
 
 @given(st.integers(1, 5))

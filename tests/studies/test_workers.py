@@ -68,18 +68,6 @@ def test_what_takes_too_long_or_is_interrupted_is_killed_and_resumes(
     assert steps.steps in ([2, 3], [3])  # a step may have ended between the message and the signal
 
 
-def test_a_process_that_dies_is_reported(tmp_path: Path, toy: None, forked_workers: None) -> None:
-    class Killer(Steps):
-        def step(self, line: Any, timing: dict) -> None:
-            assert worker._process is not None
-            worker._process.kill()
-
-    with Worker() as worker:
-        with pytest.raises(FedkinError, match="its process ended with code -9"):
-            call(worker, tmp_path / "run", "method.pause=2", progress=Killer())
-        assert worker._process is None
-
-
 def test_a_pool_runs_everything_and_reports_which_process_died(
     tmp_path: Path, toy: None, forked_workers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,8 @@
 """What the cut does with communities that belong together, and with few nodes."""
 
-import itertools
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -35,28 +33,10 @@ def found(x, seed=0):
     return clusters, model.records_[-1]
 
 
-def ladder(length, rungs=()):
-    """A strip of nodes two wide, with fewer links where `rungs` says."""
-    links = np.zeros((2 * length, 2 * length))
-    for place in range(length - 1):
-        weight = dict(rungs).get(place, 1.0)
-        for a, b in itertools.product((0, 1), repeat=2):
-            links[2 * place + a, 2 * place + 2 + b] = weight
-    return sparse.csr_matrix(links + links.T)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_square_is_one_cluster(seed):
     clusters, _ = found(np.random.default_rng(seed).random((3000, 2)), seed)
     assert set(clusters.tolist()) == {0}
-
-
-def test_many_small_clusters_on_a_grid_are_not_joined():
-    grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(5.0)), -1).reshape(-1, 2)
-    rng = np.random.default_rng(0)
-    truth = rng.integers(len(grid), size=4000)
-    clusters, _ = found(grid[truth] + rng.normal(scale=0.15, size=(4000, 2)))
-    assert adjusted_rand_score(truth, clusters) > 0.95
 
 
 @pytest.mark.parametrize("make", [make_moons, make_circles])
@@ -66,13 +46,6 @@ def test_bent_clusters_are_followed(make):
     clusters, _ = found(points)
     assert clusters.max() == 1
     assert adjusted_rand_score(truth, clusters) > 0.99
-
-
-def test_stretches_of_one_line_are_joined_unless_links_are_missing_between():
-    halves = np.repeat([0, 1], 20)
-    assert join_similar(ladder(20), [halves])[0].tolist() == [0] * 40
-    assert join_similar(ladder(20, [(9, 0.6)]), [halves])[0].tolist() == [0] * 40
-    assert join_similar(ladder(20, [(9, 0.4)]), [halves])[0].tolist() == halves.tolist()
 
 
 @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 6))
@@ -129,57 +102,8 @@ def test_in_more_dimensions_a_given_number_is_of_compact_clusters_and_none_is_fo
     assert "compact" not in evidence
 
 
-@pytest.mark.parametrize("kind", ["cloud", "square", "density", "few", "same"])
-def test_else_what_the_graph_shows_stays(kind: str) -> None:
-    rng = torch.Generator().manual_seed(1)
-    points = {
-        "cloud": torch.randn(120, 2, generator=rng), "square": torch.rand(120, 2, generator=rng),
-        "density": torch.from_numpy(make_moons(120, noise=0.02, random_state=0)[0]), "few": places(2, each=3)[0],
-        "same": torch.ones(60, 2),
-    }[kind]  # fmt: skip
-    clusters, evidence = found_in(points, None, kind == "few", graph=2, by_density=kind == "density")
-    assert clusters.tolist() == [at % 2 for at in range(len(points))]
-    assert "compact" not in evidence
-
-
-def people(seed: int, numbers: bool) -> tuple[list[pd.DataFrame], np.ndarray]:
-    """Three kinds of people by four categories, of which each kind has its own frequent ones, at three clients."""
-    rng = np.random.default_rng(seed)
-    kind = rng.integers(0, 3, 1050)
-    frame = pd.DataFrame()
-    for at, levels in enumerate((4, 3, 2, 3)):
-        likely = np.where(rng.random(1050) < 0.9, (kind + at) % levels, rng.integers(0, levels, 1050))
-        frame[f"question {at}"] = np.array(list("wxyz"))[likely]
-    if numbers:
-        frame["use"] = rng.normal(np.array([20, 35, 60])[kind], 9).round(1)
-    return [frame[at::3].reset_index(drop=True) for at in range(3)], np.concatenate([kind[at::3] for at in range(3)])
-
-
-@pytest.mark.parametrize("numbers", [False, True])
-@pytest.mark.parametrize("options", [{}, {"n_clusters": 3}])
-def test_few_categories_with_and_without_a_number(options: dict[str, int], numbers: bool) -> None:
-    clients, kind = people(0, numbers)
-    model = fedkin.KinGraph(random_state=0, **options).fit(clients)
-    assert model.n_clusters_ == 3
-    assert adjusted_rand(kind, np.concatenate(model.labels_)) > 0.85
-    assert model.records_[-1].get("compact", not numbers and not options)
-
-
 def clusters(points: NDArray[np.float64], samples: NDArray[np.float64]) -> NDArray[np.int64] | None:
     return density_clusters(torch.from_numpy(points), torch.from_numpy(samples))
-
-
-def lines(nodes: int, apart: float) -> NDArray[np.float64]:
-    """Two parallel lines of evenly spaced points."""
-    along = np.linspace(0.0, 10.0, nodes)
-    return np.concatenate([np.c_[along, 0.0 * along], np.c_[along, 0.0 * along + apart]])
-
-
-def test_long_clusters_are_found_by_the_gap_between_them():
-    found = clusters(lines(20, 2.0), np.ones(40))
-    assert found is not None
-    assert sorted(np.bincount(found)) == [20, 20]
-    assert len(set(found[:20])) == len(set(found[20:])) == 1
 
 
 @pytest.mark.parametrize("columns", [2, 3])
@@ -234,17 +158,6 @@ def of(points: torch.Tensor, number: int | None) -> tuple[list[int], dict[str, o
     one = torch.zeros(len(points), dtype=torch.int64)
     clusters, evidence = clusters_of_few(points, counts, number, one, FEW_NODES_GRAPH)
     return clusters.tolist(), evidence
-
-
-@pytest.mark.parametrize("number", [3, None])
-def test_clouds_are_clusters_the_one_with_most_samples_first(number: int | None) -> None:
-    clusters, evidence = of(clouds(3, 8.0), number)
-    assert clusters == [0] * 5 + [1] * 5 + [2] * 5
-    assert evidence["linkage"] == "ward"
-    assert ("silhouette" in evidence) == (number is None)
-    scales = evidence["scales"]
-    assert isinstance(scales, list)
-    assert [(one["n_clusters"], one["samples"], one["chosen"]) for one in scales] == [(3, [85, 60, 35], True)]
 
 
 @pytest.mark.parametrize("each", [5, 12, 25])
@@ -302,15 +215,6 @@ def test_a_single_mode_is_one_cluster(draw: Callable[[np.random.Generator], Floa
     assert sum(modes_found(x, np.full(len(x), 5)).max() > 0 for x in drawn) <= 2
 
 
-def test_values_of_a_grid_are_no_modes():
-    x = np.arange(12.0)
-    counts = np.round(200 * np.exp(-((x - 3) ** 2) / 3) + 100 * np.exp(-((x - 9) ** 2) / 2)) + 1
-    assert modes_found(x, counts).tolist() == [0] * 7 + [1] * 5
-    assert modes_found(np.arange(1.0, 6.0), np.array([40, 160, 300, 200, 60])).max() == 0, "answers from 1 to 5"
-    _, evidence = clusters_by_modes(torch.from_numpy(x), torch.from_numpy(counts).long(), None, derive_generator(0))
-    assert evidence["clusters_found"] == sorted(set(evidence["clusters_found"])), "each number is listed once"
-
-
 def test_places_far_apart_have_no_modes_between_them():
     places, rows = [-1.58, -0.69, -0.24, -0.16, 0.64, 1.17], [370, 67, 197, 218, 92, 556]
     points, counts = np.repeat(places, 3) + np.tile([0, 1e-7, 2e-7], 6), np.repeat(rows, 3) / 3
@@ -348,34 +252,6 @@ def test_many_small_clouds_are_clusters_the_one_with_most_samples_first(each: in
     assert evidence["by_density"] is False
     assert float(str(evidence["stability"])) > 0.9
     assert float(str(evidence["silhouette"])) > 0.5
-
-
-@pytest.mark.parametrize(
-    "points",
-    [
-        small_clusters_clouds(20, 16),  # large enough for the graph
-        small_clusters_clouds(9, 3),  # fewer nodes than two have neighbours
-        small_clusters_clouds(1, 90),
-        torch.from_numpy(make_moons(90, noise=0.02, random_state=0)[0]),
-        torch.from_numpy(np.random.default_rng(0).random((120, 2))),
-        torch.cartesian_prod(torch.arange(5.0), torch.arange(5.0)).repeat(3, 1),  # two columns of answers
-        torch.ones(60, 2),
-    ],
-    ids=["large", "few", "cloud", "moons", "square", "grid", "same"],
-)
-def test_other_points_stay_what_the_graph_shows(points: torch.Tensor) -> None:
-    clusters, evidence = small_clusters_found_in(points)
-    assert clusters.tolist() == [int(2 * at >= len(points)) for at in range(len(points))]
-    assert evidence is SMALL_CLUSTERS_GRAPH
-
-
-def test_a_number_is_met_where_clusters_are_small() -> None:
-    points = small_clusters_clouds(20, 5)
-    assert small_clusters_found_in(points, 20)[0].tolist() == [cloud for cloud in range(20) for _ in range(5)]
-    assert int(small_clusters_found_in(points, 18)[0].max()) + 1 == 18
-    assert small_clusters_found_in(points, 16)[1] is SMALL_CLUSTERS_GRAPH  # six nodes each and more
-    assert small_clusters_found_in(points, 100)[1] is SMALL_CLUSTERS_GRAPH  # every node is a cluster
-    assert small_clusters_found_in(points, 120)[1] is SMALL_CLUSTERS_GRAPH
 
 
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -437,11 +313,3 @@ def test_a_single_cloud_stays_whole(cloud):
             clusters, evidence = divided(CLOUDS[cloud](np.random.default_rng(seed), rows), seed=seed)
             assert not clusters.any()
             assert evidence == {"stability": 1.0}
-
-
-def test_samples_count_and_not_nodes():
-    """A valley of heavy nodes is none."""
-    x, _ = touching([[0.0, 0.0], [4.0, 0.0]], 400, 0)
-    between = np.abs(x[:, 0] - 2.0) < 0.8
-    assert divided(x)[0].any()
-    assert not divided(x, np.where(between, 3.0, 1.0))[0].any()

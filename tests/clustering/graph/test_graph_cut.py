@@ -9,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits, make_moons
-from sklearn.decomposition import PCA
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.datasets import make_moons
+from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import NearestNeighbors
 
 import fedkin
@@ -21,7 +20,6 @@ from fedkin.clustering.graph.graph_cut import RESOLUTIONS, communities
 from fedkin.clustering.graph.left_out_nodes import stability_without_some
 from fedkin.clustering.graph.louvain import condensed, louvain
 from fedkin.clustering.graph.neighbour_graph import neighbour_graph
-from fedkin.clustering.graph.node_clusters import largest_client_share
 from fedkin.clustering.graph.trees import partitions
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.seeds import derive_generator
@@ -87,14 +85,6 @@ def test_follows_shapes_that_means_cannot():
     assert adjusted_rand_score(truth, means) < 0.6
 
 
-def test_digits_at_ten_clients_fall_into_clusters_without_their_number():
-    x, truth = load_digits(return_X_y=True)
-    points, counts, labels = summary(PCA(30, random_state=0).fit_transform(x), truth, sites=10, each=6)
-    found, _ = cut(points, counts)
-    assert 7 <= int(found.max()) + 1 <= 16
-    assert normalized_mutual_info_score(truth, found.numpy()[labels]) > 0.72
-
-
 def test_the_order_of_nodes_changes_names_only():
     points, counts, _ = blobs(5, spread=2.5)
     counts = counts + torch.arange(len(counts)) % 4
@@ -118,21 +108,6 @@ def test_a_node_without_links_is_alone_unless_fewer_clusters_are_asked_for():
     points = torch.zeros(7, 4)
     assert communities(graph, points, counts, None, derive_generator(0))[0].tolist() == [0] * 6 + [1]
     assert communities(graph, points, counts, 1, derive_generator(0))[0].tolist() == [0] * 7
-
-
-def test_a_resolution_is_taken_as_given():
-    points, counts, _ = blobs(6, spread=1.5)
-    graph = neighbour_graph(points, counts, 15)
-    found = {}
-    for resolution in (0.05, 1.0, 6.0):
-        clusters, evidence = communities(graph, points, counts, None, derive_generator(0), resolution=resolution)
-        assert evidence["resolution"] == resolution
-        assert resolution in evidence["resolutions"]
-        found[resolution] = int(clusters.max()) + 1
-        (chosen,) = [scale for scale in evidence["scales"] if scale["chosen"]]
-        assert chosen["n_clusters"] == found[resolution]
-        assert chosen["resolutions"][0] <= resolution <= chosen["resolutions"][1]
-    assert found[0.05] <= found[1.0] < found[6.0]
 
 
 def test_scales_of_clouds_of_clouds_hold_both():
@@ -233,14 +208,6 @@ def test_nodes_that_are_near_to_all_take_no_more_memory():
     assert peak < 100e6  # all pairs that share a node take nine times as much
 
 
-def test_how_much_of_its_cluster_the_largest_client_holds():
-    clusters, sites = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 1, 2, 0])
-    counts = torch.tensor([5, 2, 4, 8, 1])
-    assert largest_client_share(clusters, sites, counts) == (6 + 8) / 20
-    assert largest_client_share(clusters, clusters, counts) == 1.0
-    assert largest_client_share(clusters, sites * 0, counts) == 1.0
-
-
 def orders(seed=0, nodes=50):
     numbers = np.random.default_rng(seed)
     return (numbers.permutation(nodes) for _ in range(100))
@@ -250,18 +217,6 @@ def test_the_same_clusters_of_every_resample_are_stable_and_random_ones_are_not(
     labels, numbers = np.repeat(np.arange(5), 10), np.random.default_rng(1)
     assert stability_without_some(labels, orders(), lambda kept: labels[kept] + 7) == 1.0
     assert abs(stability_without_some(labels, orders(), lambda kept: numbers.integers(5, size=len(kept)))) < 0.1
-
-
-def test_twenty_resamples_have_four_fifths_of_the_nodes_in_order():
-    labels, seen = np.repeat(np.arange(5), 10), []
-
-    def again(kept):
-        seen.append(kept)
-        return labels[kept]
-
-    stability_without_some(labels, orders(), again)
-    assert len(seen) == 20
-    assert all(len(kept) == 40 and (np.diff(kept) > 0).all() for kept in seen)
 
 
 Floats = NDArray[np.float64]
@@ -283,11 +238,6 @@ def test_clusters_stay_where_trees_agree_and_pieces_of_noise_do_not(rows):
     labels, evidence = judged(noise, truth)
     assert not labels.any()
     assert float(str(evidence["agreement"])) < 0.6
-
-
-def test_with_too_few_nodes_trees_are_not_asked():
-    truth = np.arange(FEWEST_NODES - 1) % 2
-    assert judged(np.random.default_rng(0).normal(size=(len(truth), 20)), truth)[0].any()
 
 
 @pytest.mark.parametrize("columns", [5, 20])

@@ -1,6 +1,5 @@
 """What Weights & Biases gets, by a stand-in that keeps it: the package is not among those for development."""
 
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedkin.experiment.run import resume
-from tracked import interrupt, run
+from tracked import run
 
 pytestmark = pytest.mark.usefixtures("toy")
 TO = "tracking.to=['wandb']"
@@ -55,17 +53,3 @@ def test_a_run_is_a_run_there_with_its_experiment_and_files(tmp_path: Path, said
     assert sent == [(line["step"], line["sent"]) for line in outcome.records]
     assert said[5][1] == (f"run-{options['id']}", "fedkin-run", ["result.json", "report.html"])
     assert said[6][1] == 0
-
-
-def test_a_resumed_run_is_the_same_run(
-    tmp_path: Path, said: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupt(tmp_path / "run", 2, monkeypatch, TO, "tracking.project=mine")
-    assert said[-1] == ("finish", 1)
-    number = json.loads((tmp_path / "run" / "tracking.json").read_text())["wandb"]
-    resume(tmp_path / "run")
-    begun = [options for kind, options in said if kind == "init"]
-    assert begun[0]["id"] == begun[1]["id"]
-    assert begun[0]["id"] in json.dumps(number)
-    assert {options["project"] for options in begun} == {"mine"}
-    assert [options[0] for kind, options in said if kind == "log"] == [1, 2, 3, 4]

@@ -13,8 +13,8 @@ import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import ClientMethod, losses, renumbered, round_record
-from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
+from fedkin.methods.clients.client_method import ClientMethod, renumbered, round_record
+from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod, FedOptState
 from fedkin.methods.clients.ifca import IFCAMethod
 from fedkin.nn.modules import Classifier
@@ -51,20 +51,6 @@ def test_updates_count_by_samples_or_all_the_same():
     assert not torch.allclose(moved(by_clients), moved(by_samples), atol=1e-3)
 
 
-@pytest.mark.parametrize(("participation", "count"), [(0.5, 4), (0.01, 1), (1.0, 8)])
-def test_a_fraction_of_the_clients_takes_part_drawn_from_the_seed(participation, count):
-    method = FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 6}), participation=participation)
-    asked, again, other = (
-        [record.answered for record in planted.run(method, planted.clients([0] * 8), seed=seed).records]
-        for seed in (3, 3, 4)
-    )
-    assert {len(round_) for round_ in asked} == {count}
-    assert asked == again
-    if count < 8:
-        assert asked != other
-        assert len(set(map(tuple, asked))) > 1
-
-
 def test_the_proximal_term_pulls_towards_the_start():
     settings = ONE_ROUND | {"local_steps": 2}
     done = planted.run(FedAvgMethod(**settings, proximal=0.7), [planted.client(0)])
@@ -75,31 +61,6 @@ def test_the_proximal_term_pulls_towards_the_start():
     assert torch.allclose(done.states[1].models[0], second, atol=1e-6)
     free = planted.run(FedAvgMethod(**settings), [planted.client(0)])
     assert moved(done).norm() < moved(free).norm()
-
-
-def test_a_lost_client_does_not_count():
-    sites = planted.clients([0, 3, 3])
-    done = planted.run(FedAvgMethod(**ONE_ROUND), sites, failures=[(2, 1)])
-    assert list(done.records[0].missing) == [1]
-    assert done.records[0].answered == [0, 2]
-    assert torch.allclose(moved(done), (update(done, 0) + update(done, 2)) / 2, atol=1e-6)
-
-
-def test_a_round_without_any_answer_changes_nothing():
-    done = planted.run(FedAvgMethod(**ONE_ROUND), planted.clients([0, 1]), failures=[(2, 0), (2, 1)])
-    assert torch.equal(done.states[1].models, done.states[0].models)
-    assert done.values[0]["loss"] is None
-    assert done.records[0].answered == []
-
-
-def test_alone_every_client_trains_as_if_there_were_no_other():
-    sites = planted.clients([0, 1, 2])
-    together = planted.run(LocalMethod(**(planted.FULL_BATCH | {"rounds": 3})), sites)
-    assert together.labels == [0, 1, 2]
-    assert together.exchanges == [1, 1, 1]
-    for number, client in enumerate(sites):
-        alone = planted.run(FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 3})), planted.permuted([client], [0]))
-        assert torch.allclose(together.states[-1].models[number], alone.states[-1].models[0], atol=1e-6)
 
 
 ETA, BETA1, BETA2, TAU = 0.07, 0.8, 0.95, 0.01
@@ -220,15 +181,6 @@ def test_newcomers_get_the_model_of_least_loss():
         assert ClientMethod.assign(result, new) == at
     diverged = done.result | {"models": torch.cat([torch.full_like(good, torch.nan), -good])}
     assert ClientMethod.assign(diverged, new) == 1
-
-
-def test_losses_are_mean_cross_entropies():
-    done = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=2), planted.clients([0, 1]))
-    models = torch.cat([state.models for state in done.states])
-    client, module = done.fed.clients[1], done.states[0].module
-    expected = planted.losses(module, models, client.x, client.y)
-    (reply,) = losses.run([client], [{"module": module, "models": models}])
-    assert reply["losses"].tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_record_of_a_round():

@@ -1,6 +1,5 @@
 """Methods with a model for each cluster, among which clients choose."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import fedkin
 import planted
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.cfl_gp import CFLGPMethod, number_of_clusters, reduced, train_and_profile
+from fedkin.methods.clients.cfl_gp import CFLGPMethod, number_of_clusters, train_and_profile
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.clove import CLoVEMethod
 from fedkin.methods.clients.fedgroup import FedGroupMethod, decomposed_cosines, with_others
@@ -122,13 +121,6 @@ def test_a_client_sends_its_choice_and_no_other_loss_than_its_trainings():
     assert set(reply) == {"cluster", "update", "samples", "loss"}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_start_like_k_means_finds_planted_clusters(seed):
-    settings = planted.LEARNING | {"n_clusters": 2, "rounds": 2, "local_steps": 30}
-    done = planted.run(IFCAMethod(**settings, start="kmeans"), make_clients(), seed=seed)
-    assert planted.same_partition(done.states[1].labels.tolist(), CLUSTERS)
-
-
 MOVES = torch.tensor([[-2.0, 0.0], [0.0, 5.0], [1.0, 1.0]])
 
 
@@ -201,17 +193,6 @@ def test_a_stand_in_trains_the_cluster_it_stands_in_for_and_stays_in_its_own():
         assert torch.allclose(end.models[cluster], start.models[cluster] - 0.5 * gradient, atol=1e-6)
 
 
-def test_gradient_loss_a_model_that_has_diverged_is_nobodys_choice():
-    method = GradientLossMethod(**SETTINGS, empty="keep")
-    fed = LocalFederation(gradient_loss_make_clients(), workers=1)
-    state = method.init(fed)
-    state.models[0] = torch.nan
-    after, record = method.step(fed, state)
-    assert record.missing == {}
-    assert after.labels.tolist() == [1] * 8
-    assert not torch.equal(after.models[1], state.models[1])
-
-
 def test_a_single_sample_and_a_batch_norm_are_a_missing_reply():
     method = GradientLossMethod(**(SETTINGS | {"module": "planted:normalised", "rounds": 2}), empty="keep")
     done = planted.run(method, [planted.client(0), planted.client(1), planted.client(2, samples=1)])
@@ -229,13 +210,6 @@ FESEM_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 
 
 
 FESEM_CLUSTERS = [0, 1, 1, 0, 1, 0]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_planted_clusters_are_found(seed):
-    done = planted.run(FeSEMMethod(**FESEM_SETTINGS), planted.clients(FESEM_CLUSTERS, planted.OPPOSITE), seed=seed)
-    assert planted.same_partition(done.labels, FESEM_CLUSTERS)
-    assert done.exchanges == [1, 1, 1, 1]
 
 
 def test_a_centre_is_the_mean_of_the_models_nearest_to_it():
@@ -288,26 +262,6 @@ def test_cosines_with_the_main_directions_are_numpys():
     _, _, vectors = np.linalg.svd(updates.double().numpy(), full_matrices=False)
     expected = updates.double().numpy() @ vectors[:3].T / np.linalg.norm(updates.double().numpy(), axis=1)[:, None]
     assert np.allclose(np.abs(decomposed_cosines(updates, 3).numpy()), np.abs(expected))
-
-
-@pytest.mark.parametrize("round_", [1, 2])
-def test_planted_clusters_are_found_in_one_round(round_):
-    done = planted.run(FedGroupMethod(**FEDGROUP_SETTINGS, clustering_round=round_), planted.clients(FEDGROUP_CLUSTERS))
-    assert planted.same_partition(done.labels, FEDGROUP_CLUSTERS)
-    assert [values["splits"] for values in done.values] == [int(at >= round_) for at in (1, 2, 3)]
-    assert done.exchanges == [1, 1, 1]
-
-
-def test_a_lost_client_and_a_newcomer_join_by_the_cold_start():
-    fed = LocalFederation(planted.clients(FEDGROUP_CLUSTERS), workers=1, failures=[(2, 8)])
-    method = FedGroupMethod(**FEDGROUP_SETTINGS)
-    state = method.init(fed)
-    while not state.finished:
-        state, _ = method.step(fed, state)
-    assert planted.same_partition(state.labels.tolist(), FEDGROUP_CLUSTERS)
-    for cluster, swaps in planted.LEVELS.items():
-        new = planted.client(70 + cluster, swaps)
-        assert FedGroupMethod.assign(method.result(state), new) == int(state.labels[FEDGROUP_CLUSTERS.index(cluster)])
 
 
 def test_models_move_towards_the_others_directions():
@@ -395,12 +349,6 @@ def test_every_model_has_its_turn_and_profiles_are_means_of_updates():
     assert torch.allclose(later.profiles[0, 2], mean, atol=1e-4)
 
 
-def test_rows_are_projected_to_their_first_singular_vectors():
-    matrix = torch.randn(6, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    left, _, _ = np.linalg.svd(matrix.T.numpy(), full_matrices=False)
-    assert np.allclose(np.abs(reduced(matrix, 2).numpy()), np.abs((left[:, :2].T @ matrix.T.numpy()).T))
-
-
 @pytest.mark.parametrize("count", [2, 4])
 def test_the_number_is_that_of_the_greatest_silhouette(count):
     rng = torch.Generator().manual_seed(count)
@@ -433,23 +381,6 @@ FEDRC_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "n_clusters": 
 
 
 FEDRC_CLUSTERS = [0, 1, 1, 0, 1, 0]
-
-
-def test_models_that_start_alike_are_refused():
-    clients = [(one.x, one.y) for one in planted.clients(FEDRC_CLUSTERS, planted.OPPOSITE)]
-    with pytest.raises(FedkinError, match=r"All 2 models start with the same .*; give a module that draws its weights"):
-        fedkin.FedRC(**(FEDRC_SETTINGS | {"module": planted.zeros})).fit(clients)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_swapped_labels_part_clients(seed):
-    done = planted.run(FedRCMethod(**FEDRC_SETTINGS), planted.clients(FEDRC_CLUSTERS, planted.OPPOSITE), seed=seed)
-    assert planted.same_partition(done.labels, FEDRC_CLUSTERS)
-    memberships = done.result["memberships"]
-    assert torch.allclose(memberships.sum(1), torch.ones(6), atol=1e-5)
-    assert float(memberships.max(1).values.min()) > 0.65
-    assert done.values[-1]["memberships"] == memberships.tolist()
-    assert done.exchanges == [1] * 8
 
 
 def test_parts_are_those_of_the_formula():
@@ -500,18 +431,6 @@ def test_memberships_beyond_1_are_refused():
     assert "memberships" in str(weigh_and_train.refusal(reply))
     assert weigh_and_train.refusal(reply | {"memberships": torch.tensor([1.0, 0.0])}) is None
     assert weigh_and_train.refusal(reply | {"memberships": torch.ones(3)}) is not None
-
-
-def test_memberships_are_in_the_runs_table_and_in_its_scores(tmp_path: Path):
-    from fedkin.experiment.config import load_config
-    from fedkin.experiment.run import execute
-
-    settings = ["data.source=digits", "scenario.name=label-clusters", "method.rounds=1", "method.n_clusters=2"]
-    outcome = execute(load_config("fedrc", [*settings, "method.module=perceptron"]), tmp_path / "run")
-    header, first, *_ = (tmp_path / "run" / "clients.csv").read_text().splitlines()
-    assert header == "client,cluster,membership_0,membership_1"
-    assert sum(map(float, first.split(",")[2:])) == pytest.approx(1.0, abs=1e-3)
-    assert 0 <= outcome.records[-1]["metrics"]["personal_accuracy"] <= 1
 
 
 def test_a_client_predicts_with_all_models_as_it_belongs_to_them():

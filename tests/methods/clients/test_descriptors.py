@@ -14,7 +14,7 @@ from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.ladd import LADDMethod, describe_style, low_frequencies, window_shape
-from fedkin.methods.clients.pacfl import PACFLMethod, cut_angles, describe_subspace, vectors_of, without_small
+from fedkin.methods.clients.pacfl import PACFLMethod, describe_subspace, vectors_of, without_small
 
 SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}
 
@@ -43,14 +43,6 @@ def test_turned_pictures_are_told_apart_without_labels(angle):
     assert PACFLMethod.assign(done.result, new) == done.labels[pictures.TURNS.index(2)]
 
 
-def test_a_newcomer_joins_the_cluster_of_its_angles():
-    done = planted.run(PACFLMethod(**SHORT), planted.clients(CLUSTERS))
-    assert PACFLMethod.assigns_by_labels(done.result)
-    for cluster, swaps in planted.LEVELS.items():
-        new = planted.client(70 + cluster, swaps)
-        assert PACFLMethod.assign(done.result, new) == done.labels[CLUSTERS.index(cluster)]
-
-
 def test_a_client_lost_at_first_joins_later_and_one_unlike_all_forms_a_cluster():
     method = PACFLMethod(**SHORT)
     fed = LocalFederation(planted.clients([*CLUSTERS[:6], 0, 3]), workers=1, failures=[(2, 6), (2, 7)])
@@ -74,16 +66,6 @@ def test_clients_that_change_move_and_those_that_do_not_stay():
     state, record = method.step(fed, state)
     assert record.values["moved"] == [[2, 0, 1]]
     assert state.labels.tolist() == [0, 0, 1, 1, 1, 1]
-
-
-def test_the_gap_between_heights():
-    angles = torch.tensor([[0.0, 1, 50, 50], [1, 0, 50, 50], [50, 50, 0, 2], [50, 50, 2, 0]], dtype=torch.float64)
-    labels, cut, heights = cut_angles(angles, "average", None)
-    assert labels.tolist() == [0, 0, 1, 1]
-    assert cut == pytest.approx(26.0)
-    assert heights == [50.0, 2.0, 1.0]
-    assert cut_angles(angles[:2, :2], "average", None)[0].tolist() == [0, 0]  # no gap between one height and none
-    assert cut_angles(angles[:1, :1], "average", 30.0)[0].tolist() == [0]
 
 
 def test_small_clusters_join_the_nearest_large_one():
@@ -176,17 +158,6 @@ def test_missing_classes_are_uniform_noise_drawn_once():
     other = client(0)
     other.x, other.y = other.x[other.y != 1], other.y[other.y != 1]
     assert not torch.equal(style(other, seed=2).view(CLASSES, -1)[1], first[1])
-
-
-@pytest.mark.parametrize("kind", ["class", "client"])
-def test_clients_of_different_styles_are_told_apart(kind):
-    done = planted.run(LADDMethod(**SETTINGS, style=kind), make_clients())
-    assert planted.same_partition(done.labels, STYLES)
-    assert done.exchanges == [1, 1, 1]
-    assert [values["phase"] for values in done.values] == ["embedding", "training", "training"]
-    assert done.values[0]["clustering"]["mode"] == "k-means"
-    assert done.result["n_clusters"] == 4
-    assert done.result["centroids"].shape == (4, (CLASSES if kind == "class" else 1) * 49)
 
 
 def test_a_newcomer_joins_the_cluster_of_its_style():

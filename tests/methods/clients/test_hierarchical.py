@@ -44,15 +44,6 @@ def test_the_tree_is_cut_at_the_given_height():
     assert cut(distances[:1, :1], "average", 1.0) == [0]
 
 
-@pytest.mark.parametrize("linkage", ["average", "complete", "single"])
-def test_planted_clusters_are_found_in_the_given_round_and_kept(linkage):
-    done = planted.run(HierarchicalMethod(**SETTINGS, linkage=linkage), make_clients())
-    assert [values["fired"] for values in done.values] == [False] * 3 + [True] + [False] * 4
-    assert [values["clusters"] for values in done.values] == [1] * 3 + [2] * 5
-    assert planted.same_partition(done.labels, CLUSTERS)
-    assert done.exchanges == [1] * 8
-
-
 @pytest.mark.parametrize(("threshold", "parts"), [(0.3, [0, 0, 1]), (0.5, [0, 0, 0])])
 def test_similarities_are_cut_at_a_similarity(threshold, parts):
     """The first two, of cosine -0.6, merge first; the third's cosines with them are 0.6 and 0.28, on average 0.44."""

@@ -11,8 +11,7 @@ from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.privacy.randomised_response import binary
-from fedkin.studies.attack.attack import Cases, Sent, as_sent, attack, measured, planned
+from fedkin.studies.attack.attack import Cases, attack, measured, planned
 from fedkin.studies.attack.attack_page import headlines, verdict
 
 OPTIONS = [
@@ -139,30 +138,3 @@ def test_flips_protect():
     advantages = [measured(cases, level, derive_generator(1)).advantage for level in (0.0, 0.1, 0.3, 0.5)]
     assert advantages == sorted(advantages, reverse=True)
     assert advantages[0] - advantages[2] > 0.2
-
-
-def test_noise_alone_gives_no_advantage_however_few_the_cases():
-    """The greatest advantage over all thresholds would be far above 0 here."""
-    found = [measured(with_clients_of(1, trials=20, seed=seed), 0.5, derive_generator(seed)) for seed in range(60)]
-    assert abs(sum(each.advantage for each in found)) / 60 < 0.08
-
-
-def messages(count: int, held: int, labelled: bool = True) -> list[Sent]:
-    """Clients that hold so many samples of each of three classes, and as many fresh ones."""
-    known = learnt()
-    made = []
-    for client in range(count):
-        drawn = [pool[torch.randperm(len(pool), generator=derive_generator(client))] for pool in pools()[:3]]
-        members, fresh = [part[:held] for part in drawn], [part[held : 2 * held] for part in drawn]
-        bits = binary(torch.stack([known.codes(part).mean(0) for part in members]))
-        places = torch.arange(3).repeat_interleave(held)
-        made.append(Sent(bits, torch.cat(members), torch.cat(fresh), (places, places) if labelled else None, 0))
-    return made
-
-
-@pytest.mark.parametrize("labelled", [True, False])
-def test_messages_as_sent_tell_members_where_there_are_few(labelled: bool):
-    few, many = (as_sent(learnt(), messages(60, held, labelled), 1, derive_generator(0)) for held in (1, 50))
-    assert int(few.members.sum()) == 180 == int((~few.members).sum())
-    assert measured(few, 0.0, derive_generator(1)).advantage > 0.6
-    assert measured(many, 0.0, derive_generator(1)).advantage < 0.25

@@ -112,19 +112,6 @@ def test_bad_input_is_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
-def test_all_runs_are_checked_before_the_first_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [{"name": name, "set": {"method.name": "kfed", "data.source": f"{name}.csv"}} for name in ("no", "none")]
-    good = {"name": "good", "set": {"method.name": "kfed", "method.n_clusters": 3}}
-    path = entries.written(tmp_path, columns=entries.tables()["columns"][:1], claims=[], rows=[good, *rows])
-    with pytest.raises(SystemExit) as ended:
-        main(["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"])
-    assert ended.value.code == 2
-    assert [line.partition(";")[0] for line in capsys.readouterr().err.splitlines()] == [
-        "fedkin: 'no.csv' does not exist", "'none.csv' does not exist"
-    ]  # fmt: skip
-    assert not (tmp_path / "out").exists()
-
-
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     path = entries.written(tmp_path)
     words = ["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]

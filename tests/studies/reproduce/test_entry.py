@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import entries
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.entry import Figure, chosen, load_entry, names_of_entries, plan_of, printed
-from fedkin.studies.reproduce.entry_table import PaperVerdict, is_better, judged, over_seeds
+from fedkin.studies.reproduce.entry import Figure, load_entry, plan_of, printed
+from fedkin.studies.reproduce.entry_table import judged, over_seeds
 from fedkin.studies.reproduce.measures import FinishedRun, measured
 
 
@@ -47,17 +47,6 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path: Path, changes: dic
     assert "\n" not in str(caught.value)
 
 
-def test_names_stand_for_entries(tmp_path: Path) -> None:
-    names = names_of_entries()
-    assert list(chosen("all")) == names
-    assert all(name.startswith("fedcref/") for name in chosen("fedcref"))
-    assert list(chosen(names[0])) == [names[0]]
-    (tmp_path / "own.toml").touch()
-    assert chosen(str(tmp_path / "own.toml")) == {"own": tmp_path / "own.toml"}
-    with pytest.raises(FedkinError, match="Unknown entry 'fedcref/table-66'; did you mean"):
-        chosen("fedcref/table-66")
-
-
 def test_settings_are_laid_on_top_of_each_other() -> None:
     scales = entries.tables()["scales"]
     scales["quick"] |= {"set": {"scenario.fraction": 0.2}, "only": {"k-FED": {"method.n_clusters": 8}, "p = 1": {}}}
@@ -67,14 +56,6 @@ def test_settings_are_laid_on_top_of_each_other() -> None:
     assert (first["scenario"]["fraction"], first["scenario"]["heterogeneity"], first["seed"]) == (0.2, 0.0, 0)
     assert first["engine"]["workers"] == 1
     assert plan.cells[2].jobs[0][0].tables["method"]["n_clusters"] == 10
-
-
-def test_equal_experiments_are_one_run() -> None:
-    rows = [{"name": name, "set": {"method.name": "kmeans", "method.n_clusters": 10}} for name in ("a", "b")]
-    plan = plan_of("try", entries.entry(rows=rows, claims=[]), "paper")
-    assert (len(plan.cells), len(plan.jobs)) == (4, 6)
-    other = plan_of("other", entries.entry(rows=rows[:1], claims=[], title="Another"), "paper")
-    assert plan.jobs.keys() == other.jobs.keys()
 
 
 @pytest.fixture
@@ -166,20 +147,3 @@ def test_higher_and_lower_are_said_only_of_intervals_that_leave_the_spread(
     assert (verdict in ("higher", "lower")) == is_apart or abs(ours.value - paper) == pytest.approx(
         tolerance + ours.half, abs=1e-6
     )
-
-
-@pytest.mark.parametrize(
-    ("verdict", "ours", "paper", "better", "side"),
-    [
-        ("higher", 0.9, 0.8, "higher", True),
-        ("higher", 0.9, 0.8, "lower", False),
-        ("below", 7.0, 9.0, "near:10", False),
-        ("lower", 10.0, 12.0, "near:10", True),
-        ("unsure", 0.9, 0.8, "higher", None),
-        ("within", 0.9, 0.8, "higher", None),
-    ],
-)
-def test_a_side_is_better_or_worse_only_where_a_verdict_names_one(
-    verdict: PaperVerdict, ours: float, paper: float, better: str, side: bool | None
-) -> None:
-    assert is_better(verdict, ours, paper, better) is side

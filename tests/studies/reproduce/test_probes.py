@@ -8,7 +8,6 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from fedkin.clustering.metrics import clustering_accuracy
-from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
 from fedkin.studies.reproduce.measures import FinishedRun, accuracies, measured
@@ -51,16 +50,6 @@ def run(folder: Path, method: str, *settings: str) -> FinishedRun:
     return FinishedRun(execute(load_config(method, [*COMMON, *settings]), folder).folder)
 
 
-@pytest.fixture(scope="module")
-def embedded(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """Twelve clients in two worlds, a round of pre-training, messages, three rounds of training."""
-    settings = ["scenario.name=rotation", "scenario.clients=12", "scenario.angles=[0, 90]", "evaluation.every=2"]
-    method = ["rounds=3", "local_epochs=2", "pretraining_rounds=1", "participation=0.5", "optimizer=adam"]
-    target = ["target.metric=personal_accuracy", "target.reach=0.2"]
-    folder = tmp_path_factory.mktemp("runs") / "embedded"
-    return run(folder, "embedding", *settings, *(f"method.{one}" for one in method), *target)
-
-
 def test_rounds_that_a_run_was_spared_have_the_agreement_of_its_last(tmp_path: Path) -> None:
     stop = ["target.metric=splits", "target.reach=1", "target.stop=true"]
     found = run(tmp_path / "run", "ocfl", "scenario.clients=6", "method.rounds=40", "method.clusterer=kmeans", *stop)
@@ -80,31 +69,6 @@ def test_rounds_that_a_run_was_spared_have_the_agreement_of_its_last(tmp_path: P
     assert lowest < rise
     assert first is not None
     assert measured(found, "temperature/drop") == pytest.approx(first - lowest)
-
-
-def test_a_target_is_the_experiments_own(embedded: FinishedRun, tmp_path: Path) -> None:
-    kept = tmp_path / "probe"
-    assert measured(embedded, "target/rounds") == measured(embedded, "rounds_to:personal_accuracy=0.2")
-    assert measured(embedded, "target/mb") == measured(embedded, "mb_to:personal_accuracy=0.2")
-    kept.mkdir()
-    for name in ("records.jsonl", "timing.jsonl", "config.toml"):
-        (kept / name).write_bytes((embedded.folder / name).read_bytes())
-    config = (kept / "config.toml").read_text()
-    (kept / "config.toml").write_text(config.replace("reach = 0.2", "reach = 1.1"))
-    assert measured(FinishedRun(kept), "target/rounds") is None
-    (kept / "probe-target.json").unlink()
-    (kept / "config.toml").write_text(config.replace("reach = 0.2", 'reach = "none"'))
-    with pytest.raises(FedkinError, match="has no target to measure what it took"):
-        measured(FinishedRun(kept), "target/rounds")
-
-
-def test_clusters_are_right_without_flips_and_gone_with_nothing_else(embedded: FinishedRun) -> None:
-    for way in ("exact", "given"):
-        assert measured(embedded, f"flips/{way}@0") == 1
-        assert measured(embedded, f"flips/{way}-clusters@0") == 2
-    assert measured(embedded, "flips/exact@0.5") == pytest.approx(0, abs=0.1)
-    assert measured(embedded, "flips/bayes-clusters@0.05") is not None
-    assert measured(embedded, "flips/exact@0.07") is None
 
 
 SAMPLE_PROBES_COMMON = ["evaluation.map=none", "engine.workers=1"]
@@ -136,19 +100,3 @@ def test_first_clusters_are_those_that_the_run_began_with(tmp_path: Path) -> Non
     assert first == pytest.approx(sum(expected) / 3)
     assert first is not None
     assert better == pytest.approx((found.values("accuracy")[-1] or 0) / first - 1)
-
-
-def test_single_clients_have_a_kappa_and_an_imbalance(tmp_path: Path) -> None:
-    found = sample_probes_run(tmp_path / "run", "kmeans", "method.n_clusters=10", "scenario.heterogeneity=0.5")
-    kappas = found.records[-1]["metrics"]["kappas"]
-    assert measured(found, "within/3") == kappas[2]
-    assert measured(found, "within/mean") == pytest.approx(sum(kappas) / len(kappas))
-    assert measured(found, "within/0") is None
-    truth = (
-        load_config("kmeans", [*SAMPLE_PROBES_COMMON, "method.n_clusters=10", "scenario.heterogeneity=0.5"])
-        .scenario.build(0)
-        .truth
-    )
-    assert truth is not None
-    counts = sorted((truth[4] == label).sum().item() for label in range(10))
-    assert measured(found, "imbalance/5") == pytest.approx(counts[-1] / counts[0])

@@ -142,21 +142,6 @@ def test_a_client_without_the_budget_is_left_out_and_if_all_are_the_run_ends():
         method.step(fed, state)
 
 
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"flips": [0.1], "epsilon": None}, "flips is .*: sums have noise in place of flips"),
-        ({"form": "prototypes"}, "form is 'prototypes', but with message = 'sums' it must be 'classes'"),
-        ({"batch_statistics": True}, "batch_statistics is True"),
-        ({"refresh": 2}, "refresh is 2, .*: the budget is spent by the first message"),
-        ({"clustering": "bayes"}, "clustering is 'bayes'"),
-    ],
-)
-def test_what_sums_do_not_go_with_is_refused(changed, sentence):
-    with pytest.raises(FedkinError, match=sentence):
-        EmbeddingMethod(**(SETTINGS | changed))
-
-
 def test_a_server_asks_for_classes_that_a_client_has_not_and_leaves_out_others():
     client = pictures.client(0)
     assert not bool(sums(client, segments=9)[pictures.CLASSES :].any())
@@ -229,12 +214,3 @@ def test_means_and_their_variances_are_those_of_sums_and_counts():
 def test_where_there_is_nothing_but_noise_there_is_one_cluster(n, deviation):
     for seed in range(3):
         assert found(known_noise_planted([0] * n, deviation, seed=seed), deviation) == [0] * n
-
-
-def test_a_class_that_a_client_lacks_does_not_part_it_from_its_cluster_but_most_of_them_do():
-    some = known_noise_planted([0, 0, 0, 1, 1, 1], lacking={0: [2], 4: [0]})
-    assert found(some) == [0, 0, 0, 1, 1, 1]
-    most = known_noise_planted([0] * 6, lacking={0: [2, 3], 1: [2, 3], 2: [2, 3], 3: [0, 1], 4: [0, 1], 5: [0, 1]})
-    assert found(most) == [0, 0, 0, 1, 1, 1]
-    one = known_noise_planted([0] * 6, lacking={0: [1, 2, 3], 3: [0], 4: [0], 5: [0]})
-    assert found(one) == [0] * 6  # too few for a cluster

@@ -43,24 +43,6 @@ def true_messages(done: planted.Run) -> torch.Tensor:
     return torch.stack(made)
 
 
-@pytest.mark.parametrize("flip", [0.0, 0.1])
-@pytest.mark.parametrize("clustering", ["gap", "exact"])
-def test_planted_clusters_are_found(flip, clustering):
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=flip, clustering=clustering), pictures.clients(), seed=1)
-    assert planted.same_partition(done.labels, pictures.TURNS)
-    assert done.exchanges == [1, 1, 1]
-    assert [values["phase"] for values in done.values] == ["embedding", "training", "training"]
-    assert done.result["n_clusters"] == 3
-    assert done.result["models"].shape[0] == 3
-
-
-def test_with_flips_so_many_of_them_are_wrong():
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.3), pictures.clients())
-    wrong = (done.states[-1].messages != true_messages(done)).double().mean(1)
-    assert float(wrong.mean()) == pytest.approx(0.3, abs=0.06)
-    assert float(wrong.min()) > 0
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 100.0, 400.0])
 def test_a_budget_sets_how_often_bits_are_flipped(epsilon):
     done = planted.run(EmbeddingMethod(**SETTINGS, epsilon=epsilon), pictures.clients())
@@ -100,19 +82,6 @@ def test_without_labels_a_run_ends_with_the_clusters():
         new = pictures.client(70 + turn, turn, samples=40)
         own = EmbeddingMethod.assign(done.result, Client(0, new.x, None, rng=torch.Generator().manual_seed(turn)))
         assert own == done.labels[pictures.TURNS.index(turn)]
-
-
-@pytest.mark.parametrize("flip", [0.0, 0.1])
-def test_a_newcomer_finds_its_cluster_by_one_message(flip):
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=flip), pictures.clients(), seed=1)
-    assert done.result["centroids"].shape == (3, BITS)
-    for turn in range(3):
-        for number in range(4):
-            new = pictures.client(70 + number, turn)
-            own = EmbeddingMethod.assign(
-                done.result, Client(0, new.x, new.y, rng=torch.Generator().manual_seed(number))
-            )
-            assert own == done.labels[pictures.TURNS.index(turn)]
 
 
 class Corrupting(LocalFederation):
@@ -255,15 +224,6 @@ def test_missing_classes_are_uniform_noise_drawn_once_and_by_each_client_for_its
     assert bool((first.amin(1) == 0).all())
 
 
-@pytest.mark.parametrize("form", ["classes", "prototypes"])
-@pytest.mark.parametrize("flip", [0.0, 0.3, 0.5])
-def test_two_messages_of_the_same_data_are_equal(form, flip):
-    client = pictures.client(0, classes=[0, 2, 4])
-    first = message(client, seed=1, form=form, flip=flip)
-    for seed in range(2, 8):
-        assert torch.equal(message(client, seed=seed, form=form, flip=flip), first)
-
-
 @pytest.mark.parametrize("flip", [0.05, 0.2, 0.5])
 def test_bits_are_flipped_as_often_as_set(flip):
     clients = [pictures.client(number % 3) for number in range(60)]
@@ -284,20 +244,6 @@ def test_after_a_change_of_the_data_only_bits_that_changed_may_differ(seed, chan
     assert torch.equal(after[now == true], before[now == true])
     client.x[of_class] = client.x[of_class].rot90(-1, (2, 3))
     assert torch.equal(message(client, seed + 2, flip=0.3), before)
-
-
-def test_an_encoder_trains_by_the_gradient_of_its_mean_squared_error():
-    client = pictures.client(0)
-    payload = {"encoder": SPEC, "vector": VECTOR.clone(), "training": SGD, "steps": 1}
-    (reply,) = tasks.train_encoder.run([client], [payload])
-    module = ENCODER.module(VECTOR).train()
-    error = (module(client.x) - client.x).square().mean()
-    error.backward()
-    gradient = torch.cat([part.grad.flatten() for part in module.parameters()])
-    assert torch.allclose(reply["update"], -0.5 * gradient, atol=1e-6)
-    assert reply["loss"] == pytest.approx(float(error.detach()), rel=1e-5)
-    assert reply["samples"] == len(client)
-    assert torch.equal(payload["vector"], VECTOR)
 
 
 ASKED: list[tuple[Task, dict[str, Any]]] = [
@@ -401,15 +347,6 @@ def test_any_order_of_the_segments_is_undone(orders, seed):
     assert all(torch.equal(message, messages[0]) for message in messages)
     assert same_segments(messages[0], parts)
     assert torch.equal(template, messages[0].view(SEGMENTS, WIDTH).float())
-
-
-@given(orders, st.integers(0, 99))
-def test_what_clients_send_beside_the_order_is_left_as_it_is(orders, seed):
-    """Whether or not the order is found, no bit of a segment changes, and the template is the mean of all."""
-    sent = torch.stack([distinct(seed + at)[order].flatten() for at, order in enumerate(orders)])
-    template, messages = matched(sent, SEGMENTS)
-    assert all(same_segments(*pair) for pair in zip(messages, sent, strict=True))
-    assert torch.allclose(template, messages.view(-1, SEGMENTS, WIDTH).float().mean(0))
 
 
 @given(st.lists(st.permutations(range(SEGMENTS)), min_size=6, max_size=6), st.integers(0, 99))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +16,12 @@ import planted
 from fedkin.clustering import ward
 from fedkin.core import FedkinError
 from fedkin.methods.clients.client_method import UNKNOWN
-from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.one_shot import tree_cuts
 from fedkin.methods.clients.one_shot.one_shot import cluster_balls, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, admissible, cluster
 from one_message import (
     CLUSTERS,
     SETTINGS,
-    SWAPS,
     OneMessage,
     Watched,
     clustered,
@@ -49,18 +46,6 @@ def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_it
     assert all(record.values["sizes"] == [4, 4, 4] for record in records)
     assert [state.finished for state, _ in made] == [False] * 4 + [True]
     assert {"moved", "founded", "newcomers"}.isdisjoint(records[-1].values)
-
-
-@pytest.mark.parametrize("weighting", ["samples", "clients"])
-def test_a_cluster_trains_as_if_it_were_alone(weighting):
-    unequal = [planted.client(at, SWAPS[one], samples=18 + 6 * (at % 3)) for at, one in enumerate(CLUSTERS)]
-    settings = SETTINGS | {"weighting": weighting, "local_steps": 3}
-    done = planted.run(OneMessage(**settings), unequal, seed=2)
-    assert planted.same_partition(done.labels, CLUSTERS)
-    for own in range(3):
-        inside = [client for client in unequal if done.labels[client.id] == own]
-        alone = planted.run(FedAvgMethod(**settings), inside, seed=2)
-        assert torch.allclose(done.states[-1].models[own], alone.states[-1].models[0], atol=1e-6)
 
 
 def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_is_asked():
@@ -184,29 +169,6 @@ def test_whose_data_change_goes_over_to_the_cluster_that_it_is_now_like():
     assert "moved" not in record.values  # reported once
 
 
-def strangers(count: int, min_size: int | None = 3, **options: Any) -> tuple[Watched, Any, Any, Any]:
-    """So many clients of cluster 0 begin to see things as nobody has before, and the step that hears of it."""
-    fed = Watched(make_clients())
-    method = OneMessage(**(SETTINGS | options), refresh=1, min_size=min_size)
-    state = steps(method, fed, method.init(fed), 2)[-1][0]
-    for client in [0, 4, 7, 9][:count]:
-        moves(fed, client, 3)
-    return fed, state, *method.step(fed, state)
-
-
-def test_strangers_that_are_enough_and_alike_found_a_cluster_from_the_model_they_had():
-    fed, state, after, record = strangers(3)
-    old = int(state.labels[0])
-    assert record.values["founded"] == [3]
-    assert record.values["moved"] == [[0, old, 3], [4, old, 3], [7, old, 3]]
-    assert after.labels[[0, 4, 7]].tolist() == [3, 3, 3]
-    assert torch.equal(after.labels[[1, 2, 3, 5, 6, 8, 9, 10, 11]], state.labels[[1, 2, 3, 5, 6, 8, 9, 10, 11]])
-    assert after.models.shape == (4, state.models.shape[1])
-    parent = state.models[old]
-    assert torch.allclose(after.models[3] - parent, mean_step(fed, state.module, parent, [0, 4, 7]), atol=1e-6)
-    assert torch.allclose(after.models[old] - parent, mean_step(fed, state.module, parent, [9]), atol=1e-6)
-
-
 @pytest.mark.parametrize("count", [12, 36])
 def test_a_cluster_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn_to_it(count):
     many = [0, 1, 2] * (count // 3)
@@ -282,19 +244,6 @@ def test_every_cut_of_the_tree_is_scored_as_scikit_learn_does(n, d, seed):
         assert len(set(labels.tolist())) == n - done
         assert index[done] == pytest.approx(calinski_harabasz_score(numbers, labels))
         assert tree.too_small(3)[done] == (np.bincount(labels) < 3).sum()
-
-
-@pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
-@pytest.mark.parametrize("flips", [0.0, 0.1, 0.2])
-def test_planted_clusters_are_found(mode, flips):
-    points, truth = tree_cuts_planted([25, 25, 25, 25], flips=flips)
-    found = cluster(points, mode, 10, rng())
-    assert found.separable
-    assert agreement(found, truth) == 1.0
-    assert found.labels.dtype == torch.int64
-    assert found.labels[0] == 0
-    assert found.cut is not None
-    assert found.heights[2] > found.cut > found.heights[3]
 
 
 @pytest.mark.parametrize("mode", ["exact", "gap"])

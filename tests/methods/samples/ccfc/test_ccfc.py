@@ -11,7 +11,6 @@ from torch.nn.functional import cosine_similarity, normalize, one_hot
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import Client, Federation
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, initial_model
 from fedkin.methods.samples.ccfc.contrastive import (
@@ -21,7 +20,6 @@ from fedkin.methods.samples.ccfc.contrastive import (
     Design,
     cluster_contrast,
     model_contrast,
-    negative_cosine,
 )
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.nn.descent import AdamMoments
@@ -66,18 +64,6 @@ def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any]
 
     monkeypatch.setattr(Federation, "stream", listen)
     return exchanges
-
-
-def test_both_phases_follow_each_other(exchanges):
-    clients, _ = make_clients()
-    states, records, _ = run(CCFCMethod(**TINY), clients)
-    names = [name for name, _, _ in exchanges]
-    assert names == ["describe", "learn_views", "learn_views", "locate", "learn_clusters", "learn_clusters", "finish"]
-    assert [record.values["phase"] for record in records] == ["views", "views", "clusters", "clusters"]
-    assert [CCFCMethod(**TINY).ready(state) for state in states] == [False, False, True, True, True]
-    assert set(exchanges[1][2][0]) == {"model", "samples", "loss"}
-    assert set(exchanges[4][2][0]) == {"model", "samples", "loss", "centroids"}
-    assert set(clients[0].state) == {"clusters", "confidence"}
 
 
 def test_models_are_averaged_by_samples_with_statistics_and_counters(exchanges):
@@ -151,17 +137,6 @@ def test_lost_clients_are_named_and_their_models_wait(standalone, exchanges):
     assert all("clusters" in client.state for client in clients)
 
 
-def test_clusters_of_the_largest_cosine_are_counted_through_all_networks():
-    method, fed = CCFCMethod(**TINY, standalone=True), LocalFederation(make_clients()[0], seed=3)
-    network = Contrastive.of(method.init(fed).network)
-    models = [network.initial(torch.Generator().manual_seed(seed)) for seed in (0, 1)]
-    x = torch.rand(4, 12)
-    target = network.latents(models[1], x)[2:3]
-    centroids = [torch.zeros(3, 6), torch.cat([torch.zeros(1, 6), target])]
-    result = {"network": network.spec(), "models": models, "centroids": centroids}
-    assert int(ccfc.predict_nearest(result, x)[2]) == 4
-
-
 def test_clusters_of_kin_graph_guide_what_is_learned(monkeypatch):
     learned: list[list[int]] = []
     learn = Contrastive.learn_clusters
@@ -216,18 +191,6 @@ def test_samples_of_a_cluster_are_compared_in_pairs(form):
         terms.append(-sum(float(cosine_similarity(p[i], z[j], dim=0)) for i, j in pairs) / len(pairs))
     members = one_hot(clusters, 5).float()
     assert float(cluster_contrast(p, z, members, form)) == pytest.approx(sum(terms) / 3, abs=1e-5)
-
-
-def test_no_gradient_flows_into_what_is_predicted():
-    p, z, clusters = some()
-    p.requires_grad_(), z.requires_grad_()
-    members = one_hot(clusters, 5).float()
-    (
-        cluster_contrast(p, z, members, "paper") + negative_cosine(p, z) + model_contrast(p, z, members, "paper")
-    ).backward()
-    assert z.grad is None
-    assert p.grad is not None
-    assert float(p.grad.abs().sum()) > 0
 
 
 def test_clusters_of_one_sample_give_no_loss_and_no_nan():

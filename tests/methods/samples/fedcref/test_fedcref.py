@@ -7,14 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import Client, Federation, FedkinError
-from fedkin.core.payload import pack, unpack
+from fedkin.core.payload import pack
 from fedkin.core.seeds import derive_generator
 from fedkin.data.scenarios.label_skew import LabelSkew
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
 from fedkin.methods.samples.fedcref import association
 from fedkin.methods.samples.fedcref.association import (
-    by_class,
     by_held_out_rule,
     by_threshold,
     match_by_linkage,
@@ -22,10 +21,8 @@ from fedkin.methods.samples.fedcref.association import (
     percentile_difference,
 )
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, candidate_pairs
 from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, held_errors
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.nn.stack import Autoencoder
 
 QUICK = FedCRefMethod(rounds=2, min_steps=60, max_iterations=3)
 
@@ -230,12 +227,6 @@ def test_the_papers_rule_needs_both_directions_and_joins_components():
     assert graph.clusters() == {0: [0, 1], 1: [0], 2: [0, 2]}
 
 
-def test_the_upper_bound_links_equal_classes_of_different_clients():
-    graph = by_class(NODES, [7, 7, 7, 8, 8])
-    assert graph.edges == [[0, 2], [1, 2]]
-    assert graph.communities == [[0, 1, 2]]
-
-
 def test_kinship_counts_every_pair_of_a_cluster():
     shares = torch.full((5, 5), 0.95)
     for a in (0, 2, 4):
@@ -279,14 +270,6 @@ def candidate_clusters_run(method, fed, state=None, steps=99):
     return state
 
 
-def test_candidates_are_nearest_ones_and_those_at_doubling_ranks():
-    line = torch.arange(20.0)[:, None]
-    pairs = set(map(tuple, candidate_pairs(line, range(20), 2).tolist()))
-    assert {b for a, b in pairs if a == 0} >= {1, 2, 4, 8, 16}
-    assert (0, 12) not in pairs
-    assert all(a < b for a, b in pairs)
-
-
 @pytest.mark.parametrize("rule", ["held-out", "paper"])
 def test_clusters_are_found_and_clients_get_no_other_models(rule, monkeypatch):
     method = dataclasses.replace(
@@ -307,24 +290,6 @@ def test_clusters_are_found_and_clients_get_no_other_models(rule, monkeypatch):
     assert len(state.pairs) == len(state.pair_statistics) > 0
     if rule == "held-out":
         assert [len(members) for members in state.communities] == [8, 8, 8]
-
-
-def test_a_run_goes_on_from_its_state_alone():
-    tensors, text = pack(
-        candidate_clusters_run(CANDIDATE_CLUSTERS_SWIFT, (fed := LocalFederation(blobs(), seed=0)), steps=1).tree()
-    )
-    again = candidate_clusters_run(CANDIDATE_CLUSTERS_SWIFT, fed, FedCRefState(**unpack(tensors, text)))
-    assert (
-        pack(again.tree())[1]
-        == pack(candidate_clusters_run(CANDIDATE_CLUSTERS_SWIFT, LocalFederation(blobs(), seed=0)).tree())[1]
-    )
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_candidate_clusters_it_survives_any_loss(seed):
-    fed = LocalFederation(blobs(), seed=seed, drop_rate=0.4)
-    fed.min_clients = 1
-    assert candidate_clusters_run(CANDIDATE_CLUSTERS_SWIFT, fed).finished
 
 
 def test_a_profile_of_another_width_makes_a_client_missing():
@@ -357,15 +322,6 @@ def test_halves_are_even_within_every_cluster(labels):
     for cluster in labels.unique():
         inside = halves[labels == cluster]
         assert 0 <= (inside == 0).sum() - (inside == 1).sum() <= 1
-
-
-def test_a_sample_is_never_judged_by_a_model_of_its_own_half():
-    model = Autoencoder((4, 3, 2))
-    pairs = model.initial([derive_generator(0, k) for k in range(6)]).unflatten(0, (3, 2))
-    x, halves = torch.rand(5, 4, generator=derive_generator(1)), torch.tensor([0, 1, 0, 1, 1])
-    errors = association.held_out_errors(model, pairs, x, halves)
-    for n in range(5):
-        torch.testing.assert_close(errors[:, n], model.errors(pairs[:, 1 - halves[n]], x[n : n + 1])[:, 0])
 
 
 def test_shares_count_losses_and_half_of_ties():
@@ -468,15 +424,6 @@ def test_with_all_pairs_it_is_the_linkage_of_all(seed):
     losses = scored_linkage_planted(np.concatenate([rng.permutation(7)[:4] for _ in range(8)]), rng)
     found, _ = match_scored(*all_pairs(losses, clients), clients.tolist())
     assert found == match_by_linkage(losses, clients.tolist())[0]
-
-
-def test_few_pairs_find_what_all_pairs_find():
-    rng, clients = np.random.default_rng(0), np.repeat(np.arange(60), 3)
-    kinds = np.concatenate([rng.permutation(6)[:3] for _ in range(60)])
-    pairs, losses = all_pairs(scored_linkage_planted(kinds, rng), clients)
-    kept = rng.random(len(pairs)) < 0.2
-    found, _ = match_scored(pairs[kept], losses[kept], clients.tolist())
-    assert sorted(map(tuple, found)) == sorted(tuple(np.flatnonzero(kinds == kind)) for kind in range(6))
 
 
 def test_the_cut_may_be_given_or_lies_in_the_widest_gap():

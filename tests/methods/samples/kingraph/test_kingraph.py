@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.datasets import load_digits, make_moons
+from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 import fedkin
@@ -16,13 +16,12 @@ from fedkin.data.encoding import PreparingOptions
 from fedkin.data.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
-from fedkin.features import kept_features, pca
+from fedkin.features import kept_features
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.kingraph import kingraph_space
 from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.kingraph_space import client_features, client_points, described, receive_clusters
-from fedkin.methods.samples.kingraph.own_micro_clusters import unsmoothed_nodes
 
 CENTRES = 20 * torch.eye(6, 20)
 
@@ -60,14 +59,6 @@ def test_planted_clusters_are_found_where_no_client_holds_them_all(options: dict
     assert records[2].values["clusters"] == 6
     assert 0.5 <= records[2].values["largest_client_share"] < 0.53  # every cluster is at two clients
     assert records[2].values["nodes"] <= options.get("max_nodes", 20_000)
-
-
-def test_clusters_may_have_any_shape():
-    x, y = make_moons(900, noise=0.05, random_state=0)
-    order = x[:, 0].argsort()  # clients are strips across both moons
-    clients = [Client(i, torch.from_numpy(x[order[i::3]]).float()) for i in range(3)]
-    run(KinGraphMethod(n_clusters=2, common_micro_clusters=False), clients)
-    assert agreement(clients, [torch.from_numpy(y[order[i::3]]) for i in range(3)]) > 0.95
 
 
 def test_moments_cross_once_and_then_micro_clusters():
@@ -128,31 +119,6 @@ def test_the_one_large_client_is_waited_for_though_small_ones_have_answered(exch
     assert [0 in record.missing for record in records] == [at == exchange for at in range(2, 6)]
     assert state.whitened
     assert state.counts.sum() == 720
-
-
-def test_wide_features_are_projected_at_random_first(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fedkin.methods.samples.kingraph.kingraph.WIDEST", 15)
-    for module in ("kingraph", "kingraph_space"):
-        monkeypatch.setattr(f"fedkin.methods.samples.kingraph.{module}.PROJECTED", 12)
-    clients, truth = planted()
-    _, state, _ = run(KinGraphMethod(common_micro_clusters=False), clients)
-    assert state.mean.shape == (12,)
-    assert pca.WIDEST == 2048
-    assert agreement(clients, truth) > 0.9
-
-
-def test_images_are_compared_by_gradients_and_tables_by_their_columns():
-    rng = torch.Generator().manual_seed(0)
-    images = [Client(i, torch.rand(30, 1, 12, 12, generator=rng)) for i in range(3)]
-    _, state, _ = run(KinGraphMethod(common_micro_clusters=False), images)
-    assert (state.features, state.smoothing) == ("gradients", 10)
-    assert state.mean.shape == (extract("gradients", images[0].x).shape[1],)
-    clients, truth = planted()
-    for client in clients:
-        client.x[:, :6] *= 1000
-    _, state, _ = run(KinGraphMethod(common_micro_clusters=False), clients)
-    assert (state.features, state.standardise, state.smoothing) == ("raw", False, 0)
-    assert agreement(clients, truth) > 0.98
 
 
 def test_a_floor_that_no_client_reaches_is_refused_before_anything_begins():
@@ -259,12 +225,6 @@ def test_categories_truths_and_numbers_of_three_values_are_discrete():
     assert len({found["town"][0], found["smokes"][0], found["stage"][0]}) == 3
 
 
-def test_a_number_is_continuous_if_it_is_at_one_client():
-    one, other = table(60), table(60, 1)
-    other["stage"] = np.arange(60.0)
-    assert blocks_of([one, other])["stage"] == [-1]
-
-
 def test_a_client_with_few_rows_cannot_tell():
     one, other = table(60), table(60, 1)
     assert blocks_of([one, other[:4]])["length"] == [-1]
@@ -315,19 +275,6 @@ def test_columns_of_noise_hide_no_clusters(power: float, least: float, most: flo
         state, _ = method.step(fed, state)
     found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["clusters"] for c in clients]))
     assert least <= found <= most
-
-
-@pytest.mark.parametrize(("samples", "least", "whitened"), [(1, 1, False), (9, 5, False), (10, 5, True)])
-def test_clients_with_few_samples_have_no_say(samples: int, least: int, whitened: bool):
-    x = torch.randn(12 * samples, 3, generator=generator())
-    clients = [Client(i, part) for i, part in enumerate(x.split(samples))]
-    method, fed = KinGraphMethod(min_members=least), LocalFederation(clients, 0)
-    state = method.init(fed)
-    while not state.finished:
-        before, (state, _) = state, method.step(fed, state)
-        if state.whitened and not before.whitened:
-            assert torch.equal(state.directions, before.directions) is not whitened
-    assert state.counts.sum() == 12 * samples
 
 
 @pytest.mark.parametrize("levels", [2, 4])
@@ -434,12 +381,6 @@ def test_a_cut_asks_clients_for_nothing_and_keeps_what_was_decided(apart: float)
     assert after.smoothing == state.smoothing == (10 if apart else 0)
     assert record.values["clusters"] == 3
     assert "share_without_smoothing" not in record.values
-
-
-def test_without_an_answer_of_everyone_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, _, fed = last(noise(), smoothing=10)
-    monkeypatch.setattr(fed, "ask", lambda *given: {})
-    assert unsmoothed_nodes(fed, state.space, state.own) is None
 
 
 def clients(agreement, seed=0, categories=1, clear=True):

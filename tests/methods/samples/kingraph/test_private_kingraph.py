@@ -50,16 +50,6 @@ def sums(x: Tensor, **options: Any) -> Payload:
     return noisy_sums(Client(0, x), {"space": POINTS, "centres": centres, "radius": 0.2, **FREE, **options})
 
 
-def test_without_noise_they_are_moments_of_features_of_length_one_at_most():
-    x = samples()
-    rows = x / x.norm(dim=1, keepdim=True).clamp_min(2.0)
-    found = moments(x)
-    assert found["count"] == 50
-    torch.testing.assert_close(found["total"].float(), rows.sum(0), atol=1e-4, rtol=1e-4)
-    low = torch.tril_indices(WIDTH, WIDTH)
-    torch.testing.assert_close(found["second"], (rows.T @ rows)[low[0], low[1]], atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("size", [0.01, 1.0, 3.0, 1e4])
 def test_one_sample_changes_moments_by_no_more_than_the_noise_is_made_for(size: float):
     x = samples()
@@ -71,16 +61,6 @@ def test_one_sample_changes_moments_by_no_more_than_the_noise_is_made_for(size: 
     length = lengths([*changes, (with_it["second"] - without["second"]) * weight])
     assert length <= math.sqrt(3) * (1 + 1e-4)
     assert size < 3 or length > 0.999 * math.sqrt(3)
-
-
-@pytest.mark.parametrize("size", [0.01, 1.0, 1e4])
-def test_one_sample_changes_sums_by_no_more_than_the_noise_is_made_for(size: float):
-    x = samples()
-    x[-1] *= size
-    with_it, without = sums(x), sums(x[:-1])
-    length = lengths([with_it[name] - without[name] for name in ("counts", "sums")])
-    assert length <= math.sqrt(2) * (1 + 1e-4)
-    assert size < 3 or length > 0.999 * math.sqrt(2)
 
 
 @pytest.mark.parametrize("seed", range(3))
